@@ -1,6 +1,6 @@
 /*
- * best.c: the metric of a checkpoint, and which checkpoints of a folder have the best one. A checkpoint's metadata say
- * the metric, so that a resumed run, which knows nothing of the runs before, keeps the same files:
+ * best.c: the metric of a checkpoint, and which checkpoints of a folder have the best one. A checkpoint's metadata
+ * contain the metric, so that a resumed run, which does not know the earlier runs, keeps the same files:
  *
  *     metric: "min 0.25 validation loss"      the mode, the value, the name
  */
@@ -50,7 +50,7 @@ static bool is_comparable(const scored *a, const scored *b)
            strcmp(a->metric.name, b->metric.name) == 0;
 }
 
-/* The newest is the first: of equal ones the earlier is the better. */
+/* The newest checkpoint is at 0. Of equal metrics, the older checkpoint's is better. */
 static bool is_better(const scored *all, size_t a, size_t b)
 {
     const double x = all[a].metric.value, y = all[b].metric.value;

@@ -34,8 +34,8 @@ bool bgi_checkpoint_number(const char *text, uint64_t *out);
 /* A missing folder has no checkpoints. `out` must be zeroed, and the caller frees it (steps) also after an error. */
 bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
 /* Removes checkpoints of the list that the options do not keep, temporary files, and parts that belong to no manifest
- * of the folder. Logs files that it cannot remove. The list was made before the checkpoint of `step`. Of the options
- * only numbers are read: strings may have been freed. */
+ * of the folder. Logs files that it cannot remove. The list was made before the checkpoint of `step`. It reads only
+ * numbers of the options, because strings may have been freed. */
 void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                                const bg_checkpoint_save_options *options, bg_log_function log, void *log_user);
 

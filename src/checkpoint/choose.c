@@ -1,7 +1,7 @@
 /*
- * choose.c: finds the checkpoint that a load takes. One process searches its folder. Several ranks may have folders of
- * their own, so they agree on the latest step that any of them has, on one content of its manifest, and on who has
- * which part.
+ * choose.c: finds the checkpoint that a load takes. One process searches its folder. Ranks may have separate folders,
+ * so they agree on the latest step that any rank has, on one content of its manifest, and on the ranks that have each
+ * part.
  *
  *     latest of each rank --> the latest of all --> the manifest, from the lowest rank that has it --> who sees what
  *
@@ -20,7 +20,7 @@
 
 typedef bgi_checkpoint_loader loader;
 
-/* Reports a damaged checkpoint and the remedy: an older one is loaded only when the user asks for it. */
+/* Reports a damaged checkpoint and the remedy; an older one is loaded only when the user requests it. */
 static bg_status fail_damaged(const loader *l, const char *name, bg_status status, const char *reason)
 {
     char other[BGI_CHECKPOINT_NAME_BYTES];
@@ -40,7 +40,7 @@ static bg_status report(loader *l, const char *name, const uint64_t *expected, b
 {
     if (status == BG_ERROR_PARSE || status == BG_ERROR_UNSUPPORTED)
         return fail_damaged(l, name, status, inner->message);
-    /* A listed file exists, if only as a broken link: "not found" would suggest that a run may start from the
+    /* A listed file exists, at least as a broken link. "Not found" would suggest that a run may start from the
      * beginning. */
     if (status == BG_ERROR_NOT_FOUND && expected != NULL)
         status = BG_ERROR_IO;
@@ -89,7 +89,7 @@ static bg_status choose_alone(loader *l)
 
     BGI_TRY(bgi_checkpoint_find(l->directory, &l->list, l->error));
     if (l->options.file == NULL && l->list.count == 0)
-        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: there is none in %s", l->directory);
+        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: %s has no checkpoint", l->directory);
     if (l->options.file == NULL)
         bgi_checkpoint_name(l->list.steps[0], name);
     BGI_TRY(take_path(l, l->options.file != NULL ? l->options.file : name));
@@ -220,7 +220,7 @@ static bg_status choose_together(loader *l)
     if (root == UINT32_MAX && file != NULL)
         return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "%s: no rank has such a file", l->found.path);
     if (root == UINT32_MAX)
-        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: there is none in %s", l->directory);
+        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: %s has no checkpoint", l->directory);
     if (file == NULL) {
         file = bgi_checkpoint_name(step, name);
         expected = &step;

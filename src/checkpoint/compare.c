@@ -193,7 +193,7 @@ static bg_status refuse_optimizer(const loader *l, const char *theirs, const cha
         own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
 }
 
-/* For a file without the record, which older releases wrote: the kinds of state or the caller may tell the
+/* For a file of an older release, which has no such record: the kinds of state or the caller may identify the
  * optimizer. */
 static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, const char *own_kinds)
 {
@@ -357,14 +357,15 @@ static bg_status report_structure(const loader *l, name_list *missing, name_list
     if (l->drops_parameters) {
         bgi_string_add(&line, "checkpoint %s: %s; ", l->found.path, text);
         if (missing->count > 0)
-            bgi_string_add(&line, "what the checkpoint lacks keeps its values%s", extra->count > 0 ? ", " : "");
+            bgi_string_add(&line, "weights that the checkpoint lacks keep their values%s",
+                           extra->count > 0 ? ", " : "");
         if (extra->count > 0)
-            bgi_string_add(&line, "what the model lacks is dropped");
+            bgi_string_add(&line, "weights that the model lacks are dropped");
         status = warn(l, &line);
     } else {
         status = bg_error_set(l->error, BG_ERROR_INVALID,
-                              "%s: %.2800s; make the model as it was, or give %s parameters: what the checkpoint lacks "
-                              "keeps its values, what the model lacks is dropped",
+                              "%s: %.2800s; make the model as it was, or give %s parameters to keep the values of "
+                              "weights that the checkpoint lacks and drop those that the model lacks",
                               l->found.path, text, drop_option(l));
     }
     free(text);

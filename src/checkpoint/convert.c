@@ -97,7 +97,7 @@ static bg_status add_item(conversion *c, bgi_stored *source, const bgi_stored_te
     return BG_OK;
 }
 
-/* The type of the tensor in `like` with that name decides. */
+/* Gives the item the type of the tensor with its name in `like`. */
 static bg_status fit_to_like(conversion *c, converted *item)
 {
     const bgi_stored_tensor *other = bgi_stored_find(c->like, item->entry.name);

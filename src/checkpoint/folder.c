@@ -1,9 +1,9 @@
 /*
- * folder.c: lists the checkpoints of a folder, and removes old ones. It knows names, and no contents.
+ * folder.c: lists the checkpoints of a folder, and removes old ones. It knows only names, not contents.
  *
  * A checkpoint gets its name when it is complete (core/file.h), so every file with such a name counts. A process that
- * is killed while it writes leaves "NAME.tmp-" and six letters: such files are removed with old checkpoints, and so are
- * parts without a manifest.
+ * is killed while it writes leaves a file named "NAME.tmp-" and six letters. Such files, and parts without a manifest,
+ * are removed together with old checkpoints.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -186,7 +186,7 @@ static int64_t time_of(const char *directory, uint64_t step)
     return time;
 }
 
-/* Goes from the oldest on, which stays; so does each that is at least the interval younger than the last one that
+/* The oldest checkpoint stays. Each later one stays if it is at least the interval younger than the last one that
  * stays. Checkpoints that `best` marks stay too. */
 static void remove_checkpoints(const char *directory, const bgi_checkpoint_list *list, size_t begin,
                                uint64_t keep_interval_s, const bool *best, bg_log_function log, void *log_user)
@@ -220,8 +220,8 @@ bool *bgi_checkpoint_best_of(const char *directory, const uint64_t *steps, size_
     return best;
 }
 
-/* Of the checkpoint of `step`, which is the newest, and of the list's from `first` on, which are before it, which are
- * among the best: to be freed; NULL when memory is out. */
+/* Whether checkpoints are among the best: at 0 that of `step`, which is the newest, then the list's from `first` on.
+ * The caller frees the result, which is NULL when memory is out. */
 static bool *find_best(const char *directory, const bgi_checkpoint_list *list, size_t first, uint64_t step,
                        uint32_t keep_best)
 {
@@ -242,7 +242,7 @@ static bool *find_best(const char *directory, const bgi_checkpoint_list *list, s
 static void remove_listed(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                           const bg_checkpoint_save_options *options, bg_log_function log, void *log_user)
 {
-    const size_t first = list->count > 0 && list->steps[0] == step; /* the new one took the place of one */
+    const size_t first = list->count > 0 && list->steps[0] == step; /* the new one replaced one of the list */
     const size_t begin = (size_t)options->max_checkpoints - 1 + first;
     bool *best;
 

@@ -25,7 +25,7 @@ static bg_status read_blob(const bg_safetensors *file, bg_checkpoint *out, bg_er
         return BG_OK;
     if (digits % 2 != 0 || digits / 2 > BG_CHECKPOINT_BLOB_LIMIT)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "metadata `" BGI_CHECKPOINT_BLOB "` has %zu digits, expected an even number up to %zu",
+                            "metadata `" BGI_CHECKPOINT_BLOB "` has %zu digits but must have an even number, up to %zu",
                             digits, 2 * BG_CHECKPOINT_BLOB_LIMIT);
     bytes = malloc(digits / 2);
     if (bytes == NULL)
@@ -81,7 +81,7 @@ bg_status bgi_checkpoint_read_head(const bg_safetensors *file, bg_checkpoint *ou
         return bg_error_set(
             error, BG_ERROR_UNSUPPORTED,
             "version %" PRIu64
-            " of the format, expected %d, or %d of a checkpoint in parts: another release of Brigade wrote it",
+            " of the format must be %d, or %d for a checkpoint in parts; another release of Brigade wrote it",
             version, BGI_CHECKPOINT_FILE_VERSION, BGI_CHECKPOINT_MANIFEST_VERSION);
     return read_metadata(file, out, error);
 }

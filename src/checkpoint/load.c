@@ -88,8 +88,8 @@ static bg_status reserve_room(loader *l, size_t size_bytes, bg_error *error)
     return l->room != NULL ? BG_OK : bgi_error_memory(error, "a checkpoint's largest value", size_bytes);
 }
 
-/* Reads a value, which is valid until the next one: with several ranks, the elements that this one needs of weight
- * `number` (UINT32_MAX: all), at their places. All ranks call it when some do not have all parts. */
+/* Reads a value, which is valid until the next call. With several ranks it has only the elements that this rank needs
+ * of weight `number` (UINT32_MAX: all), at their places. All ranks call it when some do not have all parts. */
 static bg_status read_value(loader *l, const bgi_stored_tensor *tensor, uint32_t number, const void **out_data,
                             bg_error *error)
 {
@@ -236,7 +236,7 @@ static bg_status run_load(loader *l, bg_session *session)
         return bg_error_set(l->error, BG_ERROR_INVALID, "checkpoint: no directory");
     if ((unsigned)l->options.differences > BG_CHECKPOINT_REFUSE)
         return bg_error_set(l->error, BG_ERROR_INVALID,
-                            "checkpoint: differences is %d, expected BG_CHECKPOINT_WARN, _IGNORE or _REFUSE",
+                            "checkpoint: differences is %d but must be BG_CHECKPOINT_WARN, _IGNORE or _REFUSE",
                             (int)l->options.differences);
     BGI_TRY(bgi_checkpoint_read_drop(l));
     BGI_TRY(bgi_checkpoint_choose(l));

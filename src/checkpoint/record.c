@@ -50,7 +50,7 @@ bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *nam
     if (!parse_record(text, out))
         return bg_error_set(error, BG_ERROR_PARSE,
                             "metadata `" BGI_CHECKPOINT_WEIGHT
-                            "%.200s`: %s%.40s%s, expected a role (parameter, buffer, "
+                            "%.200s`: %s%.40s%s, but it must be a role (parameter, buffer, "
                             "state) and a count or `" BGI_CHECKPOINT_GIVEN "`",
                             name, text != NULL ? "`" : "", text != NULL ? text : "is missing", text != NULL ? "`" : "");
     return BG_OK;
@@ -61,8 +61,8 @@ bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key
     const char *text = bg_safetensors_metadata_find(file, key);
 
     if (text == NULL || !bgi_checkpoint_number(text, out))
-        return bg_error_set(error, BG_ERROR_PARSE, "metadata `%s`: %.40s, expected a number from 0 to 2^64 - 1", key,
-                            text != NULL ? text : "is missing");
+        return bg_error_set(error, BG_ERROR_PARSE, "metadata `%s`: %.40s, but it must be a number from 0 to 2^64 - 1",
+                            key, text != NULL ? text : "is missing");
     return BG_OK;
 }
 

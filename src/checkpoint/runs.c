@@ -155,7 +155,7 @@ static bool is_inside(const bgi_run *run, int64_t elements)
 
 /* ---- each element once ---- */
 
-/* By rule, then by where they begin. */
+/* Compares runs by rule, then by first element. */
 static int compare_rules(const void *a, const void *b)
 {
     const bgi_run *x = a, *y = b;
@@ -244,14 +244,14 @@ bg_status bgi_runs_parse(const char *text, uint32_t part_count, bg_type *out_typ
     int64_t elements;
 
     if (!take_type(&at, out_type))
-        return bg_error_set(error, BG_ERROR_PARSE, "`%.60s`: expected a type, as in float32[2,3]", text);
+        return bg_error_set(error, BG_ERROR_PARSE, "`%.60s` does not begin with a type, as in float32[2,3]", text);
     elements = bg_type_element_count(out_type);
     while (*at != '\0') {
         const char *begin = at;
         bgi_run run;
         if (!take_run(&at, &run) || run.part >= part_count || !is_inside(&run, elements))
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "`%.40s`: expected elements of a part below %" PRIu32 " that lie inside %" PRId64
+                                "`%.40s` must be elements of a part below %" PRIu32 " that are inside %" PRId64
                                 ", as in 0:0+6 or 0:0+3*4/6",
                                 begin, part_count, elements);
         append(out, &run);

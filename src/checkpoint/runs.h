@@ -29,7 +29,7 @@ int64_t bgi_runs_elements(const bgi_runs *runs, uint32_t part);
 /* "float32[4,6] 0:0+3*4/6 1:3+3*4/6": the type, then for each run its part, first element, length and, when it has
  * several ranges, count and stride. */
 void bgi_runs_print(const bg_type *type, const bgi_runs *runs, bgi_string *out);
-/* Checks everything: runs lie inside the tensor, parts are below `part_count`, and each element is in exactly one run.
+/* Checks everything: runs are inside the tensor, parts are below `part_count`, and each element is in exactly one run.
  * Errors: BG_ERROR_PARSE, BG_ERROR_MEMORY; `out` must be cleared also after an error. */
 bg_status bgi_runs_parse(const char *text, uint32_t part_count, bg_type *out_type, bgi_runs *out, bg_error *error);
 

@@ -26,7 +26,7 @@ static bg_status add_copy(bgi_checkpoint_content *c, const char *key, const char
     return bgi_checkpoint_add_text(c, key, text, error);
 }
 
-/* As best.c reads it. */
+/* Adds the metric in the form that best.c reads. */
 static bg_status add_metric(bgi_checkpoint_content *c, const bg_checkpoint_save_options *options, bg_error *error)
 {
     bgi_string *text;
@@ -165,8 +165,7 @@ static bg_status save_parts(saving *s, bg_error *error)
     return status;
 }
 
-/* Called inside the session's weights. Several ranks write a part each, or, as one file, send their parts to the
- * first. */
+/* Several ranks each write a part, or send their parts to rank 0, which writes one file. */
 static bg_status save(bg_session *session, const char *directory, const bg_checkpoint_save_options *options,
                       bg_error *error)
 {

@@ -5,7 +5,7 @@
  *     rank 0   order, tag --> part --> ok? --> manifest --> ok? --> older ones go --> ok
  *     rank 1   order, tag --> part --> ok? ----> copy ----> ok? --> older ones go --> ok
  *
- * Ranks agree at each "ok". A rank that does not see rank 0's manifest has another folder, which gets a copy.
+ * Ranks agree at each "ok". A rank that does not find rank 0's manifest has a separate folder, which gets a copy.
  */
 #define _DEFAULT_SOURCE /* gethostname */
 #include "checkpoint/parts.h"
@@ -130,7 +130,7 @@ static bg_status fill_part(bgi_part_save *s, bgi_checkpoint_content *c)
     return list_own(s, c);
 }
 
-/* Called on this rank alone. */
+/* Called only on this rank. */
 static bg_status prepare_part(bgi_part_save *s, bool copies)
 {
     char name[BGI_CHECKPOINT_PART_BYTES];
@@ -212,7 +212,7 @@ static bg_status add_tensor(bgi_part_save *s, bgi_checkpoint_content *c, uint32_
     return bgi_checkpoint_add_text(c, key->failed ? NULL : key->data, value, s->error);
 }
 
-/* Fills everything except what only the parts' files tell. */
+/* Fills everything except the facts that only the parts' files contain. */
 static bg_status fill_manifest(bgi_part_save *s, bgi_checkpoint_fill fill, void *user)
 {
     bg_weights *weights = bg_session_weights(s->session);
@@ -341,7 +341,7 @@ static void find_place(bgi_part_save *s)
     s->step = bg_session_step(s->session);
 }
 
-/* The copy is what writes to each page of the memory for the first time. */
+/* It also copies the values, because the first write to each page of the memory is slow. */
 bg_status bgi_parts_reserve(bgi_part_save *s)
 {
     bg_status status;

@@ -95,7 +95,7 @@ static bg_status open_folder(bgi_stored *s, bg_error *error)
 static bg_status fail_manifest(const bgi_stored *s, const char *key, const char *value, const char *expected,
                                bg_error *error)
 {
-    return bg_error_set(error, BG_ERROR_PARSE, "%s: metadata `%.200s`: %s%.60s%s, expected %s", s->path, key,
+    return bg_error_set(error, BG_ERROR_PARSE, "%s: metadata `%.200s`: %s%.60s%s, but it must be %s", s->path, key,
                         value != NULL ? "`" : "", value != NULL ? value : "is missing", value != NULL ? "`" : "",
                         expected);
 }
@@ -144,8 +144,8 @@ static bg_status list_manifest(bgi_stored *s, bg_error *error)
 
     BGI_TRY(list_parts(s, error));
     if (bg_safetensors_count(s->file) > 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: the file has both tensors and parts, expected only one of them",
-                            s->path);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: the file has both tensors and parts but must have only one of them", s->path);
     s->tensors = calloc(count + 1, sizeof *s->tensors);
     if (s->tensors == NULL)
         return bgi_error_memory(error, "names of tensors", count * sizeof *s->tensors);
@@ -185,7 +185,7 @@ static bg_status match_part(const bgi_stored *s, uint32_t number, const char *pa
             continue;
         count++;
         if (entry == NULL || entry->type.dtype != tensor->type.dtype || bg_type_element_count(&entry->type) != elements)
-            return bg_error_set(error, BG_ERROR_PARSE, "%s: tensor `%.200s`: expected %" PRId64 " elements of %s", path,
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: tensor `%.200s` must have %" PRId64 " elements of %s", path,
                                 tensor->name, elements, bg_dtype_name(tensor->type.dtype));
     }
     if (count != bg_safetensors_count(part->file))
@@ -363,8 +363,8 @@ bg_status bgi_stored_head(const bgi_stored *s, bg_checkpoint *out, bg_error *err
 
 /* ---- values ---- */
 
-/* Copies the part of a run that lies among elements first .. end - 1 to `out`. `values`: the run's elements; otherwise
- * they are read from the entry, where the run begins at `at`, as many as the buffer holds at a time. */
+/* Copies the elements of a run that are among first .. end - 1 to `out`. `values` has the run's elements; if it is NULL
+ * they are read from the entry, where the run begins at `at`, in pieces of the buffer's size. */
 static bg_status copy_run(const bgi_stored *s, const bgi_run *run, const bg_safetensors_entry *entry, int64_t at,
                           size_t element, int64_t first, int64_t end, const char *values, char *out, bg_error *error)
 {

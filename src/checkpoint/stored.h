@@ -70,8 +70,8 @@ bg_status bgi_stored_check(bgi_stored *stored, bg_error *error);
 /* Reads elements of a tensor. BG_ERROR_NOT_FOUND when a missing part has some of them. */
 bg_status bgi_stored_read(bgi_stored *stored, const bgi_stored_tensor *tensor, size_t offset_bytes, size_t size_bytes,
                           void *out, bg_error *error);
-/* Copies those of elements first .. end - 1 that a part has to their places in `out`, which begins with element
- * `first`. `values`: all elements of the tensor in the part; NULL: they are read from its file. */
+/* Copies the elements that a part has of first .. end - 1 to their places in `out`, which begins with element `first`.
+ * `values`: all elements of the tensor in the part; NULL: they are read from its file. */
 bg_status bgi_stored_read_part(bgi_stored *stored, const bgi_stored_tensor *tensor, uint32_t part, int64_t first,
                                int64_t end, const void *values, void *out, bg_error *error);
 
@@ -90,8 +90,8 @@ typedef struct bgi_convert_options {
     uint64_t folder_bytes; /* of a folder: the largest size of a file; 0: no limit */
 } bgi_convert_options;
 
-/* Tensors are read and written one at a time. *out_count: their number. When it writes a checkpoint `to` is a folder,
- * otherwise a name as for bg_weights_save. */
+/* Tensors are read and written one at a time. *out_count: their number. When it writes a checkpoint, `to` is a folder;
+ * otherwise `to` is a name as for bg_weights_save. */
 bg_status bgi_stored_convert(bgi_stored *stored, const char *to, const bgi_convert_options *options, size_t *out_count,
                              bg_error *error);
 

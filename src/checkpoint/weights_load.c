@@ -19,7 +19,7 @@
 
 enum { NAMES_SHOWN = 5 };
 
-/* One load. Results begin with the wanted ones, which `items` belong to. */
+/* One load. The results of the wanted names come first; `items` belong to these. */
 typedef struct loading {
     bg_weights *weights;
     const bg_weights_load_options *options;

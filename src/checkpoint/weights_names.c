@@ -23,11 +23,12 @@ bg_status bgi_weights_renames_check(const bg_weights_rename *renames, uint32_t c
     for (uint32_t i = 0; i < count; i++) {
         const char *in_file = renames[i].in_file, *in_model = renames[i].in_model;
         if (in_file == NULL || in_model == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "options.renames[%u]: a name is NULL, expected two names", i);
+            return bg_error_set(error, BG_ERROR_INVALID, "options.renames[%u]: a name is NULL but both must be given",
+                                i);
         if (count_stars(in_file) > 1 || count_stars(in_file) != count_stars(in_model))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "options.renames[%u]: `%s` and `%s`: expected one `*` in each name, or none in both", i,
-                                in_file, in_model);
+                                "options.renames[%u]: `%s` and `%s` must each have one `*`, or both none", i, in_file,
+                                in_model);
     }
     return BG_OK;
 }

@@ -140,7 +140,7 @@ bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weight
     s.progress = (bgi_progress){s.options->progress, s.options->progress_user, "the save", 0, 0};
     BGI_TRY(bgi_weights_renames_check(s.options->renames, s.options->rename_count, error));
     if (s.options->floats != BG_DTYPE_NONE && !bg_dtype_is_float(s.options->floats))
-        return bg_error_set(error, BG_ERROR_INVALID, "options.floats: expected a type of floats, or BG_DTYPE_NONE");
+        return bg_error_set(error, BG_ERROR_INVALID, "options.floats must be a type of floats, or BG_DTYPE_NONE");
     status = list_weights(&s, error);
     if (status == BG_OK)
         status = bgi_weights_write(path, &(bgi_weights_content){s.entries, s.count, s.options->folder_bytes, fetch, &s},

@@ -99,8 +99,8 @@ static bg_status write_index(const bgi_weights_content *s, const char *folder, u
     return status;
 }
 
-/* Readers prefer model.safetensors, so an old one must not stay beside an index, nor an index beside it: the file that
- * is not written is removed last. */
+/* Readers prefer model.safetensors, so an old one must not stay beside a new index, nor an old index beside a new
+ * model.safetensors. The file that is not written is therefore removed last. */
 static bg_status remove_other(const char *folder, const char *name, bg_error *error)
 {
     char *path = bgi_path_join(folder, name);
@@ -159,7 +159,7 @@ bg_status bgi_weights_write(const char *path, const bgi_weights_content *s, bg_e
         return save_folder(s, path, error);
     return bg_error_set(
         error, BG_ERROR_INVALID,
-        "%s: expected a name that ends in .safetensors or .npz, or a folder (a name without an ending, or "
+        "%s: the name must end in .safetensors or .npz, or be that of a folder (a name without an ending, or "
         "with `/` at its end)",
         path);
 }

@@ -1,13 +1,13 @@
 /*
- * write.c: writes a file with a checksum, going over the values once. While a value goes to the file its checksum is
- * computed; while the disk is at work the file is read back, and the checksum of that is compared before the file takes
- * its name.
+ * write.c: writes a file with a checksum, going over the values once. The checksum of a value is computed while the
+ * value is written. While the disk is busy the file is read back, and its checksum is compared before the file gets its
+ * name.
  *
  *     value, value, ... --> checksum, file --> header, which has the checksum
  *                                      \--> read back --> checksum
  *
- * The checksum goes over names, types and values in the order of names, the file has another order: each value has a
- * checksum of its own, and these are joined in the end.
+ * The checksum covers names, types and values in the order of names, but the file has another order. So each value has
+ * a separate checksum, and these are joined at the end.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -92,7 +92,7 @@ static void set_sum(void *user)
     join(w, &w->written, w->sum);
 }
 
-/* The header was read back too, and is the one that was meant: names, types and metadata are `w`'s. */
+/* The header was read back too and is correct, so names, types and metadata are those of `w`. */
 static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *error)
 {
     const writing *w = user;

@@ -102,7 +102,7 @@ static void write_u64(bgi_archive *archive, uint64_t value)
         memcpy(to, bytes, count);
 }
 
-/* Ten bytes hold 70 bits; of the last byte only the lowest bit counts. */
+/* Ten bytes hold 70 bits; in the last byte only the lowest bit may be set. */
 static uint64_t read_u64(bgi_archive *archive)
 {
     uint64_t value = 0;

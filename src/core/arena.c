@@ -168,9 +168,9 @@ size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes)
     return round_to_huge_pages(size_bytes) - untouched_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 }
 
-/* Tensors are walked in strides, a page a step, and those of a pipeline are in the memory of several devices: with
- * pages of 4096 bytes the processor would spend its time on address translation. This is only advice; systems without
- * huge pages ignore it. */
+/* Kernels walk tensors in strides, often a page a step, and the tensors of a pipeline are in the memory of several
+ * devices. With pages of 4096 bytes the processor would spend its time on address translation. This is only advice;
+ * systems without huge pages ignore it. */
 static void *take_huge_pages(size_t alignment, size_t size_bytes)
 {
     void *memory = NULL;

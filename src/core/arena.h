@@ -32,7 +32,7 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* The same, not zeroed. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
-/* What a block takes on a system with huge pages, when all of it but its first bytes was written. */
+/* The memory that a block occupies on a system with huge pages, when all of it except its first bytes was written. */
 size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes);
 
 /* The same two from a caller's allocator; without one (all-zero) from the C library. Both are returned with

@@ -3,9 +3,9 @@
  * (xor) of what each byte contributes with zeros after it.
  *
  * If the processor multiplies polynomials, long data are summed in a different way, with the same value. Sixteen bytes
- * that D bytes follow may be replaced by others, added to those D bytes later, that have the same remainder: the two
- * halves, each multiplied by a power of x modulo the polynomial. Four such sums run side by side, and the table adds
- * the last 16 bytes.
+ * can be replaced by zeros if other bytes with the same remainder are added D bytes later: the two halves, each
+ * multiplied by a power of x modulo the polynomial. Four such sums run side by side, and the table adds the last 16
+ * bytes.
  *
  *     0 1 2 3 | 4 5 6 7 | ...   blocks of 16 bytes: 0 is added to 4, 1 to 5, ..., and in the end 0 to 1 to 2 to 3
  */

@@ -103,7 +103,7 @@ bg_status bgi_struct_check(size_t struct_bytes, size_t own_bytes, const char *ty
         return bg_error_set(error, BG_ERROR_INVALID, "%s: struct_bytes is 0; begin with %s", type, maker);
     return bg_error_set(
         error, BG_ERROR_INVALID,
-        "%s: the struct says that it has %zu bytes, in release %s of the library it has %zu; %s%s%scompile "
+        "%s: struct_bytes is %zu, but in release %s of the library the struct has %zu bytes; %s%s%scompile "
         "the program for the library that it runs with",
         type, struct_bytes, bg_version(), own_bytes, maker != NULL ? "begin with " : "",
         maker != NULL ? maker : "set struct_bytes to its sizeof or to 0", ", and ");

@@ -2,9 +2,9 @@
  * file.h: reads and writes whole files.
  *
  * A file is written under a temporary name in the target's folder, flushed to disk and then renamed over the target, so
- * that a reader of the target finds either the old content or the new one, never a part. Links are followed: the target
- * is replaced and the link stays. A replaced file keeps its permissions. A target that is not a regular file (a device,
- * a pipe, a folder) is refused.
+ * that a reader of the target never finds a part of the new content. Links are followed: the target is replaced and the
+ * link stays. A replaced file keeps its permissions. A target that is not a regular file (a device, a pipe, a folder)
+ * is refused.
  */
 #ifndef BGI_CORE_FILE_H
 #define BGI_CORE_FILE_H
@@ -77,7 +77,7 @@ bg_status bgi_folder_create(const char *path, bg_error *error);
 bg_status bgi_folder_is_empty(const char *path, bool *out, bg_error *error);
 
 /* Locks a folder for this process until *out is released or the process ends; BG_ERROR_INVALID if another process has
- * locked it. The lock excludes only processes that ask for it. On file systems without locks it excludes none, and *out
+ * locked it. The lock excludes only processes that request it. On file systems without locks it excludes none, and *out
  * is -1; other failures are BG_ERROR_IO. */
 bg_status bgi_folder_lock(const char *path, int *out, bg_error *error);
 void bgi_folder_release(int *held);

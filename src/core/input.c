@@ -50,7 +50,7 @@ bg_status bgi_input_open(bgi_input *input, const char *path, bg_error *error)
 
 bg_status bgi_input_over(bgi_input *input, const char *name, const void *content, uint64_t size_bytes, bg_error *error)
 {
-    /* The pointer is not NULL, which would mean a file; an empty content is never read. */
+    /* An empty content gets a pointer that is never read, because NULL would mean a file. */
     *input = (bgi_input){.name = strdup(name), .content = content != NULL ? content : "", .size_bytes = size_bytes};
     return input->name != NULL ? BG_OK : bgi_error_memory(error, "a name", strlen(name));
 }
@@ -105,8 +105,8 @@ bg_status bgi_input_read(const bgi_input *input, uint64_t offset, void *out, siz
             return fail_read(input->name, errno, error);
         if (got == 0)
             return bg_error_set(error, BG_ERROR_IO,
-                                "%s: ends at byte %" PRIu64 ", and had %" PRIu64
-                                " bytes when it was opened: a file must not be shortened while it is used",
+                                "%s: ends at byte %" PRIu64 " but had %" PRIu64
+                                " bytes when it was opened; a file must not be shortened while it is used",
                                 input->name, offset, input->size_bytes);
         at += got;
         offset += (uint64_t)got;

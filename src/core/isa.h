@@ -19,14 +19,14 @@ typedef enum bgi_isa {
     BGI_ISA_COUNT
 } bgi_isa;
 
-/* The instructions that the processor supports and the system allows. Linux gives tiles only to processes that ask for
+/* The instructions that the processor supports and the system allows. Linux gives tiles only to processes that request
  * them, which this function does. */
 bgi_isa bgi_cpu_isa(void);
 
 /* Whether `isa` is the set `has`, or one that it includes. */
 bool bgi_isa_includes(bgi_isa has, bgi_isa isa);
 
-/* The most that two processors have in common. */
+/* The largest set that two processors have in common. */
 bgi_isa bgi_isa_common(bgi_isa a, bgi_isa b);
 
 /* "portable", "neon", "avx2", "avx512", "avx512-bf16", "amx" */

@@ -232,7 +232,7 @@ static uint32_t find_common_run(uint32_t replicas, const uint32_t *groups, uint3
     return common;
 }
 
-/* Whether every group of (size, stride) lies in one of `groups`. */
+/* Whether every group of (size, stride) is inside one of `groups`. */
 static bool lies_inside(uint32_t replicas, const uint32_t *groups, bg_replica_group group)
 {
     const uint32_t block = group.size * group.stride;

@@ -1,12 +1,12 @@
 /*
- * progress.h: asks a caller's progress callback, before each part of long work, whether the work goes on.
+ * progress.h: asks a caller's progress callback, before each part of long work, whether to continue.
  */
 #ifndef BGI_CORE_PROGRESS_H
 #define BGI_CORE_PROGRESS_H
 
 #include <brigade/base.h>
 
-/* One piece of work, in units of its own: passes, bytes, files. */
+/* One piece of work, in its own units: passes, bytes or files. */
 typedef struct bgi_progress {
     bg_progress_function call; /* NULL: none */
     void *user;

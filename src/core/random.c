@@ -87,7 +87,7 @@ float bgi_random_uniform(bgi_random *random)
 
 void bgi_normal_from_words(uint32_t a, uint32_t b, double out[2])
 {
-    /* (a + 1) / 2^32 lies in (0, 1], so the logarithm is finite. */
+    /* (a + 1) / 2^32 is in (0, 1], so the logarithm is finite. */
     const double radius = sqrt(-2.0 * log(((double)a + 1.0) * 0x1p-32));
     const double angle = 6.283185307179586476925286766559 * ((double)b * 0x1p-32);
 

@@ -7,7 +7,7 @@
 
 #include <brigade/graph.h>
 
-/* Whether the range lies inside the whole. */
+/* Whether the range is inside the whole. */
 bg_status bgi_section_validate(const bg_section *section, bg_error *error);
 /* The type of the section's own values. */
 bg_type bgi_section_type(const bg_section *section);

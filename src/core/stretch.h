@@ -1,6 +1,6 @@
 /*
- * stretch.h: a part of a tensor as runs of elements that are contiguous in the part and in the whole. It serves copies
- * between them, and making the part's values without the whole.
+ * stretch.h: a part of a tensor as runs of elements that are contiguous in the part and in the whole. It is used to
+ * copy between them, and to make the part's values without the whole.
  */
 #ifndef BGI_CORE_STRETCH_H
 #define BGI_CORE_STRETCH_H

@@ -102,7 +102,7 @@ size_t bgi_utf8_bytes(const unsigned char *at, size_t left)
     for (size_t i = 1; i < bytes; i++)
         if ((at[i] & 0xc0) != 0x80)
             return 0;
-    /* Too long for its character; half of a pair; above the last character. */
+    /* Refuses forms that are too long, halves of surrogate pairs, and numbers above the last character. */
     if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf0 && at[1] < 0x90) ||
         (at[0] == 0xf4 && at[1] >= 0x90))
         return 0;
@@ -121,7 +121,7 @@ bool bgi_text_is_utf8(const char *text)
 
 enum { NAME_LIMIT = 48 };
 
-/* Levenshtein's distance, by rows. Names longer than NAME_LIMIT are far from everything. */
+/* Levenshtein's distance, by rows. Names longer than NAME_LIMIT resemble no other name. */
 static uint32_t edit_distance(const char *a, const char *b)
 {
     uint32_t row[NAME_LIMIT + 1];

@@ -42,7 +42,7 @@ bool bgi_text_equal_in_any_case(const char *a, const char *b);
 
 bool bgi_text_ends_with(const char *text, const char *end);
 
-/* Whether all of the name matches: `*` stands for any text, `?` for a character. */
+/* Whether all of the name matches: `*` matches any text, `?` one character. */
 bool bgi_text_matches(const char *pattern, const char *name);
 
 /* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is close. */

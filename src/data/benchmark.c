@@ -1,6 +1,6 @@
 /*
- * benchmark.c: measures the speed of data without a device, and judges whether they limit a run. It times each element,
- * so the clock's cost (about 20 ns) affects very short elements.
+ * benchmark.c: measures the speed of data without a device, and judges whether the data limit a run. It times each
+ * element, so the clock's cost (about 20 ns) affects very short elements.
  */
 #include "core/arena.h"
 #include "core/clock.h"
@@ -83,7 +83,7 @@ typedef struct feed {
     uint64_t epoch, at;
     bg_infeed_source source;
     void *user;
-    bg_error said; /* of the source: 4 KiB that are cleared once, and not for each element that is timed */
+    bg_error said; /* the source's: it is cleared once, because clearing its 4 KiB would add to each element's time */
 } feed;
 
 static bg_status next_sample(feed *f, bg_error *error)
@@ -235,10 +235,10 @@ static bg_status check_benchmark(const bg_benchmark_options *options, bg_error *
     BGI_TRY(bgi_require(options, "options", "benchmark", error));
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_benchmark_options", NULL, error));
     if (options->epoch_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: epoch_count is 0, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: epoch_count is 0 but must be at least 1");
     if (options->elements_per_epoch == 0 || options->elements_per_epoch > UINT32_MAX)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "benchmark: elements_per_epoch is %" PRIu64 ", expected 1 to %" PRIu32,
+                            "benchmark: elements_per_epoch is %" PRIu64 " but must be 1 to %" PRIu32,
                             options->elements_per_epoch, UINT32_MAX);
     return BG_OK;
 }
@@ -318,8 +318,9 @@ bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count
     if (source == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "benchmark: no source");
     if (tensor_count < 1 || tensor_count > BG_DATASET_MAX_TENSORS)
-        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: elements of %" PRIu32 " tensors, expected 1 to %d",
-                            tensor_count, BG_DATASET_MAX_TENSORS);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "benchmark: elements have %" PRIu32 " tensors but must have 1 to %d", tensor_count,
+                            BG_DATASET_MAX_TENSORS);
     for (uint32_t t = 0; t < tensor_count; t++)
         BGI_TRY(bg_type_validate(&types[t], error));
     BGI_TRY(check_benchmark(options, error));

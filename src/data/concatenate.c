@@ -79,8 +79,7 @@ static bg_status check_sources(bg_dataset *const *sources, uint32_t count, uint6
 {
     *out_samples = 0;
     if (count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "data set: there are 0 data sets to concatenate, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: source_count is 0 but must be at least 1");
     for (uint32_t i = 0; i < count; i++) {
         if (sources[i]->tensor_count != sources[0]->tensor_count)
             return bg_error_set(error, BG_ERROR_SHAPE,

@@ -107,8 +107,8 @@ static bg_status fail_element(const conversion *c, const void *data, size_t i, b
     else
         snprintf(number, sizeof number, "%.9g", read_real(c->from, data, i));
     return bg_error_set(error, BG_ERROR_PARSE,
-                        "element %zu of tensor %" PRIu32 " is %s, which does not fit %s: expected a whole number %s", i,
-                        c->tensor_index, number, bg_dtype_name(c->to),
+                        "element %zu of tensor %" PRIu32 " is %s, which does not fit %s; it must be a whole number %s",
+                        i, c->tensor_index, number, bg_dtype_name(c->to),
                         c->to == BG_UINT8   ? "from 0 to 255"
                         : c->to == BG_INT32 ? "from -2147483648 to 2147483647"
                                             : "of 64 bits");
@@ -214,9 +214,11 @@ static bg_status check_channels(const bg_type *from, const bg_convert_options *o
         return bg_error_set(error, BG_ERROR_INVALID, "normalization makes floats, but %s was requested",
                             bg_dtype_name(options->type.dtype));
     if (options->channel_count > 1 && (from->rank == 0 || from->dims[0] != options->channel_count))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%" PRIu32 " channels are given for samples of %s, expected 1 or their first dimension",
-                            options->channel_count, bg_type_text(from, text));
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "%" PRIu32
+            " channels are given for samples of %s; give 1, or one for each element of their first dimension",
+            options->channel_count, bg_type_text(from, text));
     for (uint32_t i = 0; i < options->channel_count; i++)
         if (!isfinite(options->means[i]) || !isfinite(options->deviations[i]) || options->deviations[i] == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
@@ -277,7 +279,7 @@ bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options *optio
     if (options->tensor_index >= source->tensor_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "data set: tensor %" PRIu32 " of %" PRIu32
-                            " tensors is to be converted, expected an index below the count",
+                            " tensors is to be converted; the index must be below the count",
                             options->tensor_index, source->tensor_count);
     BGI_TRY(check_conversion(source, options, error));
     BGI_TRY(bgi_dataset_derive(source, source->sample_count, &dataset, error));

@@ -13,15 +13,15 @@
 static bg_status check_counts(uint64_t sample_count, uint32_t tensor_count, bg_error *error)
 {
     if (sample_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: it is empty, expected at least 1 sample");
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: it is empty but must have at least 1 sample");
     if (sample_count > UINT32_MAX)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "data set: there are %" PRIu64 " samples, expected at most %" PRIu32, sample_count,
-                            UINT32_MAX);
+                            "data set: there are %" PRIu64 " samples but at most %" PRIu32 " are possible",
+                            sample_count, UINT32_MAX);
     if (tensor_count == 0 || tensor_count > BG_DATASET_MAX_TENSORS)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "data set: there are %" PRIu32 " tensors for each sample, expected 1 to %d", tensor_count,
-                            BG_DATASET_MAX_TENSORS);
+                            "data set: there are %" PRIu32 " tensors for each sample but there must be 1 to %d",
+                            tensor_count, BG_DATASET_MAX_TENSORS);
     return BG_OK;
 }
 
@@ -102,7 +102,7 @@ bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out,
     BGI_TRY(check_counts(options->sample_count, options->tensor_count, error));
     if (options->get == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "data set: options.get is NULL, expected the function that gives samples");
+                            "data set: options.get is NULL but must be the function that gives samples");
     BGI_TRY(bgi_dataset_allocate(options->sample_count, options->tensor_count, options->sample_types, &dataset, error));
     dataset->state = c = malloc(sizeof *c);
     if (c == NULL) {
@@ -225,7 +225,7 @@ bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_data
 
 void bg_dataset_destroy(bg_dataset *dataset)
 {
-    /* A chain is destroyed from its end, as far as no other reference holds it. */
+    /* Destroys the data set and then its sources, up to the first one that another reference holds. */
     while (dataset != NULL && atomic_fetch_sub(&dataset->references, 1) == 1) {
         bg_dataset *source = dataset->source;
 

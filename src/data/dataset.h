@@ -38,7 +38,8 @@ bg_status bgi_dataset_allocate(uint64_t sample_count, uint32_t tensor_count, con
 /* The same for a data set made from `source`, with its tensors and no rows; it holds a reference to `source`. */
 bg_status bgi_dataset_derive(bg_dataset *source, uint64_t sample_count, bg_dataset **out, bg_error *error);
 
-/* Makes a data set own arrays, which are zeroed here when it is made. Errors: those of bg_dataset_create_arrays. */
+/* Makes a data set that owns the arrays; on success the caller's are zeroed. Errors: those of
+ * bg_dataset_create_arrays. */
 bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error);
 
 /*

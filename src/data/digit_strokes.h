@@ -11,7 +11,7 @@
 
 enum { BGI_STROKE_POINTS = 14, BGI_STYLE_STROKES = 3 };
 
-/* Points lie in a box with (0, 0) at the top left and (100, 100) at the bottom right. */
+/* Points are in a box with (0, 0) at the top left and (100, 100) at the bottom right. */
 typedef struct bgi_stroke {
     bool is_curve; /* otherwise straight from point to point */
     uint8_t point_count;

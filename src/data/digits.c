@@ -1,13 +1,13 @@
 /*
  * digits.c: draws handwriting-like digits. It knows the strokes only as a table (digit_strokes.c).
  *
- *   pick a digit and one of its styles -> shake the points -> round the corners into a fine line
- *     -> bend the plane (a lattice of control points, Sederberg and Parry 1986) -> slant, turn, stretch, shift
- *     -> ink: the distance of each pixel to the nearest part of the line, against the pen's width -> flecks
+ *     pick a digit and one of its styles -> shake the points -> round the corners into a fine line
+ *       -> bend the plane (a lattice of control points, Sederberg and Parry 1986) -> slant, turn, stretch, shift
+ *       -> ink: the distance of each pixel to the nearest part of the line, against the pen's width -> flecks
  *
  * A sample's randomness is the stream (seed, index). The arithmetic uses only addition, multiplication, division and
- * square root, which IEEE 754 rounds the same everywhere (the build forbids contraction), and no library sine or
- * exponential, whose last bit differs between machines. So every machine draws the same images.
+ * square root, which IEEE 754 rounds the same everywhere (the build forbids contraction). It avoids the library's sine
+ * and exponential, because their last bit differs between machines. So every machine draws the same images.
  *
  * `hand` holds the variation of handwriting; the values were chosen so that the MNIST convolutional network scores on
  * these digits what it scores on MNIST: 98.1 to 98.8 % after three epochs of 60000.
@@ -397,7 +397,7 @@ bg_status bg_digits_create(const bg_digits_options *options, bg_image_set *out, 
     bg_status status;
 
     if (options->count == 0 || options->count > INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "generated digits: count %" PRIu64 ", expected 1 to %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "generated digits: count is %" PRIu64 " but must be 1 to %d",
                             options->count, INT32_MAX);
     images = bg_tensor3(BG_UINT8, (int64_t)options->count, ROWS, COLUMNS);
     labels = bg_vector(BG_UINT8, (int64_t)options->count);

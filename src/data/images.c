@@ -26,7 +26,7 @@ static bg_status check_channels(const char *name, uint32_t channels, bg_error *e
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "%s: %" PRIu32
-                        " channels were requested, expected 1 (gray), 3 (RGB), 4 (RGBA), or 0 for those of the file",
+                        " channels were requested; the count must be 1 (gray), 3 (RGB), 4 (RGBA), or 0 for the file's",
                         name, channels);
 }
 
@@ -109,7 +109,7 @@ static bool is_image_name(const char *name)
     return length > 4 && (strcmp(name + length - 4, ".png") == 0 || strcmp(name + length - 4, ".PNG") == 0);
 }
 
-/* Lists the paths of the folders in a folder, or of the images in it, sorted and without hidden ones. */
+/* Lists the paths of the folders or of the images in a folder, sorted and without hidden ones. */
 static bg_status list_paths(const char *folder, bool wants_folders, names *out, bg_error *error)
 {
     DIR *directory = opendir(folder);
@@ -167,7 +167,7 @@ static bg_status read_image(const images *s, const char *path, unsigned char *ou
     if (status == BG_OK && (size.rows != s->size.rows || size.columns != s->size.columns))
         status = bg_error_set(error, BG_ERROR_SHAPE,
                               "%s: %" PRIu32 " x %" PRIu32 " pixels, but the first image (%s) has %" PRIu32
-                              " x %" PRIu32 "; all images must have one size",
+                              " x %" PRIu32 "; all images must have the same size",
                               path, size.columns, size.rows, s->paths.items[0], s->size.columns, s->size.rows);
     if (status == BG_OK)
         status = bgi_png_decode(path, content, size_bytes, &size, s->channels, out, error);
@@ -213,9 +213,9 @@ static bg_status collect(const char *folder, const names *classes, images *s, bg
     }
     if (s->paths.count > 0)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                        "%s: there are no images in the folder; expected a folder for each class with .png files in it",
-                        folder);
+    return bg_error_set(
+        error, BG_ERROR_NOT_FOUND,
+        "%s: there are no images in the folder; it must have a folder for each class with .png files in it", folder);
 }
 
 static bg_status measure_first(images *s, uint32_t channels, bg_error *error)

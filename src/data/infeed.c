@@ -21,7 +21,7 @@ typedef struct feeder {
     uint64_t position; /* samples of the batch that are used */
     uint64_t skipped;  /* of the first batch: samples used before the infeed began */
     uint64_t epoch;
-    bool has_batch;  /* of this epoch: elements were made */
+    bool has_batch;  /* elements of this epoch were made */
     uint32_t wanted; /* of the next element: bit t is tensor t */
 } feeder;
 
@@ -36,7 +36,7 @@ static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
         f->skipped = 0;
         if (f->batch.sample_count % f->micro_batch != 0)
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "a batch has %llu samples, which is not a multiple of the micro-batch, %llu: make "
+                                "a batch has %llu samples, which is not a multiple of the micro-batch, %llu; make "
                                 "batches a multiple, and drop or pad the last one (drop_last, pad_multiple)",
                                 (unsigned long long)f->batch.sample_count, (unsigned long long)f->micro_batch);
         if (f->position > f->batch.sample_count)

@@ -3,10 +3,10 @@
  *
  * The table is the definition: level[x] = ((x / 255) - mean) / deviation, each operation rounded. A look-up for each
  * pixel is slower than memory, and two divisions are slower still. So the fast form computes the quotients by
- * multiplications, a whole vector at a time, and corrects each by its remainder (Markstein's division: q = a y, then q
- * + (a - q b) y, with y the rounded 1 / b and fused multiply-adds), which gives the rounded quotient for almost every
- * divisor. Because it is only almost every divisor, the fast form computes all 256 levels when a table is made, and is
- * used only if every bit agrees.
+ * multiplications, a whole vector at a time, and corrects each by its remainder. This is Markstein's division: q = a y,
+ * then q + (a - q b) y, with y the rounded 1 / b and fused multiply-adds. It gives the rounded quotient for almost
+ * every divisor. When a table is made, the fast form therefore computes all 256 levels, and it is used only if every
+ * bit agrees.
  */
 #ifndef BGI_DATA_LEVELS_H
 #define BGI_DATA_LEVELS_H

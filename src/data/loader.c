@@ -4,13 +4,13 @@
  *
  * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
  *
- *        handed out | first_sequence ...  claim_sequence ...  next_sequence
- *   free  (1 held)  |  filled, being filled | has chunks to claim | not opened yet
+ *          handed out | first_sequence ...  claim_sequence ...  next_sequence
+ *     free  (1 held)  |  filled, being filled | has chunks to claim | not opened yet
  *
- *   open   one worker writes down the next batch's sample indices (shuffling when an epoch begins, outside the lock)
- *   claim  workers take chunks of opened batches, oldest first, and copy samples outside the lock
- *   next   the consumer gives back the slot it holds and takes the first one when all its chunks are done
- *   help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
+ *     open   one worker writes down the next batch's sample indices (shuffling when an epoch begins, outside the lock)
+ *     claim  workers take chunks of opened batches, oldest first, and copy samples outside the lock
+ *     next   the consumer gives back the slot it holds and takes the first one when all its chunks are done
+ *     help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
  *
  * A copying worker competes with compute threads while it fills a batch, and delays every device that waits for them.
  * If there are helpers, workers therefore leave the filling to them while half of the batches ahead are ready, and only
@@ -20,9 +20,9 @@
  * not depend on the number or speed of workers. Workers open batches only up to the last free slot, which limits how
  * far they run ahead. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
  *
- * `mutex` guards everything in bg_loader with these exceptions: options and order are constant; is_helped is atomic;
- * `order_indices` belongs to the one worker that opens; a slot's indices and tensors belong to the worker that opens it
- * until it is open, then to those that claimed its chunks, then to the consumer.
+ * `mutex` guards everything in bg_loader except the constant options and order, the atomic is_helped, and three kinds
+ * of arrays. `order_indices` belongs to the one worker that opens batches. A slot's indices and tensors belong to the
+ * worker that opens it, then to the workers that claim its chunks, and then to the consumer.
  */
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -62,7 +62,7 @@ typedef struct slot {
     bg_error error;
 } slot;
 
-/* A thread. If there are no threads, the first one's scratch is the caller's; the last one's is a helper's. */
+/* A thread and its scratch memory. Without threads the caller uses the first worker's; helpers use the last one's. */
 typedef struct worker {
     bg_loader *loader;
     bgi_thread thread;
@@ -70,7 +70,7 @@ typedef struct worker {
 } worker;
 
 struct bg_loader {
-    bgi_stream_loader *stream; /* if set, it has the whole state, and the rest is unused */
+    bgi_stream_loader *stream; /* if set, it has the whole state, and the other fields are unused */
     const bg_dataset *dataset;
     bg_loader_options options;
     bgi_order order;
@@ -110,7 +110,7 @@ struct bg_loader {
 
     uint64_t epoch;    /* the consumer's */
     uint64_t position; /* position of the consumer's next batch; batch_count: the epoch has ended */
-    bool has_failed;   /* the failure of the batch first_sequence was reported to it */
+    bool has_failed;   /* the consumer was told that the batch first_sequence failed */
     bg_loader_statistics statistics;
 };
 
@@ -143,7 +143,8 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
     if (status != BG_OK)
         return bgi_error_unexplained(error, status, "the sampler");
     if (count == 0 || count > limit)
-        return bg_error_set(error, BG_ERROR_INVALID, "has %" PRIu64 " samples, expected 1 to %" PRIu64, count, limit);
+        return bg_error_set(error, BG_ERROR_INVALID, "has %" PRIu64 " samples but must have 1 to %" PRIu64, count,
+                            limit);
     for (uint64_t i = 0; i < count; i++)
         if (s->indices[s->valid_count + i] >= loader->dataset->sample_count)
             return bg_error_set(error, BG_ERROR_INVALID, "names sample %" PRIu32 " of %" PRIu64,
@@ -152,7 +153,7 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
     return BG_OK;
 }
 
-/* A failure gives a batch without samples, which is complete at once. */
+/* On failure the batch has no samples and is complete at once. */
 static void open_sampled(bg_loader *loader, slot *s)
 {
     const bg_loader_options *options = &loader->options;
@@ -224,7 +225,7 @@ static uint32_t find_wanted(const bg_loader *loader, const slot *s, size_t sampl
     return loader->wanted != NULL && is_whole ? loader->wanted(loader->wanted_user, sample) : UINT32_MAX;
 }
 
-/* Fills samples from `start` on of which the same tensors are wanted; *failed: the place of the failed one. */
+/* Fills `count` samples from `start` on, which need the same tensors; *failed is the place of the one that failed. */
 static bg_status fill_run(const bg_loader *loader, const slot *s, size_t start, size_t count, uint32_t wanted,
                           size_t *failed, void *scratch, bg_error *error)
 {
@@ -407,12 +408,11 @@ static bg_status check_sampler(const bg_loader_options *options, bg_error *error
                             "loader: a sampler cannot be combined with %s, because it chooses the samples itself",
                             other);
     if (options->sampler_combine == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: sampler_combine is 0, expected at least 1 list in a batch");
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: sampler_combine is 0 but a batch needs at least 1 list");
     if (options->sampler_list_count / (options->drop_last ? options->sampler_combine : 1) == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: %" PRIu64 " lists of the sampler do not make a batch of %" PRIu64
-                            " lists; expected more lists, or a smaller sampler_combine",
+                            " lists; give more lists, or a smaller sampler_combine",
                             options->sampler_list_count, options->sampler_combine);
     return BG_OK;
 }
@@ -426,7 +426,7 @@ static bg_status check_options(const bg_dataset *dataset, const bg_loader_option
                             options->shard_count);
     if (options->rebatched_size > options->batch_size)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: rebatched_size is %" PRIu64 ", expected at most the batch size, %" PRIu64,
+                            "loader: rebatched_size is %" PRIu64 " but must be at most the batch size, %" PRIu64,
                             options->rebatched_size, options->batch_size);
     if (options->sampler != NULL)
         return check_sampler(options, error);
@@ -434,11 +434,11 @@ static bg_status check_options(const bg_dataset *dataset, const bg_loader_option
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: %" PRIu64 " samples do not make one whole batch of %" PRIu64
                             " for each of %" PRIu32
-                            " processes; expected more samples, a smaller batch, or drop_last off",
+                            " processes; give more samples or a smaller batch, or turn drop_last off",
                             dataset->sample_count, options->batch_size, options->process_count);
     if (!options->drop_last && dataset->sample_count < options->process_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: %" PRIu64 " samples are too few, expected at least one for each of %" PRIu32
+                            "loader: %" PRIu64 " samples are too few; there must be at least one for each of %" PRIu32
                             " processes",
                             dataset->sample_count, options->process_count);
     return BG_OK;
@@ -459,8 +459,8 @@ static size_t choose_chunk(const bg_loader *loader)
     return chunk;
 }
 
-/* 0: helpers have nothing to do. Only copies of a few samples take microseconds, and without threads the ring has one
- * batch. */
+/* The number of samples that a helper copies at once. It is 0 when a sample takes more than microseconds to make, and
+ * when there are no workers to help. */
 static size_t choose_help(const bg_loader *loader)
 {
     const bg_dataset *dataset = loader->dataset;
@@ -560,7 +560,7 @@ bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loade
     return BG_OK;
 }
 
-/* Called while only the loader's own workers know it. */
+/* Called before the loader is returned, so only its own workers use it. */
 static void begin_early(bg_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -740,7 +740,8 @@ bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t positio
         return bgi_stream_loader_begin(loader->stream, epoch, position, error);
     if (position > loader->batch_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: cannot begin at batch %" PRIu64 " of epoch %" PRIu64 ", expected 0 to %" PRIu64,
+                            "loader: cannot begin at batch %" PRIu64 " of epoch %" PRIu64
+                            "; the batch must be 0 to %" PRIu64,
                             position, epoch, loader->batch_count);
     pthread_mutex_lock(&loader->mutex);
     loader->is_held = false;

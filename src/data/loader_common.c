@@ -17,21 +17,21 @@ bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
                              "bg_loader_options_defaults()", error));
     BGI_TRY(bgi_allocator_check(&options->allocator, error));
     if ((unsigned)options->mode >= BG_LOADER_MODE_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: mode is %d, expected one of bg_loader_mode",
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: mode is %d but must be one of bg_loader_mode",
                             (int)options->mode);
     if (options->batch_size == 0 || options->batch_size > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: the batch size is %" PRIu64 ", expected 1 to %" PRIu32,
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: the batch size is %" PRIu64 " but must be 1 to %" PRIu32,
                             options->batch_size, UINT32_MAX);
     if (options->worker_count > BGI_LOADER_WORKERS)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: %" PRIu32 " workers, expected 0 to %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: worker_count is %" PRIu32 " but must be at most %d",
                             options->worker_count, BGI_LOADER_WORKERS);
     if (options->prefetch_depth < 1 || options->prefetch_depth > MAX_PREFETCH_DEPTH)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: the prefetch depth is %" PRIu32 ", expected 1 to %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: the prefetch depth is %" PRIu32 " but must be 1 to %d",
                             options->prefetch_depth, MAX_PREFETCH_DEPTH);
     if (options->process_count == 0 || options->process_index >= options->process_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: process_index is %" PRIu32 " of %" PRIu32
-                            " processes, expected an index below the count",
+                            " processes; the index must be below the count",
                             options->process_index, options->process_count);
     if (options->pad_multiple != 0 && options->drop_last)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -2,8 +2,8 @@
  * map.c: data sets whose samples are made from those of another one: by a user's function, by the normalization of
  * images, or by caching.
  *
- * The source's sample goes into the caller's scratch (each layer has its part of it, so nothing is allocated), or is
- * read in place when the source has its samples in memory.
+ * The source's sample is copied into the caller's scratch (each layer has its part of it, so nothing is allocated), or
+ * is read in place when the source has its samples in memory.
  */
 #include "data/dataset.h"
 #include "data/levels.h"
@@ -190,17 +190,18 @@ static bg_status check_normalization(const bg_dataset *source, const bg_normaliz
         return bg_error_set(error, BG_ERROR_INVALID, "normalize: tensor %" PRIu32 " of %" PRIu32, options->tensor_index,
                             source->tensor_count);
     if (type->dtype != BG_UINT8)
-        return bg_error_set(error, BG_ERROR_INVALID, "normalize: tensor %" PRIu32 " is %s, expected uint8",
+        return bg_error_set(error, BG_ERROR_INVALID, "normalize: tensor %" PRIu32 " is %s but must be uint8",
                             options->tensor_index, bg_type_text(type, text));
     if (options->channel_count == 0 ||
         (options->channel_count > 1 && (type->rank == 0 || type->dims[0] != options->channel_count)))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "normalize: %" PRIu32 " channels are given for %s, expected 1 or its first dimension",
+                            "normalize: %" PRIu32
+                            " channels are given for %s; give 1, or one for each element of its first dimension",
                             options->channel_count, bg_type_text(type, text));
     for (uint32_t c = 0; c < options->channel_count; c++)
         if (options->deviations[c] == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "normalize: the deviation of channel %" PRIu32 " is 0, expected another number", c);
+                                "normalize: the deviation of channel %" PRIu32 " is 0; give another number", c);
     return BG_OK;
 }
 

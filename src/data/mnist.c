@@ -1,6 +1,6 @@
 /*
- * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. It does not know networks
- * (mnist_download.c), or how images are used.
+ * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. It does not download files
+ * (mnist_download.c), and does not know how images are used.
  */
 #include "data/mnist.h"
 
@@ -36,7 +36,7 @@ static bg_status check_labels(const char *path, const bg_array *labels, uint32_t
     for (int64_t i = 0; i < labels->type.dims[0]; i++)
         if (values[i] >= class_count)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: label %" PRId64 " (byte %" PRId64 ") is %d, expected 0 to %" PRIu32, path, i,
+                                "%s: label %" PRId64 " (byte %" PRId64 ") is %d but must be 0 to %" PRIu32, path, i,
                                 8 + i, values[i], class_count - 1);
     return BG_OK;
 }
@@ -46,14 +46,14 @@ static bg_status check_pair(const char *images_path, const char *labels_path, co
     const bg_type *images = &set->images.type, *labels = &set->labels.type;
 
     if (images->rank != 3)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: %" PRIu32 " dimensions, but images have 3", images_path,
-                            images->rank);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: the file has %" PRIu32 " dimensions but images have 3",
+                            images_path, images->rank);
     if (labels->rank != 1)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: %" PRIu32 " dimensions, but labels have 1", labels_path,
-                            labels->rank);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: the file has %" PRIu32 " dimensions but labels have 1",
+                            labels_path, labels->rank);
     if (images->dims[0] != labels->dims[0])
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: %" PRId64 " labels, but %s has %" PRId64 " images", labels_path,
-                            labels->dims[0], images_path, images->dims[0]);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s has %" PRId64 " labels but %s has %" PRId64 " images",
+                            labels_path, labels->dims[0], images_path, images->dims[0]);
     return check_labels(labels_path, &set->labels, set->class_count, error);
 }
 
@@ -76,7 +76,7 @@ bg_status bg_image_set_read(const char *images_path, const char *labels_path, ui
     bg_status status;
 
     if (class_count < 1 || class_count > 256)
-        return bg_error_set(error, BG_ERROR_INVALID, "class_count is %" PRIu32 ", expected 1 to 256", class_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "class_count is %" PRIu32 " but must be 1 to 256", class_count);
     BGI_TRY_CLEANUP(bg_idx_read(images_path, &set.images, error));
     BGI_TRY_CLEANUP(bg_idx_read(labels_path, &set.labels, error));
     BGI_TRY_CLEANUP(check_pair(images_path, labels_path, &set, error));
@@ -136,7 +136,7 @@ bg_status bgi_mnist_find(const char *folder, const bgi_mnist_file *file, char **
     return BG_OK;
 }
 
-/* The places that were searched in vain, for the final message; those that do not fit are left out. */
+/* The places where files were not found, for the final message; those that do not fit are left out. */
 typedef struct search_log {
     char text[2048];
     size_t used;
@@ -156,7 +156,7 @@ static void note_miss(search_log *log, const char *folder, const char *found, co
         log->used += (size_t)written < room ? (size_t)written : room - 1;
 }
 
-/* *found tells whether the folder has the pair; if so the status is that of reading it. */
+/* Reads the pair if the folder has it; *found says whether it does. */
 static bg_status try_folder(const char *folder, bool is_training, search_log *log, bool *found, bg_image_set *out,
                             bg_error *error)
 {
@@ -187,7 +187,7 @@ static bg_status check_mnist_size(bg_image_set *set, bg_error *error)
 
     if (dims[1] == MNIST_SIDE && dims[2] == MNIST_SIDE)
         return BG_OK;
-    status = bg_error_set(error, BG_ERROR_PARSE, "%s: images are %" PRId64 " x %" PRId64 ", expected %d x %d",
+    status = bg_error_set(error, BG_ERROR_PARSE, "%s: images are %" PRId64 " x %" PRId64 " but must be %d x %d",
                           set->source, dims[1], dims[2], MNIST_SIDE, MNIST_SIDE);
     bg_image_set_clear(set);
     return status;

@@ -72,15 +72,15 @@ static bool find_function(const curl_library *curl, const char *name, void *out_
 
 static bg_status load_curl(curl_library *curl, bg_error *error)
 {
-    /* It stays loaded, because its resolver's threads may outlive an abandoned transfer. The interface has had this
-     * number since 2006; Debian's libraries differ in their TLS. */
+    /* It stays loaded, because its resolver's threads may outlive an abandoned transfer. The library has had the number
+     * 4 since 2006; the two names on Debian differ in their TLS library. */
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0] && curl->handle == NULL; i++)
         curl->handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (curl->handle == NULL)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "downloads need libcurl, which cannot be loaded (%s): install it (Debian: libcurl4)",
+                            "downloads need libcurl, which cannot be loaded (%s); install it (Debian: libcurl4)",
                             dlerror());
     if (!find_function(curl, "curl_easy_init", &curl->easy_init) ||
         !find_function(curl, "curl_easy_setopt", &curl->easy_setopt) ||
@@ -214,7 +214,7 @@ static bg_status check_digest(const transfer *t, const char *address, const char
         return bg_error_set(error, BG_ERROR_IO, "%s: the %zu bytes that were downloaded are not a whole gzip file",
                             address, t->size_bytes);
     if (strcmp(found, expected) != 0)
-        return bg_error_set(error, BG_ERROR_IO, "%s: checksum (MD5, unpacked) is %s, expected %s", address, found,
+        return bg_error_set(error, BG_ERROR_IO, "%s: checksum (MD5, unpacked) is %s but must be %s", address, found,
                             expected);
     return BG_OK;
 }
@@ -288,14 +288,14 @@ bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_error *
     bg_status status;
 
     if (filled.folder == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "MNIST download: options.folder is NULL, expected a folder");
+        return bg_error_set(error, BG_ERROR_INVALID, "MNIST download: options.folder is NULL but must name a folder");
     if (filled.mirrors == NULL) {
         filled.mirrors = public_mirrors;
         filled.mirror_count = sizeof public_mirrors / sizeof public_mirrors[0];
     }
     if (filled.mirror_count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "MNIST download: options.mirror_count is 0, expected at least one mirror");
+                            "MNIST download: options.mirror_count is 0 but must be at least 1");
     BGI_TRY(bgi_folder_create(filled.folder, error));
     status = BG_OK;
     for (int i = 0; i < BGI_MNIST_FILE_COUNT && status == BG_OK; i++)

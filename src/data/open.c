@@ -19,8 +19,8 @@ bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_
     bg_status status = BG_OK;
 
     if (path_count == 0 || path_count > BG_DATASET_MAX_TENSORS)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: %" PRIu32 " files, expected 1 to %d", path_count,
-                            BG_DATASET_MAX_TENSORS);
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: path_count is %" PRIu32 " but must be 1 to %d",
+                            path_count, BG_DATASET_MAX_TENSORS);
     for (uint32_t i = 0; status == BG_OK && i < path_count; i++)
         status = bg_npy_read(paths[i], &arrays[i], error);
     if (status == BG_OK) {
@@ -41,14 +41,14 @@ static bg_status choose(const char *path, bg_npz *npz, const char *const *names,
 
     if (count > BG_DATASET_MAX_TENSORS)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: %" PRIu32 " arrays are requested, expected at most %d; name some of them", path, count,
-                            BG_DATASET_MAX_TENSORS);
+                            "%s: %" PRIu32 " arrays are requested but at most %d are possible; name some of them", path,
+                            count, BG_DATASET_MAX_TENSORS);
     for (uint32_t i = 0; i < count; i++) {
         bg_array *found = name_count > 0 ? (bg_array *)(uintptr_t)bg_npz_find(npz, names[i]) : &npz->arrays[i];
 
         if (found == NULL || found->data == NULL)
             return bg_error_set(error, BG_ERROR_NOT_FOUND, "%s: has no array `%s`%s", path, names[i],
-                                found != NULL ? " left, because it is named twice" : "");
+                                found != NULL ? " left, because it was named before" : "");
         arrays[i] = *found;
         memset(found, 0, sizeof *found);
     }

@@ -73,7 +73,7 @@ static bg_status fail_part(const char *name, const char *part, const char *what,
 
     if (part == NULL)
         bg_error_set(error, BG_ERROR_INVALID,
-                     "%s: the name of the %s is missing; add one after a colon: the file has %s", name, what, names);
+                     "%s: the name of the %s is missing; add one after a colon (the file has %s)", name, what, names);
     else
         bg_error_set(error, BG_ERROR_NOT_FOUND, "%s: there is no %s `%s`; the file has %s", name, what, part, names);
     bgi_string_clear(list);
@@ -127,7 +127,7 @@ static bg_status take_tensor(const char *name, const bg_safetensors *file, const
     }
     if (entry->type.dtype == BG_DTYPE_NONE)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "%s: tensor `%s` has %s elements; expected F32, F64, F16, BF16, I64, I32 or U8", name,
+                            "%s: tensor `%s` has %s elements but must have F32, F64, F16, BF16, I64, I32 or U8", name,
                             entry->name, bgi_safetensors_storage_of(entry)->name);
     BGI_TRY(bg_array_init(&array, &entry->type, error));
     if (entry->data != NULL)
@@ -187,11 +187,12 @@ static bg_status list_columns(const char *name, char *text, const char **columns
         if (comma != NULL)
             *comma = '\0';
         if (*out_count == LARGEST_COLUMN_LIST)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: the list names more than %d columns, which is the most",
-                                name, LARGEST_COLUMN_LIST);
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: the list names more than %d columns; name fewer", name,
+                                LARGEST_COLUMN_LIST);
         if (at[0] == '\0')
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "%s: column %" PRIu32 " of the list has no name; expected \"price,rooms\" or numbers",
+                                "%s: column %" PRIu32
+                                " of the list has no name; write the list as \"price,rooms\" or with numbers",
                                 name, *out_count);
         columns[(*out_count)++] = at;
     }
@@ -288,10 +289,9 @@ static bg_status open_folder(const place *p, bg_dataset **out, bg_error *error)
     if (p->part == NULL)
         return bgi_dataset_open_pictures(p->path, out, error);
     if (strcmp(p->part, "classes") != 0)
-        return bg_error_set(
-            error, BG_ERROR_NOT_FOUND,
-            "%s:%s: a folder of images has no part of that name; expected %s (its images) or %s:classes", p->path,
-            p->part, p->path, p->path);
+        return bg_error_set(error, BG_ERROR_NOT_FOUND,
+                            "%s:%s: a folder of images has no part of that name; use %s (its images) or %s:classes",
+                            p->path, p->part, p->path, p->path);
     BGI_TRY(bgi_images_read_classes(p->path, &classes, error));
     status = bgi_dataset_own_arrays(&classes, 1, out, error);
     bg_array_clear(&classes);
@@ -305,7 +305,8 @@ static bg_status open_file(const place *p, bg_dataset **out, bg_error *error)
 
     BGI_TRY(read_file(p, &array, error));
     if (array.type.rank == 0)
-        status = bg_error_set(error, BG_ERROR_SHAPE, "is a single number; samples lie along a first dimension");
+        status =
+            bg_error_set(error, BG_ERROR_SHAPE, "is a single number but must have a first dimension for the samples");
     else
         status = bgi_dataset_own_arrays(&array, 1, out, error);
     bg_array_clear(&array);

@@ -1,20 +1,22 @@
 /*
- * stream_loader.c: the loader of streams. Knows nothing of data sets.
+ * stream_loader.c: the loader of streams. It does not know data sets.
  *
- * Each shard is read by one worker at a time into a small ring of pieces (a piece is what a shard hands over at once):
+ * Each shard is read by one worker at a time into a small ring of pieces (a piece is what one call of the stream's
+ * `next` gives):
  *
  *     shard 0  [piece][piece][     ]  \
  *     shard 1  [piece][     ][     ]   >  in the order 0 1 2 0 1 2 ..., ended shards left out: handed out as they are,
  *     shard 2  [piece][piece][piece]  /   or joined and cut into batches again (rebatched)
  *
- * A worker looks for a shard that has room and nobody at it. The order of pieces is fixed by shards and positions, so
- * the number of workers and who is faster do not show. Full rings are the back-pressure. Without workers the consumer
- * reads the shard itself. Beginning anew pauses the workers, closes the shards, and empties the rings; the next epoch
- * is opened when it is begun, or with load_indefinitely as soon as a shard has ended.
+ * A worker looks for a shard that has space in its ring and that no other worker reads. The order of pieces depends
+ * only on shards and positions, and not on the number or speed of workers. A shard with a full ring is not read until
+ * the consumer takes a piece. Without workers the consumer reads the shard itself. A new epoch pauses the workers,
+ * closes the shards, and empties the rings. A shard is opened for an epoch when the epoch begins, or with
+ * load_indefinitely as soon as its previous epoch has ended.
  *
- * Everything is guarded by `mutex` but: options and stream (constant), the iterator and the piece being filled of a
- * shard with `is_busy` (its worker's), a piece that was handed out (the consumer's), and with rebatching the batch
- * being put together (the consumer's: joining copies are what it does while the workers read on).
+ * `mutex` guards everything except the constant options and stream. The iterator of a shard with `is_busy` and the
+ * piece being filled belong to its worker. A piece that was handed out, and with rebatching the batch being joined,
+ * belong to the consumer, which copies samples while the workers continue.
  */
 #include "data/loader.h"
 
@@ -33,14 +35,14 @@ typedef struct piece {
     uint64_t epoch;
     uint64_t sample_count;
     bool is_end;           /* the shard has ended in this epoch */
-    uint64_t room_samples; /* that the tensors have memory for */
+    uint64_t room_samples; /* number of samples for which the tensors have memory */
     unsigned char *tensors[BG_DATASET_MAX_TENSORS];
     bg_error error;
 } piece;
 
 typedef struct shard {
     bool is_busy;
-    bool has_failed; /* until the next begin */
+    bool has_failed; /* until the next epoch begins */
     void *iterator;
     uint64_t epoch;       /* the epoch of the next piece */
     uint64_t first, next; /* the numbers of taken and of filled pieces */
@@ -216,7 +218,7 @@ static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_op
     const char *without = options->shuffle ? "shuffle, because it has no index; shuffle the source of the stream"
                           : options->sampler != NULL ? "a sampler, because it has no index"
                           : options->process_count > 1
-                              ? "several processes; the stream itself must take its process's part"
+                              ? "several processes; the stream itself must read only its process's part"
                               : NULL;
 
     BGI_TRY(bgi_loader_check(options, error));
@@ -227,7 +229,7 @@ static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_op
                             stream->open == NULL ? "open" : "read");
     if (stream->tensor_count == 0 || stream->tensor_count > BG_DATASET_MAX_TENSORS)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: the stream has %" PRIu32 " tensors for each sample, expected 1 to %d",
+                            "loader: the stream has %" PRIu32 " tensors for each sample but must have 1 to %d",
                             stream->tensor_count, BG_DATASET_MAX_TENSORS);
     for (uint32_t t = 0; t < stream->tensor_count; t++) {
         const bg_status status = bg_type_validate(&stream->sample_types[t], error);
@@ -235,7 +237,7 @@ static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_op
             return bg_error_context(error, status, "loader: tensor %" PRIu32 " of the stream", t);
     }
     if (options->shard_count > LARGEST_SHARD_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: shard_count is %" PRIu32 ", expected at most %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: shard_count is %" PRIu32 " but must be at most %d",
                             options->shard_count, LARGEST_SHARD_COUNT);
     if (options->rebatched_size != 0 && options->mode != BG_LOADER_ASYNC_REBATCHED)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -244,7 +246,7 @@ static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_op
                             options->rebatched_size);
     if (options->rebatched_size > options->batch_size)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: rebatched_size is %" PRIu64 ", expected at most the batch size, %" PRIu64,
+                            "loader: rebatched_size is %" PRIu64 " but must be at most the batch size, %" PRIu64,
                             options->rebatched_size, options->batch_size);
     return BG_OK;
 }
@@ -345,7 +347,7 @@ bg_status bgi_stream_loader_create(const bg_sample_stream *stream, const bg_load
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->progress, NULL);
-    loader->is_begun = loader->is_early = options->early_preload; /* set before threads exist */
+    loader->is_begun = loader->is_early = options->early_preload; /* set before any thread starts */
     status = allocate(loader, error);
     if (status == BG_OK)
         status = start_threads(loader, workers, error);

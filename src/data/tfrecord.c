@@ -25,7 +25,7 @@
 enum { HEADER_BYTES = 12, FRAME_BYTES = 16, MOST_INDEX_BYTES = 1 << 30 };
 
 typedef struct place {
-    uint64_t offset, length; /* offset of the record; and length of its data */
+    uint64_t offset, length; /* of the record, and of its data */
 } place;
 
 typedef struct records {
@@ -69,7 +69,7 @@ static bg_status check_header(const records *r, uint64_t offset, const unsigned 
 {
     if (read_little(at + 8, 4) != bgi_crc32c_masked(at, 8))
         return fail_at(r, offset,
-                       "the checksum of a record's length is wrong: the file is damaged, or it is not a TFRecord file",
+                       "the checksum of a record's length is wrong; the file is damaged, or it is not a TFRecord file",
                        error);
     *out_length = read_little(at, 8);
     if (*out_length > left - FRAME_BYTES)
@@ -215,7 +215,7 @@ static bool find_bytes(span s, uint32_t number, span *out, bool *out_found)
     return true;
 }
 
-/* The list of numbers of one entry of the map, if it is the feature's. */
+/* Finds the list of numbers in one entry of the map, if the entry's key is the feature. */
 static bool read_entry(const records *r, span entry, span *out, bool *out_found)
 {
     const size_t length = strlen(r->feature);
@@ -297,7 +297,7 @@ static bg_status read_frame(const records *r, const place *where, void *room, co
     return bgi_input_read(&r->input, where->offset, room, (size_t)where->length + FRAME_BYTES, error);
 }
 
-/* Reads the first `most` tokens of a record to `out`; *out_count: the number that it has. */
+/* Reads the first `most` tokens of a record to `out`; *out_count is the number that the record has. */
 static bg_status read_record(const records *r, const place *where, void *room, uint32_t *out, int64_t most,
                              int64_t *out_count, bg_error *error)
 {
@@ -310,7 +310,7 @@ static bg_status read_record(const records *r, const place *where, void *room, u
     BGI_TRY(check_header(r, where->offset, frame, where->length + FRAME_BYTES, &length, error));
     data = frame + HEADER_BYTES;
     if (length != where->length || read_little(data + length, 4) != bgi_crc32c_masked(data, (size_t)length))
-        return fail_at(r, where->offset, "the checksum of a record's data is wrong: the file is damaged", error);
+        return fail_at(r, where->offset, "the checksum of a record's data is wrong; the file is damaged", error);
     if (!find_list(r, (span){data, data + length}, &list, &found))
         return fail_at(r, where->offset, "the data of a record are not a tf.train.Example", error);
     if (!found)
@@ -336,14 +336,14 @@ static bg_status gather_records(const bg_dataset *dataset, uint64_t epoch, const
         BGI_TRY(read_record(r, &r->places[indices[i]], scratch, out, wanted, &has, error));
         if (has < wanted)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: byte %" PRIu64 ": a record has %" PRId64 " tokens, expected at least %" PRId64
+                                "%s: byte %" PRIu64 ": a record has %" PRId64 " tokens but must have at least %" PRId64
                                 ": a sequence and the token after it",
                                 r->input.name, offset, has, wanted);
         for (int64_t t = 0; t < wanted; t++)
             if (out[t] >= r->limit)
                 return bg_error_set(error, BG_ERROR_PARSE,
                                     "%s: byte %" PRIu64 ": token %" PRId64
-                                    " of the record is out of range, expected 0 to %" PRIu32,
+                                    " of the record is out of range; it must be 0 to %" PRIu32,
                                     r->input.name, offset, t, r->limit - 1);
     }
     return BG_OK;
@@ -391,10 +391,10 @@ bg_status bgi_tfrecord_read(const bg_dataset *dataset, uint64_t index, bg_token_
 static bg_status check_options(const char *name, const bg_tokens_options *options, bg_error *error)
 {
     if (options->sequence_length == 0 || options->sequence_length > INT32_MAX - 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: sequences of %" PRIu32 " tokens, expected 1 to %d", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: sequence_length is %" PRIu32 " but must be 1 to %d", name,
                             options->sequence_length, INT32_MAX - 1);
     if (options->vocabulary_size > (uint32_t)INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: vocabulary_size is %" PRIu32 ", expected at most %d", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: vocabulary_size is %" PRIu32 " but must be at most %d", name,
                             options->vocabulary_size, INT32_MAX);
     if (options->token_bytes != 0 || options->stride != 0)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -1,12 +1,11 @@
 /*
- * tokenizer.c: byte-pair encoding. A text is cut into words (words.c). The bytes of a word are tokens in a list, and a
- * heap holds the adjacent pairs that have a merge, the earliest merge first and of one merge the leftmost first:
+ * tokenizer.c: byte-pair encoding. A text is cut into words (words.c). The bytes of a word are tokens in a list. A heap
+ * holds the adjacent pairs that have a merge, ordered by the merge's rank and then from left to right:
  *
  *     h e l l o    heap: (l l, rank 1) (h e, rank 4)       h e ll o    heap: (ll o, rank 2) (h e, rank 4)
  *
  * So a word of n bytes takes n log n steps, whatever it contains. As in GPT-2's program, a merge joins all its pairs
- * before pairs that it created have their turn, even of an earlier merge: such pairs wait at the other end of the
- * heap's memory.
+ * before any pair that it created, even one of lower rank. Such pairs wait at the other end of the heap's memory.
  */
 #include "data/tokenizer.h"
 
@@ -226,7 +225,7 @@ static void join_all(const bg_tokenizer *tokenizer, bgi_word *word)
         const pair first = pop(word);
         const uint32_t right = word->next[first.at];
 
-        /* A pair of which one token was joined to another meanwhile has another rank. */
+        /* The pair is skipped if one of its tokens was joined to another meanwhile. */
         rank = first.rank;
         if (word->tokens[first.at] == first.left && right < word->length && word->tokens[right] == first.right)
             join(tokenizer, word, &first);
@@ -237,7 +236,7 @@ static bg_status encode_word(const bg_tokenizer *tokenizer, bgi_word *word, cons
                              bg_token_list *tokens, bg_error *error)
 {
     if (length > UINT32_MAX / 4)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a word has %zu bytes, expected at most %u", length,
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a word has %zu bytes but must have at most %u", length,
                             UINT32_MAX / 4);
     if (!reserve_word(word, length) ||
         !bgi_array_reserve((void **)&tokens->items, &tokens->capacity, tokens->count + length, sizeof *tokens->items))
@@ -259,7 +258,7 @@ static bg_status encode_word(const bg_tokenizer *tokenizer, bgi_word *word, cons
 
 /* ---- texts ---- */
 
-/* Finds the first special token from `at` on, and among those that begin at one place the longest. */
+/* Finds the first special token from `at` on; of those that begin at the same place, the longest. */
 static void find_special(bgi_encoding *e, size_t at)
 {
     const bg_tokenizer *tokenizer = e->tokenizer;
@@ -365,7 +364,7 @@ bg_status bg_tokenizer_decode(const bg_tokenizer *tokenizer, const uint32_t *tok
 
     for (size_t i = 0; i < count; i++) {
         if (tokens[i] >= tokenizer->count)
-            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below %u", i, tokens[i],
+            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u but must be below %u", i, tokens[i],
                                 tokenizer->count);
         total += tokenizer->pieces[tokens[i]].size_bytes;
     }

@@ -119,7 +119,7 @@ static bg_status add_vocabulary(const reader *r, const byte_map *map)
 
         if (key[0] == '\0' || !read_bytes(map, key, bytes, &size_bytes))
             status = bg_error_set(r->error, BG_ERROR_PARSE,
-                                  "%s: token `%.100s` is empty, or has characters that do not stand for bytes", r->name,
+                                  "%s: token `%.100s` is empty, or has characters that do not represent bytes", r->name,
                                   key);
         else
             status = add_piece(r, key, number, bytes, size_bytes);
@@ -189,8 +189,8 @@ static bg_status add_merge_line(const reader *r, const char *place, char *line)
     char *space = strchr(line, ' ');
 
     if (space == NULL || space == line || space[1] == '\0' || strchr(space + 1, ' ') != NULL)
-        return bg_error_set(r->error, BG_ERROR_PARSE,
-                            "%s:%s: `%.100s`: expected two tokens with one space between them", r->name, place, line);
+        return bg_error_set(r->error, BG_ERROR_PARSE, "%s:%s: `%.100s` must be two tokens with one space between them",
+                            r->name, place, line);
     *space = '\0';
     return add_merge(r, place, line, space + 1);
 }
@@ -289,7 +289,7 @@ static bg_status read_files(reader *r, const char *merges_name, const char *merg
 static bg_status check_vocabulary(const char *name, const json_t *vocab, bg_error *error)
 {
     if (!json_is_object(vocab) || json_object_size(vocab) == 0 || json_object_size(vocab) > INT32_MAX)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: expected an object of tokens and their numbers", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the file must be an object of tokens and their numbers", name);
     return BG_OK;
 }
 

@@ -51,7 +51,7 @@ static bg_status widen_sample(const tokens *t, uint64_t start, const unsigned ch
 
         if (token >= t->limit)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: byte %" PRIu64 ": token %" PRIu64 " is %" PRIu32 ", expected below %" PRIu32,
+                                "%s: byte %" PRIu64 ": token %" PRIu64 " is %" PRIu32 " but must be below %" PRIu32,
                                 t->input.name, (start + at) * t->token_bytes, start + at, token, t->limit);
         out[at] = (int32_t)token;
     }
@@ -107,12 +107,12 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
     const uint32_t width = options->token_bytes;
 
     if (width != 2 && width != 4)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: tokens of %" PRIu32 " bytes, expected 2 or 4", name, width);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: token_bytes is %" PRIu32 " but must be 2 or 4", name, width);
     if (options->sequence_length == 0 || options->sequence_length > INT32_MAX - 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: sequences of %" PRIu32 " tokens, expected 1 to %d", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: sequence_length is %" PRIu32 " but must be 1 to %d", name,
                             options->sequence_length, INT32_MAX - 1);
     if (options->vocabulary_size > (uint32_t)INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: vocabulary_size is %" PRIu32 ", expected at most %d", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: vocabulary_size is %" PRIu32 " but must be at most %d", name,
                             options->vocabulary_size, INT32_MAX);
     if (options->feature != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -124,7 +124,7 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
                             width);
     if (size_bytes / width < (uint64_t)options->sequence_length + 1)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %" PRIu64 ": the file has %" PRIu64 " tokens, expected at least %" PRIu64
+                            "%s: byte %" PRIu64 ": the file has %" PRIu64 " tokens but must have at least %" PRIu64
                             ": a sequence and the token after it",
                             name, size_bytes, size_bytes / width, (uint64_t)options->sequence_length + 1);
     return BG_OK;
@@ -202,8 +202,7 @@ bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *opti
     if (chosen.token_bytes == 0)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "%s: the size of a token is unknown. Expected token_bytes 2 or 4, or a name that ends in .u16 or "
-            ".u32",
+            "%s: the size of a token is unknown; set token_bytes to 2 or 4, or use a name that ends in .u16 or .u32",
             path);
     BGI_TRY(bgi_input_open_kept(&input, path, KEPT_BYTES, error));
     return make_dataset(&input, &chosen, out, error);

@@ -10,7 +10,7 @@
 bg_status bgi_tokens_parse(const char *name, const void *content, size_t size_bytes, const bg_tokens_options *options,
                            bg_dataset **out, bg_error *error);
 
-/* As above, of malloc'ed content that is taken over, also on failure. */
+/* The same for malloc'ed content, which the function takes over, also on failure. */
 bg_status bgi_tokens_own(const char *name, void *content, size_t size_bytes, const bg_tokens_options *options,
                          bg_dataset **out, bg_error *error);
 

@@ -87,7 +87,8 @@ bg_status bg_dataset_take(bg_dataset *source, uint64_t count, bg_dataset **out, 
     BGI_TRY(bgi_require(source, "source", __func__, error));
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: 0 samples are to be taken, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "data set: 0 samples are to be taken but there must be at least 1");
     return create_stretch(source, 0, 1, count < source->sample_count ? count : source->sample_count, out, error);
 }
 
@@ -98,8 +99,7 @@ bg_status bg_dataset_skip(bg_dataset *source, uint64_t count, bg_dataset **out, 
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (count >= source->sample_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "data set: %" PRIu64 " of %" PRIu64
-                            " samples are to be skipped, expected to leave at least 1",
+                            "data set: %" PRIu64 " of %" PRIu64 " samples are to be skipped; at least 1 must remain",
                             count, source->sample_count);
     return create_stretch(source, count, 1, source->sample_count - count, out, error);
 }
@@ -113,12 +113,12 @@ bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t sh
     if (shard_count == 0 || shard_index >= shard_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "data set: shard %" PRIu32 " of %" PRIu32
-                            " is requested, expected an index below the count",
+                            " is requested; the index must be below the count",
                             shard_index, shard_count);
     if (shard_index >= source->sample_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "data set: shard %" PRIu32 " of %" PRIu32 " has none of the %" PRIu64
-                            " samples; expected at most that many shards",
+                            " samples; use at most one shard for each sample",
                             shard_index, shard_count, source->sample_count);
     return create_stretch(source, shard_index, shard_count,
                           (source->sample_count - shard_index + shard_count - 1) / shard_count, out, error);
@@ -155,7 +155,7 @@ bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out
     bg_dataset *dataset = NULL;
 
     if (count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: it is to be repeated 0 times, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: the number of repetitions is 0 but must be at least 1");
     BGI_TRY(bgi_dataset_derive(source, source->sample_count * count, &dataset, error));
     dataset->gather = gather_repeated;
     dataset->may_skip = source->may_skip;

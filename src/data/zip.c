@@ -41,7 +41,7 @@ static bg_status list_types(bg_dataset *const *sources, uint32_t count, bg_type 
 {
     *out_count = 0;
     if (count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: there are 0 data sets to combine, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: source_count is 0 but must be at least 1");
     for (uint32_t i = 0; i < count; i++) {
         if (sources[i]->sample_count != sources[0]->sample_count)
             return bg_error_set(error, BG_ERROR_SHAPE,

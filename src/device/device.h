@@ -7,9 +7,9 @@
  *
  *     create --> [ enter --> launch, copy, copy_in, copy_out ... --> leave ] ... --> destroy
  *
- * A thread that works for a device is between `enter` and `leave`: a worker with its program, its loads and stores, or
- * parts of its calls; several threads may be. The host is not: between runs it uses copy_in, copy_out and map. Devices
- * touch only their own memory, and memory that a transport gives them.
+ * A thread that works for a device (on its program, its loads and stores, or parts of its calls) is between `enter` and
+ * `leave`; several threads may be at once. The host does not call these: between runs it uses copy_in, copy_out and
+ * map. Devices touch only their own memory, and memory that a transport gives them.
  *
  * A launch begins a kernel call; `wait` returns when all launches are complete. The runtime waits before anything
  * depends on it, so a type without `wait` has done the work when `launch` returns.

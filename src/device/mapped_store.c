@@ -4,7 +4,7 @@
  *     | 4096 bytes: which store of which files, with a checksum | the store, as the device's program finds it |
  *
  * A file is accepted when its first page and its length are as expected; the store itself cannot be checked, because
- * its bytes are the memory that is computed with.
+ * computations change its bytes in place.
  */
 #include "device/mapped_store.h"
 
@@ -27,7 +27,7 @@ enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304, MAGIC_BYTES = 16 };
 static const char magic[MAGIC_BYTES] = "brigade store\r\n";
 
 /* Linux has locks that belong to an open file instead of a process, so that two sessions of one process exclude each
- * other too, and that last as long as a mapping of the file; POSIX has adopted them since. The number is part of the
+ * other too. These locks last as long as a mapping of the file. POSIX has adopted them since. The number is part of the
  * kernel's interface. */
 #if defined(F_OFD_SETLK)
 enum { LOCK_OF_FILE = F_OFD_SETLK };
@@ -160,7 +160,7 @@ static bg_status check_store(const bgi_mapped_store *s, int file, const header *
         return fail_store(error, s, fault);
     if ((uint64_t)facts.st_size != BGI_MAPPED_STORE_HEADER_BYTES + (uint64_t)s->store_bytes) {
         char text[128];
-        snprintf(text, sizeof text, "is truncated: it has %lld bytes, expected %llu", (long long)facts.st_size,
+        snprintf(text, sizeof text, "is truncated: it has %lld bytes but must have %llu", (long long)facts.st_size,
                  (unsigned long long)BGI_MAPPED_STORE_HEADER_BYTES + s->store_bytes);
         return fail_store(error, s, text);
     }

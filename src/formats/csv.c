@@ -37,7 +37,7 @@ static bg_status fail_field(const table *t, const char *what, bg_error *error)
 static bg_status refuse_number(const table *t, const char *field, bg_error *error)
 {
     if (field[0] == '\0')
-        return fail_field(t, "is empty, expected a number", error);
+        return fail_field(t, "is empty but must be a number", error);
     return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": field %" PRIu64 ": `%.40s` is not a number", t->name,
                         t->line, t->column, field);
 }
@@ -133,7 +133,7 @@ static bg_status find_column(const table *t, char (*names)[FIELD_BYTES], bool ha
         return BG_OK;
     }
     return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                        "%s: there is no column `%s`; expected %sa number from 0 to %" PRIu32 "%s", t->name, wanted,
+                        "%s: there is no column `%s`; use %sa number from 0 to %" PRIu32 "%s", t->name, wanted,
                         has_header ? "a name of the first line or " : "", t->column_count - 1,
                         t->column_count == 1 ? " (the file has one column: are its fields separated by commas?)" : "");
 }
@@ -156,7 +156,7 @@ static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_c
             t->features[t->feature_count++] = i;
     if (t->feature_count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: the file has no column besides the label; expected at least one more", t->name);
+                            "%s: the file has no column besides the label but must have at least one more", t->name);
     return BG_OK;
 }
 
@@ -186,8 +186,9 @@ static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_er
         values[t->column - 1] = value;
     }
     if (t->column <= t->column_count)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": %" PRIu64 " fields, expected %" PRIu32, t->name,
-                            t->line, t->column - 1, t->column_count);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s:%" PRIu64 ": the line has %" PRIu64 " fields but must have %" PRIu32, t->name, t->line,
+                            t->column - 1, t->column_count);
     return BG_OK;
 }
 
@@ -289,7 +290,7 @@ bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes
     if (strchr("\"\r\n", t.delimiter) != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "%s: delimiter cannot be a quote or the end of a line", name);
     if (t.at == t.end)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:1: the file is empty, expected lines of numbers", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:1: the file is empty but must have lines of numbers", name);
     plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     if (plain == (locale_t)0)
         return bgi_error_memory(error, "a locale", 0);

@@ -2,10 +2,10 @@
  * idx.c: reading and writing IDX files: two zero bytes, a type byte, a rank byte, one big-endian uint32 for each
  * dimension, then the elements. It does not know images or labels.
  *
- * A file is read whole and then parsed in memory, so the fuzzer enters where the file reader does. A gzipped file is
- * inflated in two steps: first the header into a small buffer, then, once the promised size is known to be possible,
- * the elements directly into their array. Deflate cannot expand by more than 1032 to 1 (zlib's technical notes), so a
- * promise above that is refused before anything is allocated.
+ * A file is read whole and then parsed in memory, so the fuzzer and the file reader use the same function. A gzipped
+ * file is inflated in two steps. The first inflates the header into a small buffer. When the size in the header is
+ * possible, the second inflates the elements directly into their array. Deflate cannot expand by more than 1032 to 1
+ * (zlib's technical notes), so a larger size in the header is refused before anything is allocated.
  */
 #include "formats/idx.h"
 
@@ -40,7 +40,7 @@ static bg_status open_source(source *s, const char *name, const void *content, s
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: the file is empty; an IDX file has at least a header of 8 bytes", name);
     if (size_bytes > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: the file has %zu bytes, expected at most 4 GiB", name,
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: the file has %zu bytes but must have at most 4 GiB", name,
                             size_bytes);
     s->is_gzip = size_bytes >= 2 && s->content[0] == 0x1f && s->content[1] == 0x8b;
     if (!s->is_gzip)
@@ -123,8 +123,8 @@ static bg_status take_header_bytes(source *s, unsigned char *out, size_t wanted,
     BGI_TRY(take(s, out, wanted, &taken, error));
     if (taken < wanted)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %zu: the file ends in the header; expected %zu bytes of %s at byte %zu", s->name,
-                            s->at, wanted, what, start);
+                            "%s: byte %zu: the file ends in the header; it must have %zu bytes of %s at byte %zu",
+                            s->name, s->at, wanted, what, start);
     return BG_OK;
 }
 
@@ -157,14 +157,14 @@ static bg_status parse_magic(const source *s, const unsigned char *magic, bg_err
 {
     if (magic[0] != 0 || magic[1] != 0)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte 0: this is not an IDX file: it begins with %02x %02x, expected 00 00", s->name,
-                            magic[0], magic[1]);
+                            "%s: byte 0: this is not an IDX file: it begins with %02x %02x but must begin with 00 00",
+                            s->name, magic[0], magic[1]);
     if (magic[2] != TYPE_UINT8)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "%s: byte 2: the element type is 0x%02x (%s), expected 0x08 (uint8)", s->name, magic[2],
+                            "%s: byte 2: the element type is 0x%02x (%s) but must be 0x08 (uint8)", s->name, magic[2],
                             idx_type_name(magic[2]));
     if (magic[3] < 1 || magic[3] > MAX_IDX_RANK)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 3: the file has %d dimensions, expected 1 to %d",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 3: the file has %d dimensions but must have 1 to %d",
                             s->name, magic[3], MAX_IDX_RANK);
     return BG_OK;
 }
@@ -183,7 +183,7 @@ static bg_status parse_header(source *s, bg_type *type, size_t *data_bytes, bg_e
 
         if (dim == 0)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: byte %" PRIu32 ": dimension %" PRIu32 " is 0, expected at least 1", s->name,
+                                "%s: byte %" PRIu32 ": dimension %" PRIu32 " is 0 but must be at least 1", s->name,
                                 MAGIC_BYTES + 4 * i, i);
         product *= dim; /* below 2^31 * 2^32: cannot overflow */
         if (product > LARGEST_ARRAY_BYTES)
@@ -208,9 +208,10 @@ static bg_status check_possible(const source *s, const bg_type *type, size_t dat
                                 "%s: byte 4: the header promises %s, %zu bytes, which %zu compressed bytes cannot hold",
                                 s->name, bg_type_text(type, text), data_bytes, s->size_bytes);
     } else if (s->size_bytes - s->at < data_bytes) {
-        return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %zu: the file ends too early: the header promises %s, %zu bytes, found %zu",
-                            s->name, s->size_bytes, bg_type_text(type, text), data_bytes, s->size_bytes - s->at);
+        return bg_error_set(
+            error, BG_ERROR_PARSE,
+            "%s: byte %zu: the file ends too early: the header promises %s, %zu bytes, but there are %zu", s->name,
+            s->size_bytes, bg_type_text(type, text), data_bytes, s->size_bytes - s->at);
     } else if (s->size_bytes - s->at > data_bytes) {
         return bg_error_set(
             error, BG_ERROR_PARSE, "%s: byte %zu: the file has %zu bytes too many: the header promises %s, %zu bytes",
@@ -229,7 +230,7 @@ static bg_status take_elements(source *s, const bg_type *type, void *data, size_
     if (taken < data_bytes)
         return bg_error_set(
             error, BG_ERROR_PARSE,
-            "%s: byte %zu (unpacked): the content ends too early: the header promises %s, %zu bytes, found %zu",
+            "%s: byte %zu (unpacked): the content ends too early: the header promises %s, %zu bytes, but there are %zu",
             s->name, s->at, bg_type_text(type, text), data_bytes, taken);
     /* Requesting one byte more makes inflate read the trailer with the checksum as well. */
     BGI_TRY(take(s, &extra, 1, &taken, error));
@@ -341,9 +342,10 @@ static bg_status check_writable(const char *path, const bg_type *type, bg_error 
     BGI_TRY(bg_type_validate(type, error));
     if (type->dtype != BG_UINT8 || type->rank < 1 || type->rank > MAX_IDX_RANK ||
         (uint64_t)bg_type_element_count(type) > LARGEST_ARRAY_BYTES)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "%s: cannot write %s as IDX; expected uint8 with 1 to %d dimensions and at most 2 GiB",
-                            path, bg_type_text(type, text), MAX_IDX_RANK);
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "%s: cannot write %s as IDX; the array must be uint8 with 1 to %d dimensions and at most 2 GiB", path,
+            bg_type_text(type, text), MAX_IDX_RANK);
     return BG_OK;
 }
 

@@ -6,7 +6,7 @@
 
 #include <brigade/data.h>
 
-/* Parses plain or gzipped IDX content; `name` is what messages call it. Errors: those of bg_idx_read. */
+/* Parses plain or gzipped IDX content; `name` is its name in messages. Errors: those of bg_idx_read. */
 bg_status bgi_idx_parse(const char *name, const void *content, size_t size_bytes, bg_array *out, bg_error *error);
 
 #endif

@@ -170,7 +170,7 @@ static bool read_escape(bgi_json_reader *r)
         if (!read_hex(r, &low))
             return false;
         if (low < 0xdc00 || low >= 0xe000)
-            return bgi_json_fail(r, "\\u%04x, expected the second half of a pair", low);
+            return bgi_json_fail(r, "\\u%04x must be the second half of a pair", low);
         character = 0x10000 + ((character - 0xd800) << 10) + (low - 0xdc00);
     }
     add_character(&r->text, character);

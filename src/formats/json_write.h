@@ -1,6 +1,6 @@
 /*
- * json_write.h: writes JSON for files item by item into memory. Lack of memory, and text that is not UTF-8, are
- * remembered and reported once, by finish: a text that finish returns is complete.
+ * json_write.h: writes JSON for files item by item into memory. If memory is out, or a text is not UTF-8, only `finish`
+ * reports it. A text that `finish` returns is complete.
  */
 #ifndef BGI_FORMATS_JSON_WRITE_H
 #define BGI_FORMATS_JSON_WRITE_H
@@ -25,7 +25,7 @@ void bgi_json_close(bgi_json_writer *writer, char bracket);
 void bgi_json_text(bgi_json_writer *writer, const char *key, const char *value); /* NULL: null */
 void bgi_json_integer(bgi_json_writer *writer, const char *key, int64_t value);
 void bgi_json_count(bgi_json_writer *writer, const char *key, uint64_t value);
-/* Writes this many significant digits (9 restore a float32, 17 a float64), in the same way in every locale; JSON has no
+/* Writes this many significant digits (9 restore a float32, 17 a float64), in the same way in every locale. JSON has no
  * infinity and no NaN, so null is written for them. */
 void bgi_json_real(bgi_json_writer *writer, const char *key, double value, int digits);
 void bgi_json_bool(bgi_json_writer *writer, const char *key, bool value);

@@ -37,8 +37,8 @@ typedef struct header {
 
 static bg_status fail_at(const reader *r, const char *expected, bg_error *error)
 {
-    return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the header is wrong there, expected %s", r->name, r->at,
-                        expected);
+    return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the header is wrong there; it must have %s", r->name,
+                        r->at, expected);
 }
 
 static void skip_blanks(reader *r)
@@ -177,7 +177,7 @@ static bg_status parse_header(reader *r, size_t size_bytes, header *h, bg_error 
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: byte 0: this is not a .npy file (it does not begin with \\x93NUMPY)", r->name);
     if (c[MAGIC_BYTES] < 1 || c[MAGIC_BYTES] > 3 || c[MAGIC_BYTES + 1] != 0)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 6: the version is %d.%d, expected 1.0, 2.0 or 3.0",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 6: the version is %d.%d but must be 1.0, 2.0 or 3.0",
                             r->name, c[MAGIC_BYTES], c[MAGIC_BYTES + 1]);
     length_bytes = c[MAGIC_BYTES] == 1 ? 2 : 4;
     r->at = MAGIC_BYTES + 2 + length_bytes;
@@ -341,7 +341,7 @@ bg_status bgi_npy_parse(const char *name, const void *content, size_t size_bytes
     if (e == NULL)
         return bg_error_set(
             error, BG_ERROR_UNSUPPORTED,
-            "%s: the element type is '%s', expected a float of 16 to 64 bits, a whole number, or a bool", name,
+            "%s: the element type is '%s' but must be a float of 16 to 64 bits, a whole number, or a bool", name,
             h.description);
     data_bytes = e->size_bytes;
     for (uint32_t d = 0; d < h.rank; d++)
@@ -349,8 +349,8 @@ bg_status bgi_npy_parse(const char *name, const void *content, size_t size_bytes
             return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: the elements take more than 2 GiB", name);
     if (data_bytes != size_bytes - r.end)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %zu: the header promises %" PRIu64 " bytes of elements, found %zu", name, r.end,
-                            data_bytes, size_bytes - r.end);
+                            "%s: byte %zu: the header promises %" PRIu64 " bytes of elements but there are %zu", name,
+                            r.end, data_bytes, size_bytes - r.end);
     type = bg_type_make(e->dtype, h.rank, h.dims);
     type.dtype = find_dtype(&r, &h, e, (size_t)bg_type_element_count(&type));
     BGI_TRY(bg_array_init(&array, &type, error));

@@ -75,7 +75,8 @@ static bg_status read_entry(const archive *a, size_t *at, size_t end, member *m,
     size_t length;
 
     if (end - *at < ENTRY_BYTES || memcmp(p, "PK\1\2", 4) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: expected an entry of the directory", a->name, *at);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: there must be an entry of the directory here",
+                            a->name, *at);
     length = read16(p + 28);
     if (end - *at - ENTRY_BYTES < length + read16(p + 30) + read16(p + 32))
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the directory ends within an entry", a->name, end);
@@ -113,9 +114,8 @@ static bg_status find_data(const archive *a, size_t directory_at, member *m, bg_
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` ends beyond the archive's data", a->name,
                             m->entry_at, m->name);
     if (m->flags & 1 || (m->method != STORED && m->method != DEFLATED))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "%s: byte %zu: `%s` is %s, expected a member that is stored or deflated", a->name,
-                            m->entry_at, m->name, m->flags & 1 ? "encrypted" : "packed another way");
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte %zu: `%s` is %s but must be stored or deflated",
+                            a->name, m->entry_at, m->name, m->flags & 1 ? "encrypted" : "packed another way");
     if (m->size_bytes > LARGEST_MEMBER_BYTES || (m->method == STORED && m->size_bytes != m->packed_bytes) ||
         m->size_bytes > (m->packed_bytes + 1) * LARGEST_EXPANSION)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` cannot have %" PRIu64 " bytes in %" PRIu64,
@@ -150,7 +150,7 @@ static bg_status check_crc(const archive *a, const member *m, const unsigned cha
     if (crc == m->crc)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_PARSE,
-                        "%s: byte %zu: `%s` is damaged (its checksum is %08lx, expected %08" PRIx32 ")", a->name,
+                        "%s: byte %zu: `%s` is damaged (its checksum is %08lx but must be %08" PRIx32 ")", a->name,
                         m->data_at, m->name, crc, m->crc);
 }
 
@@ -214,10 +214,11 @@ bg_status bgi_npz_parse(const char *name, const void *content, size_t size_bytes
     count = read16(a.content + end + 10);
     at = read32(a.content + end + 16);
     if (count == 0 || count > LARGEST_COUNT)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: %" PRIu32 " arrays, expected 1 to %d", name, end + 10,
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: byte %zu: the file has %" PRIu32 " arrays but must have 1 to %d", name, end + 10,
                             count, LARGEST_COUNT);
     if (at > end || read32(a.content + end + 12) > end - at)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the directory lies beyond the end", name, end + 16);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the directory is beyond the end", name, end + 16);
     npz.names = calloc(count, sizeof *npz.names);
     npz.arrays = calloc(count, sizeof *npz.arrays);
     if (npz.names == NULL || npz.arrays == NULL)

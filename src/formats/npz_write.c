@@ -127,10 +127,9 @@ static bg_status write_member(archive *a, const bg_safetensors_entry *entry, con
     bg_status status;
 
     if (describe(entry->type.dtype) == NULL)
-        return bg_error_set(
-            error, BG_ERROR_UNSUPPORTED,
-            "%s: `%.200s` is of %s, which NumPy does not have; expected a conversion to float32 or float16", a->path,
-            entry->name, bg_dtype_name(entry->type.dtype));
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: `%.200s` is of %s, which NumPy does not have; convert it to float32 or float16",
+                            a->path, entry->name, bg_dtype_name(entry->type.dtype));
     bgi_string_add(&name, "%s.npy", entry->name);
     BGI_TRY(bgi_string_finish(&name, &member->name, error));
     a->count++;

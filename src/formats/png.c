@@ -1,8 +1,8 @@
 /*
  * png.c: reads PNG through libpng: pixels as they are stored (no gamma, no color management), as planes.
  *
- * libpng reports failure by longjmp. Data that must survive it is in one struct outside the function that is jumped
- * back to; the error goes directly into the caller's.
+ * libpng reports failure by longjmp. Data that must survive the jump is in a struct outside the function that calls
+ * setjmp. The error is written directly to the caller's.
  */
 #include "formats/png.h"
 
@@ -46,8 +46,8 @@ bg_status bgi_png_measure(const char *name, const void *content, size_t size_byt
     if (rows == 0 || columns == 0 || rows > LARGEST_SIDE || columns > LARGEST_SIDE ||
         (uint64_t)rows * columns > LARGEST_PIXEL_COUNT)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte 16: %" PRIu32 " x %" PRIu32
-                            " pixels, expected 1 to %d on each side and at most %d in all",
+                            "%s: byte 16: the image has %" PRIu32 " x %" PRIu32
+                            " pixels but must have 1 to %d on each side and at most %d in all",
                             name, columns, rows, LARGEST_SIDE, LARGEST_PIXEL_COUNT);
     /* Deflate makes at most 1032 bytes from one. */
     if ((uint64_t)rows * columns / 8 > (uint64_t)size_bytes * 1032)
@@ -55,7 +55,7 @@ bg_status bgi_png_measure(const char *name, const void *content, size_t size_byt
                             "%s: byte 16: %" PRIu32 " x %" PRIu32 " pixels do not fit in %zu bytes", name, columns,
                             rows, size_bytes);
     if (c[24] == 16)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 24: a channel has 16 bits, expected at most 8",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 24: a channel has 16 bits but must have at most 8",
                             name);
     if (c[25] > 6 || channels_of[c[25]] == 0)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 25: color type %d does not exist", name, c[25]);

@@ -35,18 +35,18 @@ typedef struct bgi_safetensors_hooks {
     bg_safetensors_fetch fetch; /* of entries without data */
     /* A piece of an entry's values that goes to the file, in the order of the entry. */
     void (*written)(void *user, size_t entry, const void *data, size_t size_bytes);
-    /* All values are written: values of metadata may change now, not their lengths. */
+    /* All values of entries are written. Values of metadata may change now, but not their lengths. */
     void (*complete)(void *user);
     /* A piece of an entry's values that was read back, in the order of the entry; called by another thread, at the same
      * time as the others. */
     void (*read)(void *user, size_t entry, const void *data, size_t size_bytes);
-    /* Checks a file that is complete, opened as by bg_safetensors_open_header, before it gets its name. An error leaves
-     * the file that was there before, or none. */
+    /* Checks a file that is complete, opened as by bg_safetensors_open_header, before it gets its name. On an error a
+     * file that existed before is unchanged. */
     bg_status (*check)(void *user, const bg_safetensors *file, bg_error *error);
     void *user;
-    const bgi_thread_source *threads; /* where that thread comes from NULL: the system */
+    const bgi_thread_source *threads; /* starts that thread; NULL: the system does */
 } bgi_safetensors_hooks;
-/* As bg_safetensors_write_fetched. */
+/* The same as bg_safetensors_write_fetched, with hooks. */
 bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                        const bg_safetensors_metadata *metadata, size_t metadata_count,
                                        const bgi_safetensors_hooks *hooks, bg_error *error);

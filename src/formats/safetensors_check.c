@@ -1,6 +1,6 @@
 /*
- * safetensors_check.c: reads the values of a file back while it is being written. A large file has a thread for it, so
- * that writing, the disk and reading are at work at the same time; a small one is read when it is whole.
+ * safetensors_check.c: reads the values of a file back while it is being written. A thread reads a large file, so that
+ * writing, the disk's work and reading overlap. A small file is read when it is complete.
  */
 #include "formats/safetensors_check.h"
 
@@ -83,7 +83,7 @@ bg_status bgi_read_back_begin(bgi_read_back *back, bg_error *error)
     for (size_t i = 0; i < back->count; i++)
         all += bg_type_size_bytes(&back->sorted[i]->type);
     if (all >= THREAD_BYTES_LEAST)
-        start_thread(back); /* without one it is read in the end */
+        start_thread(back); /* without a thread the file is read at the end */
     return BG_OK;
 }
 

@@ -10,7 +10,7 @@
 
 #include "core/threads.h"
 
-/* Set the first lines, the rest zero. */
+/* The caller sets the fields up to `threads`, and zeroes the others. */
 typedef struct bgi_read_back {
     const char *path;
     uint64_t data_begin;                 /* in the file */
@@ -27,16 +27,16 @@ typedef struct bgi_read_back {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint64_t written_bytes; /* bytes of the file; under the mutex, like the next two */
-    bool is_over;           /* no more are written */
+    bool is_over;           /* no more bytes are written */
     bg_status status;
     bg_error error;
 } bgi_read_back;
 
-/* On failure there is nothing to end. */
+/* On failure bgi_read_back_end must not be called. */
 bg_status bgi_read_back_begin(bgi_read_back *back, bg_error *error);
 /* The file now has this many bytes, also for other descriptors. */
 void bgi_read_back_advance(bgi_read_back *back, uint64_t written_bytes);
-/* `is_whole`: everything was written and is to be read; otherwise the rest is not. */
+/* `is_whole`: everything was written, so the rest is read; otherwise it is not. */
 bg_status bgi_read_back_end(bgi_read_back *back, bool is_whole, bg_error *error);
 
 #endif

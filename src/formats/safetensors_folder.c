@@ -63,7 +63,7 @@ static bg_status open_mapped(bgi_safetensors_folder *s, const char *path, const 
 
         if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: tensor `%.200s`: its file is `%.200s`, expected a file name in the same folder",
+                                "%s: tensor `%.200s`: its file is `%.200s` but must be a file name in the same folder",
                                 path, tensor, name != NULL ? name : "(no string)");
         BGI_TRY(open_file(s, name, error));
     }

@@ -16,8 +16,8 @@
 
 enum { LENGTH_BYTES = 8, SHORTEST_HEADER = 2, DTYPE_BYTES = 48, DATA_ALIGNMENT = 64, PART_BYTES = 1 << 14 };
 
-/* A tensor, and how its elements are stored in the file. The entry comes first: pointers to it are pointers to the
- * item. A header may have a million items. */
+/* A tensor, and how its elements are stored in the file. The entry is the first field, so a pointer to it is a pointer
+ * to the item. A header may have a million items. */
 typedef struct item {
     bg_safetensors_entry entry;
     uint64_t begin : 56; /* of its bytes, after the header */
@@ -110,10 +110,10 @@ static bg_status check_dtype(const parser *p, const char *tensor, const descript
         return fail_tensor(p, tensor, BG_ERROR_PARSE, "`dtype` must be a string");
     if (storage == STORAGE_COUNT || (storages[storage].dtype == BG_DTYPE_NONE && !p->keeps_foreign))
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
-                            "%s: tensor `%.200s`: its dtype is `%.40s`, expected F32, BF16, F16, F64, I32 or U8",
+                            "%s: tensor `%.200s`: its dtype is `%.40s` but must be F32, BF16, F16, F64, I32 or U8",
                             p->name, tensor, d->dtype);
     out->storage = (uint64_t)storage & 0xff;
-    /* It serves to check sizes; an entry of an unsupported type loses it at the end. */
+    /* Sizes are checked with this type; an entry of an unsupported type gets BG_DTYPE_NONE at the end. */
     out->entry.type.dtype = find_stand_in(&storages[storage]);
     return BG_OK;
 }
@@ -124,8 +124,8 @@ static bg_status check_shape(const parser *p, const char *tensor, const descript
         return fail_tensor(p, tensor, BG_ERROR_PARSE, "`shape` must be an array");
     if (d->rank > BG_MAX_RANK)
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
-                            "%s: tensor `%.200s`: it has %zu dimensions, expected at most %d", p->name, tensor, d->rank,
-                            BG_MAX_RANK);
+                            "%s: tensor `%.200s`: it has %zu dimensions but must have at most %d", p->name, tensor,
+                            d->rank, BG_MAX_RANK);
     if (d->bad_dim != SIZE_MAX && d->is_bad_dim_zero)
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
                             "%s: tensor `%.200s`: dimension %zu is 0; empty tensors are not supported", p->name, tensor,
@@ -160,7 +160,7 @@ static bg_status check_offsets(const parser *p, const char *tensor, const descri
     if ((uint64_t)(end - start) != expected)
         return bg_error_set(p->error, BG_ERROR_PARSE,
                             "%s: tensor `%.200s`: data offsets %" PRId64 " to %" PRId64 " hold %" PRId64
-                            " bytes, expected %" PRIu64 " for %s",
+                            " bytes but must hold %" PRIu64 " for %s",
                             p->name, tensor, start, end, end - start, expected, bg_type_text(&out->entry.type, text));
     out->begin = (uint64_t)start & (((uint64_t)1 << 56) - 1); /* no file is longer */
     return BG_OK;
@@ -186,7 +186,7 @@ static void read_dtype(bgi_json_reader *r, description *d)
 {
     d->is_dtype_text = bgi_json_peek(r) == '"';
     if (bgi_json_skip(r) && d->is_dtype_text)
-        /* A text that is cut off is not a type in any case. */
+        /* A text that is cut off is too long to be a type. */
         memcpy(d->dtype, r->text.data, r->text.length < DTYPE_BYTES ? r->text.length : DTYPE_BYTES - 1);
 }
 
@@ -259,7 +259,7 @@ static void read_description(bgi_json_reader *r, description *d)
     }
 }
 
-/* The reader has its name. */
+/* Reads the tensor whose name is in the reader. */
 static bg_status read_tensor(parser *p)
 {
     bg_safetensors *file = p->file;
@@ -360,7 +360,7 @@ static bg_status sort_names(const parser *p)
     return BG_OK;
 }
 
-/* No entry is empty, so sorted by place they must follow one another from the first byte to the last. */
+/* No entry is empty, so the entries, sorted by place, must follow one another from the first byte to the last. */
 static bg_status check_places(const parser *p, item *entries, size_t count)
 {
     uint64_t expected = 0;
@@ -372,7 +372,7 @@ static bg_status check_places(const parser *p, item *entries, size_t count)
 
         if (begin != expected)
             return bg_error_set(p->error, BG_ERROR_PARSE,
-                                "%s: tensor `%.200s`: data begin at %" PRIu64 ", expected %" PRIu64
+                                "%s: tensor `%.200s`: data begin at %" PRIu64 " but must begin at %" PRIu64
                                 ", where the data before it end: tensors %s",
                                 p->name, entries[i].entry.name, begin, expected,
                                 begin < expected ? "overlap" : "leave a hole");
@@ -426,7 +426,7 @@ static bg_status parse_input(bg_safetensors *file, bool keeps_foreign, bg_error 
 
     if (size_bytes < LENGTH_BYTES + SHORTEST_HEADER)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: is %" PRIu64 " bytes long, expected at least %d: the header length and a header",
+                            "%s: is %" PRIu64 " bytes long but must be at least %d: the header length and a header",
                             file->input.name, size_bytes, LENGTH_BYTES + SHORTEST_HEADER);
     BGI_TRY(bgi_input_read(&file->input, 0, start, sizeof start, error));
     for (int i = 0; i < LENGTH_BYTES; i++)
@@ -434,14 +434,14 @@ static bg_status parse_input(bg_safetensors *file, bool keeps_foreign, bg_error 
     if (header_bytes < SHORTEST_HEADER || header_bytes > BGI_SAFETENSORS_HEADER_LIMIT ||
         header_bytes > size_bytes - LENGTH_BYTES)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte 0: header length %" PRIu64 ", expected %d to %" PRIu64 " in a file of %" PRIu64
-                            " bytes",
+                            "%s: byte 0: header length is %" PRIu64 " but must be %d to %" PRIu64
+                            " in a file of %" PRIu64 " bytes",
                             file->input.name, header_bytes, SHORTEST_HEADER,
                             size_bytes - LENGTH_BYTES < BGI_SAFETENSORS_HEADER_LIMIT ? size_bytes - LENGTH_BYTES
                                                                                      : BGI_SAFETENSORS_HEADER_LIMIT,
                             size_bytes);
     if (start[LENGTH_BYTES] != '{')
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %d: the header begins with 0x%02x, expected `{`",
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %d: the header begins with 0x%02x but must begin with `{`",
                             file->input.name, LENGTH_BYTES, start[LENGTH_BYTES]);
     p = malloc(sizeof *p);
     if (p == NULL)
@@ -587,7 +587,7 @@ bg_status bg_safetensors_read(const bg_safetensors *file, const bg_safetensors_e
     return bgi_input_read(&file->input, file->data_begin + it->begin + offset_bytes, out, size_bytes, error);
 }
 
-/* ---- looking things up ---- */
+/* ---- look-ups ---- */
 
 size_t bg_safetensors_count(const bg_safetensors *file)
 {
@@ -629,8 +629,9 @@ bg_status bgi_safetensors_read_floats(const bg_safetensors *file, const bg_safet
     } part;
 
     if (!bgi_safetensors_is_float(storage))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: tensor `%.200s` is of %s, expected F32, F16, BF16 or F64",
-                            file->input.name, entry->name, storage->name);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: tensor `%.200s` is of %s but must be of F32, F16, BF16 or F64", file->input.name,
+                            entry->name, storage->name);
     if (storage->dtype == BG_FLOAT32)
         return bg_safetensors_read(file, entry, 0, count * width, out, error);
     for (size_t at = 0, some; at < count; at += some) {

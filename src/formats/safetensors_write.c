@@ -1,7 +1,7 @@
 /*
  * safetensors_write.c: writes files of named tensors. The header is made and checked before the file is begun, and read
- * back before the file gets its name: every file with that name has been opened successfully once. Writing to disk, and
- * reading values back (safetensors_check.c), overlap with writing.
+ * back before the file gets its name: every file with that name has been opened successfully once. The disk's work and
+ * reading values back (safetensors_check.c) overlap with writing.
  */
 #include "formats/safetensors.h"
 
@@ -136,8 +136,8 @@ static bg_status print_header(const content *c, char **out, size_t *out_bytes, b
     return bgi_json_finish(&w, out, out_bytes, error);
 }
 
-/* In pieces that a core's own cache holds between the hook and the system's copy. Stops at the first entry that cannot
- * be fetched. */
+/* Writes in pieces that stay in a core's own cache between the hook and the system's copy. Stops at the first entry
+ * that cannot be fetched. */
 static bg_status write_data(bgi_file_writer *writer, const content *c, const bgi_safetensors_hooks *from,
                             bgi_read_back *back, bg_error *error)
 {
@@ -192,8 +192,8 @@ static bg_status check_file(const char *temporary_path, const content *c, const 
     if (status == BG_OK)
         return BG_OK;
     if (status != BG_ERROR_MEMORY)
-        status = BG_ERROR_IO; /* damage that a reader would call a parse error is the disk's or the library's here */
-    return bg_error_set(error, status, "%s: reading back what was written: %.3000s", c->path, inner.message);
+        status = BG_ERROR_IO; /* here a parse error means damage by the disk or the library */
+    return bg_error_set(error, status, "%s: reading the file back: %.3000s", c->path, inner.message);
 }
 
 static void write_header(bgi_file_writer *writer, const char *header, size_t header_bytes, uint64_t padded_bytes)
@@ -207,7 +207,7 @@ static void write_header(bgi_file_writer *writer, const char *header, size_t hea
     bgi_file_write(writer, "        ", padded_bytes - header_bytes);
 }
 
-/* In the place of the first one, after the values. */
+/* Replaces the header at the beginning of the file, after the values are written. */
 static bg_status write_header_again(bgi_file_writer *writer, const content *c, size_t first_bytes,
                                     uint64_t padded_bytes, bg_error *error)
 {
@@ -225,7 +225,7 @@ static bg_status write_header_again(bgi_file_writer *writer, const content *c, s
     return BG_OK;
 }
 
-/* Values are on their way to the disk, and all that was asked for is read back. */
+/* Writes the content, sends it to the disk, and reads back the values that `from->read` needs. */
 static bg_status write_and_read_back(bgi_file_writer *writer, const content *c, size_t header_bytes,
                                      uint64_t padded_bytes, const bgi_safetensors_hooks *from, bg_error *error)
 {
@@ -251,8 +251,8 @@ static bg_status write_and_read_back(bgi_file_writer *writer, const content *c, 
     read = bgi_read_back_end(&back, status == BG_OK, &inner);
     if (status != BG_OK || read == BG_OK)
         return status;
-    return bg_error_set(error, read == BG_ERROR_MEMORY ? read : BG_ERROR_IO,
-                        "%s: reading back what was written: %.3000s", c->path, inner.message);
+    return bg_error_set(error, read == BG_ERROR_MEMORY ? read : BG_ERROR_IO, "%s: reading the file back: %.3000s",
+                        c->path, inner.message);
 }
 
 static bg_status write_all(const content *c, const char *header, size_t header_bytes, const bgi_safetensors_hooks *from,

@@ -383,7 +383,7 @@ static const char *find_fault(const bg_op_type *op_type)
         return "accepts no number of operands; `minimum_inputs` must be at most `maximum_inputs`";
     if (op_type->alias_input != BG_NO_OPERAND && op_type->output_count == 0)
         return "has an alias of an operand but no output; start from BG_OP_TYPE_DEFAULTS, or set `output_count`";
-    /* Zero is operand 0, which a type that was not started from the defaults names for everything. */
+    /* Zero means operand 0, so a type that was not started from the defaults names operand 0 in every field. */
     if (op_type->alias_input != BG_NO_OPERAND && op_type->reuse_input != BG_NO_OPERAND)
         return "makes output 0 an alias of an operand (`alias_input`) and writes it over one (`reuse_input`); start "
                "from BG_OP_TYPE_DEFAULTS, which sets both to BG_NO_OPERAND";
@@ -472,7 +472,7 @@ static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, cons
                     const void *attributes)
 {
     if (op_type->attributes_bytes > 0 && attributes == NULL) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "attributes is NULL; it takes %zu bytes", op_type->attributes_bytes);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "attributes is NULL but must have %zu bytes", op_type->attributes_bytes);
         return false;
     }
     op->name = bgi_arena_string(&graph->arena, name);

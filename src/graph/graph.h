@@ -26,8 +26,8 @@ typedef struct bgi_value {
     const void *data; /* of a constant */
     bg_variable_role role;
     bg_initializer initializer;
-    bgi_quantized quantized; /* of a buffer whose name is a parameter's and ".bfloat16", ".int8" or ".int4": how it has
-                                that parameter's values; bits 0: none. The initializer is the parameter's */
+    bgi_quantized quantized; /* of a buffer `name.bfloat16`, `name.int8` or `name.int4` of parameter `name`, whose
+                                initializer it has; bits 0: none */
     uint32_t variable;       /* number of a variable, counted over the graph; all sections of a whole have the same */
     bg_value owner;          /* of accumulators and optimizer state: the parameter they serve */
     bool is_remote;          /* of a variable: stored in a remote buffer */
@@ -151,8 +151,8 @@ const char *bgi_graph_scoped(bg_graph *graph, const char *name);
 /* Whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
 bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type,
                             const char *maker);
-/* Makes an error about an op that was not added the graph's error, under the op's type and name: "reduce `sums`: axis 1
- * is named twice". `name` NULL: the name that bg_graph_add would make now. */
+/* Records an error about an op that was not added as the graph's error, with the op's type and name: "reduce `sums`:
+ * axis 1 is named twice". `name` NULL: the name that bg_graph_add would make now. */
 void bgi_graph_fail_op(bg_graph *graph, const char *type_name, const char *name, bg_status status, const char *format,
                        ...) BG_PRINTF(5, 6);
 

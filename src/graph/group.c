@@ -84,7 +84,7 @@ static const initialize_rule rules[] = {
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
-/* The deviation for a weight [out, in, ...], of which each place counts. */
+/* The deviation for a weight [out, in, ...]; the other dimensions multiply both `out` and `in`. */
 static double find_deviation(const initialize_rule *rule, const bg_type *type, double gain)
 {
     const double places = (double)bg_type_element_count(type) / (double)(type->dims[0] * type->dims[1]);

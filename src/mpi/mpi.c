@@ -168,7 +168,7 @@ static bool end_receives(lane *l)
     return true;
 }
 
-/* Whether a lane that was closed while opening has opened: MPI does not release it before. */
+/* Whether a lane that was closed before it was open has opened; MPI can release it only then. */
 static bool end_opening(lane *l)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -486,7 +486,7 @@ bg_status bg_transport_mpi_create_fortran(MPI_Fint comm, bg_transport **out, bg_
     return bg_transport_mpi_create(MPI_Comm_f2c(comm), out, error);
 }
 
-/* ---- a program that is nothing but Brigade ---- */
+/* ---- programs that run only Brigade ---- */
 
 bg_status bg_transport_mpi_begin(bg_transport **out, bg_error *error)
 {
@@ -539,7 +539,7 @@ static bool start_watcher(pthread_t *watcher, ending *e)
 
 /* MPI_Abort asks the launcher to end all ranks and waits for its answer, which cannot arrive over a cut link.
  * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already waiting in it. This rank ends
- * nevertheless. Many ranks on few processors need longer to come to their end. */
+ * nevertheless. Many ranks on few processors need longer to finish. */
 static void end_mpi(int code, uint32_t rank_count)
 {
     pthread_t watcher;

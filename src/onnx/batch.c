@@ -1,7 +1,7 @@
 /*
- * batch.c: finds the dimension of a value that holds the samples. A graph has only sizes; that a dimension is the
- * batch's, or a multiple of it, follows from the inputs, op by op. If this is not possible, because an op mixes samples
- * with a tensor whose size merely equals theirs, or selects some of them, the file is made again with the graph's
+ * batch.c: finds the dimension of a value that holds the samples. A graph has only sizes, so the dimension that is the
+ * batch's, or a multiple of it, is derived from the inputs, op by op. This fails when an op selects some of the
+ * samples, or mixes them with a tensor that merely has the same size. The file is then made again with the graph's
  * sizes.
  *
  *     x [batch, 8, 4]  --reshape-->  [batch * 8, 4]  --linear-->  [batch * 8, 6]  --reshape-->  [batch, 8, 6]
@@ -41,7 +41,7 @@ int32_t bgi_save_batch_broadcast(bgi_saver *s, const bg_type *result)
         if (batch == BGI_SAVE_NO_BATCH)
             continue;
         if (found != BGI_SAVE_NO_BATCH && found != batch + (int32_t)(result->rank - type.rank))
-            return bgi_save_fix(s, "the samples of its operands lie along different dimensions");
+            return bgi_save_fix(s, "the samples of its operands are in different dimensions");
         found = batch + (int32_t)(result->rank - type.rank);
         if (type.dims[batch] != result->dims[found])
             return bgi_save_fix(s, "it repeats the samples");
@@ -62,7 +62,7 @@ int32_t bgi_save_batch_before(bgi_saver *s, uint32_t input, uint32_t before)
         if (i != input && bgi_save_batch(s, i) != BGI_SAVE_NO_BATCH)
             return bgi_save_fix(s, "operand %u depends on the samples", i);
     if (bgi_save_batch(s, input) >= (int32_t)before)
-        return bgi_save_fix(s, "the samples lie along dimension %d", bgi_save_batch(s, input));
+        return bgi_save_fix(s, "the samples are in dimension %d", bgi_save_batch(s, input));
     return bgi_save_batch(s, input);
 }
 

@@ -431,7 +431,7 @@ static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const
 
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error);
 
-/* `number`: of the node, or of the node that has its branch. */
+/* `number` is that of the node, or of the node that has its branch. */
 static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const char *domain = node->domain != NULL && strcmp(node->domain, "ai.onnx") != 0 ? node->domain : "";
@@ -458,7 +458,7 @@ static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__No
     for (size_t i = 0; i < node->n_input; i++)
         m.inputs[i] = node->input[i][0] != '\0' ? find_item(b, node->input[i]) : NULL;
     if (mapping == NULL && domain[0] != '\0' && strcmp(domain, "ai.onnx.ml") != 0) {
-        bgi_map_refuse(&m, "its domain is \"%s\": only ops of ONNX itself are known", domain);
+        bgi_map_refuse(&m, "its domain is \"%s\" but only ops of ONNX itself are known", domain);
         status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, m.reason, error);
     } else if (mapping == NULL) {
         status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, bgi_onnx_why_unknown(node->op_type), error);

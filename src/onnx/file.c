@@ -173,7 +173,7 @@ static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, 
 static bg_status define(bgi_names *names, const char *name, const char *what, const char *who, bg_error *error)
 {
     if (bgi_names_find(names, name) != BGI_NAMES_NONE)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s `%s`: the name `%s` is already used: expected a new one", what,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s `%s`: the name `%s` is already used; give it a new one", what,
                             who, name);
     if (bgi_names_add(names, name) == BGI_NAMES_NONE)
         return bgi_error_memory(error, "names", names->count);
@@ -369,8 +369,9 @@ static bg_status describe_model(bg_onnx *onnx, bg_error *error)
     if (contents->producer == NULL)
         return out_of_memory(error);
     if (contents->opset == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "the file imports no opset of ONNX: expected one from %d to %d",
-                            BGI_ONNX_OLDEST, BGI_ONNX_NEWEST);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "the file imports no opset of ONNX; it must import one from %d to %d", BGI_ONNX_OLDEST,
+                            BGI_ONNX_NEWEST);
     return BG_OK;
 }
 
@@ -418,8 +419,9 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
     BGI_TRY(status);
     if ((onnx->contents.opset < BGI_ONNX_OLDEST && (onnx->contents.opset < 1 || !are_unchanged(graph))) ||
         onnx->contents.opset > BGI_ONNX_NEWEST)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the file has opset %" PRId64 ": %d to %d are supported",
-                            onnx->contents.opset, BGI_ONNX_OLDEST, BGI_ONNX_NEWEST);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "the file has opset %" PRId64 " but only %d to %d are supported", onnx->contents.opset,
+                            BGI_ONNX_OLDEST, BGI_ONNX_NEWEST);
     return bgi_onnx_classify(onnx, &options, error);
 }
 
@@ -452,7 +454,7 @@ bg_status bgi_onnx_parse(const char *name, const char *folder, const void *conte
     bg_status status;
 
     if (!walk((reader){content, (const unsigned char *)content + size_bytes}, &bgi_onnx__model__descriptor, 0, &reason))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: the content %s: expected an ONNX model", name, reason);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: not an ONNX model, because the content %s", name, reason);
     onnx = calloc(1, sizeof *onnx);
     if (onnx == NULL)
         return bgi_error_memory(error, "an ONNX file", sizeof *onnx);
@@ -466,7 +468,7 @@ bg_status bgi_onnx_parse(const char *name, const char *folder, const void *conte
     if (onnx->model == NULL && is_out)
         status = bgi_error_memory(error, "an ONNX model", size_bytes);
     else if (onnx->model == NULL)
-        status = bg_error_set(error, BG_ERROR_PARSE, "a field has the wrong type: expected an ONNX model");
+        status = bg_error_set(error, BG_ERROR_PARSE, "not an ONNX model, because a field has the wrong type");
     else
         status = describe(onnx, error);
     if (status != BG_OK) {

@@ -76,7 +76,7 @@ static bool map_constant_of_shape(bgi_mapper *m)
         if (bgi_onnx_tensor_load(m->build->onnx, value->t, &m->build->arena, &fill, &error) != BG_OK)
             return bgi_map_refuse(m, "attribute `value`: %s", error.message);
         if (fill->count != 1)
-            return bgi_map_refuse(m, "attribute `value` has %" PRId64 " elements: expected one", fill->count);
+            return bgi_map_refuse(m, "attribute `value` has %" PRId64 " elements but must have one", fill->count);
     }
     made = bgi_map_make(m, fill != NULL ? fill->element : BGI_ONNX_FLOAT, rank, dims);
     if (made == NULL)
@@ -101,7 +101,7 @@ static bool map_range(bgi_mapper *m)
         return bgi_map_refuse(m, "a step of 0");
     count = ceil((numbers[1] - numbers[0]) / numbers[2]);
     if (!(count < 2147483648.0))
-        return bgi_map_refuse(m, "%g numbers: expected at most 2^31", count);
+        return bgi_map_refuse(m, "it makes %g numbers but at most 2^31 are possible", count);
     dim = count > 0.0 ? (int64_t)count : 0;
     made = bgi_map_make(m, element, 1, &dim);
     for (int64_t i = 0; made != NULL && i < dim; i++)
@@ -120,7 +120,7 @@ static bool map_eye_like(bgi_mapper *m)
     if (!bgi_map_shape(m, 0, &rank, dims))
         return false;
     if (rank != 2)
-        return bgi_map_refuse(m, "x has %u dimensions: expected 2", rank);
+        return bgi_map_refuse(m, "x has %u dimensions but must have 2", rank);
     made = bgi_map_make(m, element, 2, dims);
     for (int64_t r = 0; made != NULL && r < dims[0]; r++)
         if (diagonal > -dims[0] && diagonal < dims[1] && r + diagonal >= 0 && r + diagonal < dims[1])
@@ -169,7 +169,7 @@ static bool map_window(bgi_mapper *m)
     if (!bgi_map_known_real(m, 0, &size))
         return false;
     if (!(size >= 1.0 && size < 2147483648.0))
-        return bgi_map_refuse(m, "a size of %g: expected 1 to 2^31", size);
+        return bgi_map_refuse(m, "the size is %g but must be 1 to 2^31", size);
     dim = (int64_t)size;
     made = bgi_map_make(m, element, 1, &dim);
     for (int64_t i = 0; made != NULL && i < dim; i++) {

@@ -1,8 +1,8 @@
 /*
  * map_convolution.c: convolutions and pools of one to three dimensions, built from the library's two-dimensional ones.
- * One dimension is two dimensions, of which the first has size 1. For three, a convolution is a sum over the kernel's
- * depth of those of the frames, and a pool is one over height and width, then one over the depth. Padding that differs
- * between sides is added first.
+ * One dimension is treated as two, the first of size 1. A convolution of three dimensions is the sum of two-dimensional
+ * convolutions of the frames, over the kernel's depth. A pool of three dimensions is a pool over height and width,
+ * followed by one over the depth. Padding that differs between sides is added first.
  */
 #include <brigade/ops.h>
 
@@ -32,11 +32,11 @@ static bool read_list(bgi_mapper *m, const char *attribute, uint32_t axes, int64
     if (count == 0)
         return m->reason[0] == '\0';
     if (count != axes)
-        return bgi_map_refuse(m, "attribute `%s` has %u numbers: expected %u", attribute, count, axes);
+        return bgi_map_refuse(m, "attribute `%s` has %u numbers but must have %u", attribute, count, axes);
     for (uint32_t i = 0; i < axes; i++) {
         if (values[i] < least || values[i] > INT32_MAX)
-            return bgi_map_refuse(m, "attribute `%s` is %" PRId64 ": expected at least %" PRId64, attribute, values[i],
-                                  least);
+            return bgi_map_refuse(m, "attribute `%s` is %" PRId64 " but must be at least %" PRId64, attribute,
+                                  values[i], least);
         out[i] = values[i];
     }
     return true;
@@ -56,7 +56,7 @@ static bool read_pads(bgi_mapper *m, window *w)
     const bool is_explicit = bgi_map_text_is(m, "auto_pad", "NOTSET", true);
 
     if (m->reason[0] != '\0' || (count != 0 && count != 2 * w->axes))
-        return bgi_map_refuse(m, "attribute `pads` has %u numbers: expected %u", count, 2 * w->axes);
+        return bgi_map_refuse(m, "attribute `pads` has %u numbers but must have %u", count, 2 * w->axes);
     for (uint32_t i = 0; i < w->axes; i++) {
         w->before[i] = w->after[i] = 0;
         if (is_upper || is_lower) {
@@ -68,8 +68,9 @@ static bool read_pads(bgi_mapper *m, window *w)
             w->after[i] = (all > 0 ? all : 0) - w->before[i];
         } else if (count != 0 && is_explicit) {
             if (pads[i] < 0 || pads[i] > INT32_MAX || pads[i + w->axes] < 0 || pads[i + w->axes] > INT32_MAX)
-                return bgi_map_refuse(m, "attribute `pads` has %" PRId64 " and %" PRId64 ": expected at least 0",
-                                      pads[i], pads[i + w->axes]);
+                return bgi_map_refuse(
+                    m, "attribute `pads` has %" PRId64 " and %" PRId64 " but must have numbers of at least 0", pads[i],
+                    pads[i + w->axes]);
             w->before[i] = pads[i];
             w->after[i] = pads[i + w->axes];
         }
@@ -118,13 +119,13 @@ static bool check_spatial(bgi_mapper *m, bg_value x, bg_type *type)
     if (bg_value_is_null(x))
         return false;
     if (type->rank < 3 || type->rank > 2 + MOST)
-        return bgi_map_refuse(m, "x has %u dimensions: 3 to 5 are supported", type->rank);
+        return bgi_map_refuse(m, "x has %u dimensions but must have 3 to 5", type->rank);
     return true;
 }
 
 static bool needs_floats(bgi_mapper *m, const bg_type *type)
 {
-    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "its elements are %s: only floats are supported",
+    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "its elements are %s but only floats are supported",
                                                             bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -246,7 +247,7 @@ static bool check_weight(bgi_mapper *m, const bg_type *x, bg_value weight, bg_ty
     if (bg_value_is_null(weight))
         return bgi_map_refuse(m, "input 1, the weight, is missing");
     if (filter->rank != x->rank)
-        return bgi_map_refuse(m, "the weight has %u dimensions: x has %u", filter->rank, x->rank);
+        return bgi_map_refuse(m, "the weight has %u dimensions but x has %u", filter->rank, x->rank);
     return true;
 }
 
@@ -350,7 +351,7 @@ static bool map_conv_transpose(bgi_mapper *m)
     if (!read_list(m, "strides", w.axes, 1, w.stride) || !read_list(m, "dilations", w.axes, 1, w.dilation))
         return false;
     if (groups < 1 || filter.dims[0] % groups != 0)
-        return bgi_map_refuse(m, "attribute `group` is %" PRId64 ": it must divide the %" PRId64 " channels", groups,
+        return bgi_map_refuse(m, "attribute `group` is %" PRId64 " but must divide the %" PRId64 " channels", groups,
                               filter.dims[0]);
     for (uint32_t i = 0; i < w.axes; i++) {
         w.in[i] = type.dims[i + 2];
@@ -502,7 +503,7 @@ static bool map_average_pool(bgi_mapper *m)
         return false;
     for (uint32_t i = 0; i < w.axes; i++)
         if (w.dilation[i] != 1)
-            return bgi_map_refuse(m, "attribute `dilations` has %" PRId64 ": only 1 is supported", w.dilation[i]);
+            return bgi_map_refuse(m, "attribute `dilations` has %" PRId64 " but only 1 is supported", w.dilation[i]);
     return bgi_map_out(m, 0, pool(m, x, &w, false, bgi_map_int(m, "count_include_pad", 0) != 0));
 }
 
@@ -515,7 +516,7 @@ static bool map_global_pool(bgi_mapper *m)
     if (bg_value_is_null(x) || !needs_floats(m, &type))
         return false;
     if (type.rank < 3)
-        return bgi_map_refuse(m, "x has %u dimensions: expected at least 3", type.rank);
+        return bgi_map_refuse(m, "x has %u dimensions but must have at least 3", type.rank);
     for (uint32_t i = 2; i < type.rank; i++)
         axes[i - 2] = (int32_t)i;
     return bgi_map_out(m, 0,

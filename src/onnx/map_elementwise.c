@@ -18,7 +18,7 @@ static bool needs_float(bgi_mapper *m, bg_value x)
 {
     if (bg_value_is_null(x) || is_float(m, x))
         return !bg_value_is_null(x);
-    return bgi_map_refuse(m, "its elements are %s: only floats are supported",
+    return bgi_map_refuse(m, "its elements are %s but only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -308,7 +308,7 @@ static bool map_binary(bgi_mapper *m)
         return bgi_map_refuse(m, "it takes two operands");
     b = at_axis(m, a, b, bgi_map_int(m, "axis", -1));
     if (element == BGI_ONNX_UINT64 && function != BG_DIVIDE)
-        return bgi_map_refuse(m, "arithmetic of uint64 that may leave the range of int64");
+        return bgi_map_refuse(m, "its uint64 arithmetic may leave the range of int64");
     if (element == BGI_ONNX_BOOL)
         return bgi_map_refuse(m, "arithmetic of bool");
     if (is_float(m, a))
@@ -530,8 +530,9 @@ static bool map_clip(bgi_mapper *m)
     if (is_float(m, x) && is_known && bounds[0] <= bounds[1])
         return bgi_map_out(m, 0, bg_clamp(m->graph, x, bounds[0], bounds[1]));
     if (m->opset < 11)
-        return bgi_map_refuse(m, "attributes `min` %g and `max` %g: expected floats, the first below the second",
-                              bounds[0], bounds[1]);
+        return bgi_map_refuse(
+            m, "attributes `min` and `max` are %g and %g; they must be floats, the first below the second", bounds[0],
+            bounds[1]);
     x = widen(m, x);
     for (uint32_t i = 1; i <= 2; i++)
         if (bgi_map_given(m, i))

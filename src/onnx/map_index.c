@@ -1,6 +1,6 @@
 /*
  * map_index.c: elements by number. Negative numbers count from the end. If several numbers name one element, ONNX does
- * not define which update remains; sums are exact.
+ * not define which update remains, unless the updates are added.
  */
 #include <brigade/ops.h>
 
@@ -67,7 +67,7 @@ static bool map_gather_elements(bgi_mapper *m)
         !bgi_map_axis(m, bgi_map_int(m, "axis", 0), x_type.rank, false, &axis))
         return bgi_map_refuse(m, "it takes two operands");
     if (type.rank != x_type.rank)
-        return bgi_map_refuse(m, "numbers of %u dimensions: x has %u", type.rank, x_type.rank);
+        return bgi_map_refuse(m, "the indices have %u dimensions but x has %u", type.rank, x_type.rank);
     return bgi_map_out(m, 0, bg_gather_elements(m->graph, m->name, cut_to(m, x, &type, axis), axis, ids));
 }
 
@@ -138,7 +138,7 @@ static bool map_gather_nd(bgi_mapper *m)
     if (batch_dims < 0 || batch_dims >= ids_type.rank || k + batch_dims > type.rank)
         return bgi_map_refuse(m,
                               "attribute `batch_dims` is %" PRId64 ", with %" PRId64 " numbers for each of x's "
-                              "elements: x has %u dimensions",
+                              "elements, but x has %u dimensions",
                               batch_dims, k, type.rank);
     for (int64_t i = 0; i < batch_dims; i++)
         if (type.dims[i] != ids_type.dims[i])
@@ -166,7 +166,7 @@ static bool read_reduction(bgi_mapper *m, bool *adds)
 {
     *adds = bgi_map_text_is(m, "reduction", "add", false);
     if (!*adds && !bgi_map_text_is(m, "reduction", "none", true))
-        return bgi_map_refuse(m, "attribute `reduction` must be none or add");
+        return bgi_map_refuse(m, "attribute `reduction` must be `none` or `add`");
     return true;
 }
 
@@ -194,7 +194,7 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     if (bg_value_is_null(x) || bg_value_is_null(ids) || bg_value_is_null(updates))
         return bgi_map_refuse(m, "it takes three operands");
     if (!bg_dtype_is_float(bgi_map_type(m, x).dtype))
-        return bgi_map_refuse(m, "its elements are %s: only floats are supported",
+        return bgi_map_refuse(m, "its elements are %s but only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     return true;
 }
@@ -231,10 +231,10 @@ static bool map_scatter_elements(bgi_mapper *m)
         !bgi_map_axis(m, bgi_map_int(m, "axis", 0), type.rank, false, &axis))
         return false;
     if (!adds && has_twins(bgi_map_if_known(m, 1), axis, type.dims[axis]))
-        return bgi_map_refuse(m, "several updates of one element, which are not added");
+        return bgi_map_refuse(m, "several updates name one element and are not added");
     for (uint32_t i = 0; i < type.rank; i++)
         if (update_type.rank != type.rank || (i != (uint32_t)axis && update_type.dims[i] != type.dims[i]))
-            return bgi_map_refuse(m, "updates of another shape than x beside the axis");
+            return bgi_map_refuse(m, "the updates and x differ in a dimension besides the axis");
     if (adds)
         return bgi_map_out(m, 0, bg_scatter_elements_add(m->graph, m->name, x, axis, ids, updates));
     counts = bg_scatter_elements_add(m->graph, NULL, zeros_like(m, &type), axis, ids, ones_like(m, &update_type));
@@ -255,7 +255,7 @@ static bool map_scatter_nd(bgi_mapper *m)
         return false;
     k = ids_type.rank > 0 ? ids_type.dims[ids_type.rank - 1] : 0;
     if (k < 1 || k > type.rank)
-        return bgi_map_refuse(m, "%" PRId64 " numbers for each update: x has %u dimensions", k, type.rank);
+        return bgi_map_refuse(m, "each update has %" PRId64 " numbers but x has %u dimensions", k, type.rank);
     size = count_of(type.dims, 0, (uint32_t)k);
     rest = count_of(type.dims, (uint32_t)k, type.rank);
     count = count_of(ids_type.dims, 0, ids_type.rank - 1);
@@ -274,7 +274,7 @@ static bool map_scatter_nd(bgi_mapper *m)
     return bgi_map_out(m, 0, bgi_map_reshape(m, sums, type.rank, type.dims));
 }
 
-/* ---- chosen by what is known ---- */
+/* ---- by known numbers ---- */
 
 static bool map_compress(bgi_mapper *m)
 {
@@ -293,7 +293,7 @@ static bool map_compress(bgi_mapper *m)
     else if (!bgi_map_axis(m, bgi_map_int(m, "axis", 0), type.rank, false, &axis))
         return false;
     if (condition->count > bgi_map_type(m, x).dims[axis])
-        return bgi_map_refuse(m, "input 1 has %" PRId64 " elements: the axis has %" PRId64, condition->count,
+        return bgi_map_refuse(m, "input 1 has %" PRId64 " elements but the axis has %" PRId64, condition->count,
                               bgi_map_type(m, x).dims[axis]);
     ids = malloc((size_t)(condition->count + 1) * sizeof *ids);
     if (ids == NULL) {
@@ -357,7 +357,7 @@ static bool map_reverse_sequence(bgi_mapper *m)
         lengths->count != type.dims[batch_axis])
         return bgi_map_refuse(m,
                               "attributes `batch_axis` and `time_axis` are %" PRId64 " and %" PRId64
-                              ": expected 0 and 1, and a length for each sequence",
+                              "; they must be 0 and 1, with a length for each sequence",
                               batch_axis, time_axis);
     rest = count_of(type.dims, 2, type.rank);
     ids = malloc((size_t)(type.dims[0] * type.dims[1]) * sizeof *ids);

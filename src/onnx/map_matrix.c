@@ -1,6 +1,6 @@
 /*
  * map_matrix.c: matrix products. A product with a matrix [in, out] treats all rows of the other operand as one matrix,
- * so that the matrix's gradient is one product; a product with the transpose of a weight [out, in] is bg_linear.
+ * so that the matrix's gradient is one product. A product with the transpose of a weight [out, in] is bg_linear.
  */
 #include <brigade/ops.h>
 
@@ -32,7 +32,7 @@ static bg_value product(bgi_mapper *m, bg_value a, bg_value b)
     uint32_t rank = 0;
 
     if (ta.rank == 0 || tb.rank == 0) {
-        bgi_map_refuse(m, "an operand is a scalar: expected at least one dimension");
+        bgi_map_refuse(m, "an operand is a scalar but must have at least one dimension");
         return (bg_value){0};
     }
     if (tb.rank == 2 && ta.rank > 2 && ta.dims[ta.rank - 1] == tb.dims[0])
@@ -62,7 +62,7 @@ static bool map_matmul(bgi_mapper *m)
     if (bg_value_is_null(a) || bg_value_is_null(b))
         return bgi_map_refuse(m, "it takes two operands");
     if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
-        return bgi_map_refuse(m, "its elements are %s: only floats are supported",
+        return bgi_map_refuse(m, "its elements are %s but only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     return bgi_map_out(m, 0, product(m, a, b));
 }
@@ -82,10 +82,10 @@ static bool map_gemm(bgi_mapper *m)
         return bgi_map_refuse(m, "it takes two operands at least");
     type = bgi_map_type(m, c);
     if (bgi_map_type(m, a).rank != 2 || bgi_map_type(m, b).rank != 2)
-        return bgi_map_refuse(m, "its operands have %u and %u dimensions: expected matrices", bgi_map_type(m, a).rank,
+        return bgi_map_refuse(m, "its operands have %u and %u dimensions but must be matrices", bgi_map_type(m, a).rank,
                               bgi_map_type(m, b).rank);
     if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
-        return bgi_map_refuse(m, "its elements are %s: only floats are supported",
+        return bgi_map_refuse(m, "its elements are %s but only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     if (!transpose_a && (transpose_b || is_folded)) {
         const bool is_bias = !bg_value_is_null(c) && alpha == 1.0 && beta == 1.0 && type.rank == 1 &&
@@ -330,8 +330,8 @@ static bool read_equation(bgi_mapper *m, const bg_value *operands, term *terms, 
         if (!read_term(m, &at, end, rank, UINT32_MAX, &terms[count]))
             return false;
         if (terms[count].rank != rank)
-            return bgi_map_refuse(m, "attribute `equation`: term %u has %u letters, its operand %u dimensions", count,
-                                  terms[count].rank, rank);
+            return bgi_map_refuse(m, "attribute `equation`: term %u has %u letters but its operand has %u dimensions",
+                                  count, terms[count].rank, rank);
         for (uint32_t i = 0; i < BG_MAX_RANK; i++)
             if (has_letter(&terms[count], ellipsis[i], &place) && BG_MAX_RANK - i > dots)
                 dots = BG_MAX_RANK - i;
@@ -380,7 +380,7 @@ static bool map_einsum(bgi_mapper *m)
     bg_value operands[EINSUM_OPERANDS], both[2];
 
     if (m->input_count < 1 || m->input_count > EINSUM_OPERANDS)
-        return bgi_map_refuse(m, "%u operands: 1 to %d are supported", m->input_count, EINSUM_OPERANDS);
+        return bgi_map_refuse(m, "it has %u operands but 1 to %d are supported", m->input_count, EINSUM_OPERANDS);
     for (uint32_t i = 0; i < m->input_count; i++) {
         operands[i] = bgi_map_in(m, i);
         if (bg_value_is_null(operands[i]))

@@ -19,7 +19,7 @@ static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int
     double *reals;
 
     if (attribute == NULL || (int64_t)attribute->n_floats != count) {
-        bgi_map_refuse(m, "attribute `%s` has %zu numbers: expected %" PRId64, name,
+        bgi_map_refuse(m, "attribute `%s` has %zu numbers but must have %" PRId64, name,
                        attribute != NULL ? attribute->n_floats : 0, count);
         return value;
     }
@@ -40,7 +40,7 @@ static bg_value rows(bgi_mapper *m, int64_t *columns)
     const bg_type type = bgi_map_type(m, x);
 
     if (bg_value_is_null(x) || type.rank < 1 || type.rank > 2) {
-        bgi_map_refuse(m, "an operand of %u dimensions: expected [N, C]", type.rank);
+        bgi_map_refuse(m, "an operand has %u dimensions but must be [N, C]", type.rank);
         return (bg_value){0};
     }
     *columns = type.dims[type.rank - 1];
@@ -118,7 +118,7 @@ static bool map_linear_classifier(bgi_mapper *m)
         return false;
     if (coefficients == NULL || (int64_t)coefficients->n_floats != (int64_t)labels->n_ints * columns)
         return bgi_map_refuse(
-            m, "attribute `coefficients` has %zu numbers: expected a row of %" PRId64 " for each of %zu classes",
+            m, "attribute `coefficients` has %zu numbers but must have a row of %" PRId64 " for each of %zu classes",
             coefficients != NULL ? coefficients->n_floats : 0, columns, labels->n_ints);
     scores = linear(m, "coefficients", (int64_t)labels->n_ints);
     if (bg_value_is_null(scores))
@@ -153,7 +153,7 @@ static bool map_normalizer(bgi_mapper *m)
     return bgi_map_out_as(m, 0, bg_divide(m->graph, x, size), BGI_ONNX_FLOAT);
 }
 
-/* Selects elements of the last dimension by number; of a vector, as one row. */
+/* Selects elements of the last dimension by number; a vector is treated as one row. */
 static bool map_feature_extractor(bgi_mapper *m)
 {
     const bg_value x = bgi_map_in(m, 0);

@@ -15,7 +15,7 @@ static bool takes_float(bgi_mapper *m, bg_value x)
     if (bg_value_is_null(x))
         return false;
     return bg_dtype_is_float(bgi_map_type(m, x).dtype) ||
-           bgi_map_refuse(m, "its elements are %s: only floats are supported",
+           bgi_map_refuse(m, "its elements are %s but only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -121,7 +121,7 @@ static bool map_batch_norm(bgi_mapper *m)
     if (!takes_float(m, x))
         return false;
     if (type.rank < 2)
-        return bgi_map_refuse(m, "x has %u dimensions: expected at least 2", type.rank);
+        return bgi_map_refuse(m, "x has %u dimensions but must have at least 2", type.rank);
     for (uint32_t i = 0; i < 4; i++) {
         vectors[i] = bgi_map_in(m, i + 1);
         if (bg_value_is_null(vectors[i]))
@@ -167,8 +167,7 @@ static bool map_group_norm(bgi_mapper *m)
     if (!takes_float(m, x) || bg_value_is_null(vectors[0]) || bg_value_is_null(vectors[1]))
         return bgi_map_refuse(m, "it takes three float operands");
     if (type.rank < 2 || groups < 1 || type.dims[1] % groups != 0)
-        return bgi_map_refuse(m, "attribute `num_groups` is %" PRId64 ": expected one that divides the channels",
-                              groups);
+        return bgi_map_refuse(m, "attribute `num_groups` is %" PRId64 " but must divide the channels", groups);
     for (uint32_t i = 0; i < 2 && m->opset < 21; i++) { /* one number for each group */
         vectors[i] = bgi_map_reshape(m, vectors[i], 2, (const int64_t[]){groups, 1});
         vectors[i] = bg_broadcast(m->graph, NULL, vectors[i], 2, (const int64_t[]){groups, type.dims[1] / groups});
@@ -248,7 +247,7 @@ static bool map_local_response(bgi_mapper *m)
     if (!takes_float(m, x))
         return false;
     if (type.rank < 3 || size < 1 || size > INT32_MAX)
-        return bgi_map_refuse(m, "attribute `size` is %" PRId64 ": expected at least 1, and an x of 3 dimensions",
+        return bgi_map_refuse(m, "attribute `size` is %" PRId64 " but must be at least 1, with an x of 3 dimensions",
                               size);
     dims[0] = type.dims[0];
     dims[1] = 1;
@@ -276,7 +275,7 @@ static bool map_lp_norm(bgi_mapper *m)
     if (!takes_float(m, x) || !bgi_map_axis(m, bgi_map_int(m, "axis", -1), bgi_map_type(m, x).rank, false, &axis))
         return false;
     if (p != 1 && p != 2)
-        return bgi_map_refuse(m, "attribute `p` is %" PRId64 ": expected 1 or 2", p);
+        return bgi_map_refuse(m, "attribute `p` is %" PRId64 " but must be 1 or 2", p);
     size = bg_elementwise_unary(m->graph, NULL, p == 1 ? BG_ABS : BG_SQUARE, x);
     size = bg_reduce(m->graph, m->name, BG_REDUCE_SUM, size, &axis, 1, true);
     if (p == 2)

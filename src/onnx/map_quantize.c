@@ -27,7 +27,7 @@ static bg_value beside(bgi_mapper *m, uint32_t input, const bg_type *x)
 static bool check_element(bgi_mapper *m, int32_t element)
 {
     return element == BGI_ONNX_UINT8 || element == BGI_ONNX_INT8 ||
-           bgi_map_refuse(m, "quantized elements of type %s: only int8 and uint8 are supported",
+           bgi_map_refuse(m, "quantized elements have type %s but must be int8 or uint8",
                           bgi_onnx_element_name(element));
 }
 
@@ -82,7 +82,7 @@ static bool map_dynamic_quantize(bgi_mapper *m)
     bg_value zero, low, high, scale, point;
 
     if (bg_value_is_null(x) || bgi_map_type(m, x).dtype != BG_FLOAT32)
-        return bgi_map_refuse(m, "x has elements of type %s: expected float",
+        return bgi_map_refuse(m, "x has elements of type %s but must have floats",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     zero = bgi_map_number(m, BG_FLOAT32, 0.0);
     high = bg_reduce(g, NULL, BG_REDUCE_MAX, x, NULL, 0, false);

@@ -113,7 +113,7 @@ static void step_gru(layer *l, bg_value x)
     l->h = bg_add(g, candidate, bg_multiply(g, update, bg_subtract(g, l->h, candidate)));
 }
 
-/* Sequences that have ended keep their state, and give zeros. In reverse they begin when the walk reaches their last
+/* Sequences that have ended keep their state, and give zeros. In the reverse direction a sequence begins at its last
  * step, with the first state. */
 static bg_value step(layer *l, int64_t at)
 {
@@ -185,7 +185,7 @@ static bool read_activations(bgi_mapper *m, cell kind, uint32_t directions, laye
     if (given == NULL || given->n_strings == 0)
         return true;
     if (given->n_strings != each * directions)
-        return bgi_map_refuse(m, "attribute `activations` has %zu names: expected %u", given->n_strings,
+        return bgi_map_refuse(m, "attribute `activations` has %zu names but must have %u", given->n_strings,
                               each * directions);
     for (uint32_t i = 0; i < each * directions; i++) {
         const ProtobufCBinaryData *name = &given->strings[i];
@@ -237,10 +237,10 @@ static bool check_shapes(bgi_mapper *m, cell kind, const bg_type *x, int64_t hid
             continue;
         }
         if (type.rank != wanted[i].rank || memcmp(type.dims, wanted[i].dims, type.rank * sizeof type.dims[0]) != 0)
-            return bgi_map_refuse(m,
-                                  "input %u is %s: expected [%" PRId64 ",%" PRId64 "%s] of %" PRId64 " hidden elements",
-                                  wanted[i].operand, bg_type_text(&type, text), wanted[i].dims[0], wanted[i].dims[1],
-                                  wanted[i].rank > 2 ? ",..." : "", hidden);
+            return bgi_map_refuse(
+                m, "input %u is %s but must be [%" PRId64 ",%" PRId64 "%s] for %" PRId64 " hidden elements",
+                wanted[i].operand, bg_type_text(&type, text), wanted[i].dims[0], wanted[i].dims[1],
+                wanted[i].rank > 2 ? ",..." : "", hidden);
     }
     return true;
 }
@@ -272,7 +272,7 @@ static void prepare(layer *l, bg_value x, int64_t direction, bool is_batch_first
         const bg_value of_input = of_direction(m, biases, direction, 0, rows);
         bg_value of_hidden = of_direction(m, biases, direction, rows, rows);
 
-        if (l->cell == GRU) { /* the last gate's bias stays with the product that is reset */
+        if (l->cell == GRU) { /* the last gate's bias is part of the product that is reset */
             const bg_value first = bg_slice(m->graph, NULL, of_hidden, 0, 0, 2 * l->hidden, 1);
             const bg_value zeros = bg_broadcast(m->graph, NULL, bgi_map_number(m, type.dtype, 0.0), 1, &l->hidden);
 
@@ -314,18 +314,18 @@ static bool map_recurrent(bgi_mapper *m)
     bg_type type;
 
     if (bg_value_is_null(x) || bgi_map_type(m, x).rank != 3)
-        return bgi_map_refuse(m, "x has %u dimensions: expected 3", bgi_map_type(m, x).rank);
+        return bgi_map_refuse(m, "x has %u dimensions but must have 3", bgi_map_type(m, x).rank);
     if (is_batch_first)
         x = bg_transpose(m->graph, NULL, x, swap);
     type = bgi_map_type(m, x);
     l.hidden = bgi_map_int(m, "hidden_size", bgi_map_type(m, bgi_map_in(m, 2)).dims[2]);
     if (l.hidden < 1 || l.hidden > INT32_MAX)
-        return bgi_map_refuse(m, "attribute `hidden_size` is %" PRId64 ": expected at least 1", l.hidden);
+        return bgi_map_refuse(m, "attribute `hidden_size` is %" PRId64 " but must be at least 1", l.hidden);
     if (!check_attributes(m, kind) || !check_shapes(m, kind, &type, l.hidden, directions) ||
         !read_activations(m, kind, directions, &l))
         return false;
     if (type.dims[0] > MOST_STEPS)
-        return bgi_map_refuse(m, "%" PRId64 " steps: at most %d are possible", type.dims[0], MOST_STEPS);
+        return bgi_map_refuse(m, "it has %" PRId64 " steps but at most %d are possible", type.dims[0], MOST_STEPS);
     l.steps = type.dims[0];
     l.batch = type.dims[1];
     l.lengths = bgi_map_cast(m, lengths, BG_INT32);

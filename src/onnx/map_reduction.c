@@ -150,9 +150,10 @@ static bool map_reduce(bgi_mapper *m)
                    : bgi_map_refuse(m, "x is a scalar");
     if (!bg_dtype_is_float(type.dtype)) {
         if (kind != SUM && kind != MAXIMUM && kind != MINIMUM && kind != PRODUCT)
-            return bgi_map_refuse(m, "its elements are %s: only floats are supported", bgi_onnx_element_name(element));
+            return bgi_map_refuse(m, "its elements are %s but only floats are supported",
+                                  bgi_onnx_element_name(element));
         if (element != BGI_ONNX_INT32 && element != BGI_ONNX_INT64 && (kind == SUM || kind == PRODUCT))
-            return bgi_map_refuse(m, "elements of type %s, which may leave their range",
+            return bgi_map_refuse(m, "its elements have type %s, whose range the result may leave",
                                   bgi_onnx_element_name(element));
         x = bgi_map_cast(m, x, type.dtype == BG_INT64 ? BG_INT64 : BG_INT32);
     }
@@ -191,7 +192,7 @@ static bool map_arg(bgi_mapper *m)
     if (bg_value_is_null(x) || !bgi_map_axis(m, bgi_map_int(m, "axis", 0), type.rank, false, &axis))
         return false;
     if (type.dtype == BG_INT64)
-        return bgi_map_refuse(m, "elements of type %s, which floats do not hold",
+        return bgi_map_refuse(m, "its elements have type %s, which floats cannot represent",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     if (!bg_dtype_is_float(type.dtype))
         x = bg_cast(m->graph, NULL, x, BG_FLOAT64);
@@ -222,7 +223,8 @@ static bool map_hardmax(bgi_mapper *m)
         !bgi_map_axis(m, bgi_map_int(m, "axis", m->opset < 13 ? 1 : -1), type.rank, false, &axis))
         return false;
     if (m->opset < 13 && (uint32_t)axis + 1 != type.rank)
-        return bgi_map_refuse(m, "axis %d of %u dimensions, which this opset takes for one row", axis, type.rank);
+        return bgi_map_refuse(m, "axis %d is not the last of %u dimensions, which this opset does not support", axis,
+                              type.rank);
     y = bg_argmax(m->graph, m->name, axis_to_end(m, x, axis, false));
     y = bg_one_hot(m->graph, NULL, y, type.dims[axis], type.dtype);
     return bgi_map_out(m, 0, axis_to_end(m, y, axis, true));
@@ -243,8 +245,7 @@ static bool map_top_k(bgi_mapper *m)
     if (m->opset > 9 && (!bgi_map_known_ints(m, 1, &k, &count, 1) || count != 1))
         return bgi_map_refuse(m, "input 1 has no number");
     if (k < 1 || k > type.dims[axis])
-        return bgi_map_refuse(m, "%" PRId64 " elements of %" PRId64 ": expected at least one of them", k,
-                              type.dims[axis]);
+        return bgi_map_refuse(m, "k is %" PRId64 " but must be 1 to %" PRId64, k, type.dims[axis]);
     values = bg_top_k(m->graph, m->name, axis_to_end(m, x, axis, false), k, is_smallest, &places);
     if (!bgi_map_is_well(m) || !bgi_map_out(m, 0, axis_to_end(m, values, axis, true)))
         return false;

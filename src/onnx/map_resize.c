@@ -113,7 +113,7 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
-/* The limit for an axis: 4096 elements to 8192. A small file cannot ask for gigabytes. */
+/* The limit for an axis: 4096 elements to 8192. A small file cannot request gigabytes. */
 enum { MOST_CELLS = 1 << 25 };
 
 /* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the position is outside x and gets the extrapolation value. */
@@ -126,8 +126,8 @@ static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, 
     bg_value y = {0};
 
     if (cells > MOST_CELLS) {
-        bgi_map_refuse(m, "an axis of %" PRId64 " elements to one of %" PRId64 ": at most %d weights are possible",
-                       a->in, a->out, MOST_CELLS);
+        bgi_map_refuse(m, "%" PRId64 " elements become %" PRId64 ", which needs more than %d weights", a->in, a->out,
+                       MOST_CELLS);
         return y;
     }
     matrix = calloc(cells + 1, sizeof *matrix);
@@ -194,7 +194,8 @@ static bool read_numbers(bgi_mapper *m, uint32_t input, uint32_t rank, double *o
     if (known == NULL || known->count == 0)
         return false;
     if (known->count != (int64_t)rank * per_axis)
-        return bgi_map_refuse(m, "input %u has %" PRId64 " numbers: expected %u", input, known->count, rank * per_axis);
+        return bgi_map_refuse(m, "input %u has %" PRId64 " numbers but must have %u", input, known->count,
+                              rank * per_axis);
     for (uint32_t i = 0; i < rank * per_axis; i++)
         out[i] = bgi_tensor_real(known, i);
     return true;
@@ -265,7 +266,7 @@ static bool plan_axes(bgi_mapper *m, const resize *r, const bg_type *x, axis_pla
     if (m->reason[0] != '\0')
         return false;
     if (has_scales == has_sizes || (r->transform == TF_CROP && !has_roi))
-        return bgi_map_refuse(m, "expected scales or sizes, and a region for tf_crop_and_resize");
+        return bgi_map_refuse(m, "it must have scales or sizes, and a region for tf_crop_and_resize");
     for (uint32_t i = 0; i < count; i++) {
         int32_t axis;
         axis_plan *plan;
@@ -297,8 +298,7 @@ static bool map_resize(bgi_mapper *m)
     if (bg_value_is_null(x) || !read_attributes(m, &r))
         return false;
     if (!bg_dtype_is_float(type.dtype) && r.mode != NEAREST)
-        return bgi_map_refuse(m, "elements of type %s between which nothing can be interpolated",
-                              bgi_onnx_element_name(element));
+        return bgi_map_refuse(m, "elements of type %s cannot be interpolated", bgi_onnx_element_name(element));
     for (uint32_t i = 0; i < type.rank; i++)
         plans[i] = (axis_plan){.in = type.dims[i], .out = type.dims[i], .scale = 1.0, .end = 1.0};
     if (!plan_axes(m, &r, &type, plans))

@@ -24,15 +24,16 @@ static bool relabel(bgi_mapper *m, uint32_t rank, const int64_t *dims)
         if (made == NULL)
             return false;
         if (made->count != known->count)
-            return bgi_map_refuse(m, "%" PRId64 " elements under a shape of %" PRId64, known->count, made->count);
+            return bgi_map_refuse(m, "input 0 has %" PRId64 " elements but the shape has %" PRId64, known->count,
+                                  made->count);
         memcpy(made->data, known->data, (size_t)made->count * bg_dtype_size_bytes(made->dtype));
         return bgi_map_out_known(m, 0, made);
     }
     if (rank > BG_MAX_RANK)
-        return bgi_map_refuse(m, "a result of %u dimensions: at most %d are possible", rank, BG_MAX_RANK);
+        return bgi_map_refuse(m, "the result has %u dimensions but at most %d are possible", rank, BG_MAX_RANK);
     for (uint32_t i = 0; i < rank; i++)
         if (dims[i] < 1)
-            return bgi_map_refuse(m, "dimension %u of the result is %" PRId64 ": expected at least 1", i, dims[i]);
+            return bgi_map_refuse(m, "dimension %u of the result is %" PRId64 " but must be at least 1", i, dims[i]);
     return bgi_map_out(m, 0, bgi_map_reshape(m, bgi_map_in(m, 0), rank, dims));
 }
 
@@ -49,7 +50,7 @@ static bool map_reshape(bgi_mapper *m)
     for (uint32_t i = 0; i < count; i++) {
         if (dims[i] == 0 && !allows_zero) {
             if (i >= rank)
-                return bgi_map_refuse(m, "input 1 has 0 at %u: x has %u dimensions", i, rank);
+                return bgi_map_refuse(m, "input 1 has 0 at %u but x has %u dimensions", i, rank);
             dims[i] = x[i];
         }
         if (dims[i] == -1 && open == UINT32_MAX)
@@ -65,7 +66,7 @@ static bool map_reshape(bgi_mapper *m)
                 m, "input 1 leaves one dimension open: %" PRId64 " does not divide %" PRId64 " elements", said, all);
         dims[open] = all / said;
     } else if (said != all) {
-        return bgi_map_refuse(m, "input 1 asks for %" PRId64 " elements: x has %" PRId64, said, all);
+        return bgi_map_refuse(m, "input 1 requests %" PRId64 " elements but x has %" PRId64, said, all);
     }
     return relabel(m, count, dims);
 }
@@ -96,7 +97,7 @@ static bool map_squeeze(bgi_mapper *m)
         if (!bgi_map_axis(m, axes[i], rank, false, &axis))
             return false;
         if (x[axis] != 1)
-            return bgi_map_refuse(m, "axis %d has size %" PRId64 ": expected 1", axis, x[axis]);
+            return bgi_map_refuse(m, "axis %d has size %" PRId64 " but must have size 1", axis, x[axis]);
         gone |= 1u << axis;
     }
     for (uint32_t i = 0; i < rank; i++)
@@ -113,7 +114,8 @@ static bool map_unsqueeze(bgi_mapper *m)
     if (!bgi_map_shape(m, 0, &rank, x) || !bgi_map_ints_of(m, "axes", 12, 1, axes, &count, BGI_ONNX_MAX_RANK))
         return false;
     if (rank + count > BGI_ONNX_MAX_RANK)
-        return bgi_map_refuse(m, "a result of %u dimensions: at most %d are possible", rank + count, BGI_ONNX_MAX_RANK);
+        return bgi_map_refuse(m, "the result has %u dimensions but at most %d are possible", rank + count,
+                              BGI_ONNX_MAX_RANK);
     for (uint32_t i = 0; i < count; i++) {
         int32_t axis;
 
@@ -141,13 +143,13 @@ static bool map_transpose(bgi_mapper *m)
     if (bg_value_is_null(x) || m->reason[0] != '\0')
         return false;
     if (bgi_map_has(m, "perm") && count != type.rank)
-        return bgi_map_refuse(m, "attribute `perm` has %u numbers: x has %u dimensions", count, type.rank);
+        return bgi_map_refuse(m, "attribute `perm` has %u numbers but x has %u dimensions", count, type.rank);
     for (uint32_t i = 0; i < type.rank; i++) {
         const int64_t from = bgi_map_has(m, "perm") ? order[i] : (int64_t)(type.rank - 1 - i);
 
         if (from < 0 || from >= type.rank || (seen >> from & 1) != 0)
-            return bgi_map_refuse(m, "attribute `perm` has %" PRId64 " at %u: expected each number below %u once", from,
-                                  i, type.rank);
+            return bgi_map_refuse(m, "attribute `perm` has %" PRId64 " at %u; it must have each number below %u once",
+                                  from, i, type.rank);
         seen |= 1u << from;
         permutation[i] = (uint32_t)from;
     }
@@ -212,7 +214,7 @@ static bool map_split(bgi_mapper *m)
         const int64_t part = (dim + m->result_count - 1) / m->result_count;
 
         if (m->result_count > SHAPE_NUMBERS)
-            return bgi_map_refuse(m, "%u parts: at most %d are possible", m->result_count, SHAPE_NUMBERS);
+            return bgi_map_refuse(m, "it has %u parts but at most %d are possible", m->result_count, SHAPE_NUMBERS);
         for (count = 0; count < m->result_count; count++)
             sizes[count] = count + 1 < m->result_count ? part : dim - part * (m->result_count - 1);
     }
@@ -220,13 +222,13 @@ static bool map_split(bgi_mapper *m)
         return bgi_map_refuse(m, "%u sizes for %u parts", count, m->result_count);
     for (uint32_t i = 0; i < count; start += sizes[i++]) {
         if (sizes[i] < 1 || sizes[i] > dim - start)
-            return bgi_map_refuse(m,
-                                  "part %u has size %" PRId64 " of the %" PRId64 " that are left: expected at least 1",
-                                  i, sizes[i], dim - start);
+            return bgi_map_refuse(m, "part %u has size %" PRId64 " but must have 1 to %" PRId64 " elements", i,
+                                  sizes[i], dim - start);
         if (!bgi_map_out(m, i, bg_slice(m->graph, i == 0 ? m->name : NULL, x, axis, start, start + sizes[i], 1)))
             return false;
     }
-    return start == dim || bgi_map_refuse(m, "the parts have %" PRId64 " elements: the axis has %" PRId64, start, dim);
+    return start == dim ||
+           bgi_map_refuse(m, "the parts have %" PRId64 " elements but the axis has %" PRId64, start, dim);
 }
 
 /* Takes elements first, first + step, ... (`count` of them) along an axis; step may be below 0. */
@@ -264,7 +266,7 @@ static bool map_slice(bgi_mapper *m)
         return false;
     if (count != end_count || (axis_count != 0 && axis_count != count) || (step_count != 0 && step_count != count) ||
         count > rank)
-        return bgi_map_refuse(m, "%u starts, %u ends, %u axes and %u steps for %u dimensions", count, end_count,
+        return bgi_map_refuse(m, "it has %u starts, %u ends, %u axes and %u steps for %u dimensions", count, end_count,
                               axis_count, step_count, rank);
     for (uint32_t i = 0; i < rank; i++) {
         first[i] = 0;
@@ -278,7 +280,7 @@ static bool map_slice(bgi_mapper *m)
         if (axis_count > 0 && !bgi_map_axis(m, axes[i], rank, false, &axis))
             return false;
         if (step == 0 || step == INT64_MIN || (seen >> axis & 1) != 0)
-            return bgi_map_refuse(m, "axis %d comes twice, or its step is %" PRId64, axis, step);
+            return bgi_map_refuse(m, "axis %d is named twice, or its step is %" PRId64, axis, step);
         seen |= 1u << axis;
         dim = dims[axis];
         start = start < 0 ? start + dim : start;
@@ -345,10 +347,10 @@ static bool map_tile(bgi_mapper *m)
     if (bg_value_is_null(x) || !bgi_map_known_ints(m, 1, times, &count, BG_MAX_RANK))
         return false;
     if (count != bgi_map_type(m, x).rank)
-        return bgi_map_refuse(m, "input 1 has %u numbers: x has %u dimensions", count, bgi_map_type(m, x).rank);
+        return bgi_map_refuse(m, "input 1 has %u numbers but x has %u dimensions", count, bgi_map_type(m, x).rank);
     for (uint32_t i = 0; i < count; i++)
         if (times[i] < 1)
-            return bgi_map_refuse(m, "input 1 has %" PRId64 " at %u: expected at least 1", times[i], i);
+            return bgi_map_refuse(m, "input 1 has %" PRId64 " at %u but must have at least 1", times[i], i);
     return bgi_map_out(m, 0, bg_tile(m->graph, m->name, x, times));
 }
 
@@ -409,10 +411,9 @@ static bool map_depth_to_space(bgi_mapper *m)
     if (bg_value_is_null(x))
         return false;
     if (type.rank != 4 || block < 1 || block > type.dims[1] || type.dims[1] % (block * block) != 0)
-        return bgi_map_refuse(m,
-                              "attribute `blocksize` is %" PRId64 ": expected one whose square divides the channels of "
-                              "an x of 4 dimensions",
-                              block);
+        return bgi_map_refuse(
+            m, "attribute `blocksize` is %" PRId64 "; its square must divide the channels of an x of 4 dimensions",
+            block);
     channels = type.dims[1] / (block * block);
     y = is_crd ? bgi_map_reshape(m, x, 6,
                                  (const int64_t[]){type.dims[0], channels, block, block, type.dims[2], type.dims[3]})
@@ -436,11 +437,8 @@ static bool map_space_to_depth(bgi_mapper *m)
     if (bg_value_is_null(x))
         return false;
     if (type.rank != 4 || block < 1 || type.dims[2] % block != 0 || type.dims[3] % block != 0)
-        return bgi_map_refuse(m,
-                              "attribute `blocksize` is %" PRId64
-                              ": expected one that divides height and width of an x "
-                              "of 4 dimensions",
-                              block);
+        return bgi_map_refuse(
+            m, "attribute `blocksize` is %" PRId64 "; it must divide height and width of an x of 4 dimensions", block);
     y = bgi_map_reshape(
         m, x, 6,
         (const int64_t[]){type.dims[0], type.dims[1], type.dims[2] / block, block, type.dims[3] / block, block});
@@ -467,7 +465,7 @@ static bool map_trilu(bgi_mapper *m)
     if (bgi_map_has_empty(m))
         return bgi_map_pass(m);
     if (rank < 2)
-        return bgi_map_refuse(m, "x has %u dimensions: expected at least 2", rank);
+        return bgi_map_refuse(m, "x has %u dimensions but must have at least 2", rank);
     mask = bgi_map_make(m, BGI_ONNX_BOOL, 2, dims + rank - 2);
     if (mask == NULL || !bgi_tensor_type(mask, &type))
         return false;

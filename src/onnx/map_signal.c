@@ -63,7 +63,7 @@ static bg_value transform(bgi_mapper *m, bg_value x, int64_t size, int64_t k_cou
 static bool check_points(bgi_mapper *m, int64_t points)
 {
     return (points >= 1 && points <= MOST_POINTS) ||
-           bgi_map_refuse(m, "a transform of %" PRId64 " points: expected 1 to %d", points, MOST_POINTS);
+           bgi_map_refuse(m, "the transform has %" PRId64 " points but must have 1 to %d", points, MOST_POINTS);
 }
 
 static bool map_dft(bgi_mapper *m)
@@ -85,7 +85,7 @@ static bool map_dft(bgi_mapper *m)
     if (!bgi_map_axis(m, given, type.rank, false, &axis))
         return false;
     if ((uint32_t)axis + 1 == type.rank || type.dims[type.rank - 1] > 2)
-        return bgi_map_refuse(m, "x's last dimension is %" PRId64 ": expected the parts of a number, 1 or 2",
+        return bgi_map_refuse(m, "x's last dimension is %" PRId64 " but must be 1 or 2, the parts of a number",
                               type.dims[type.rank - 1]);
     size = type.dims[axis];
     if (bgi_map_given(m, 1) && (!bgi_map_known_ints(m, 1, &size, &count, 1) || count != 1))
@@ -123,7 +123,7 @@ static bool map_stft(bgi_mapper *m)
     uint32_t count;
 
     if (bg_value_is_null(x) || type.rank < 2 || type.rank > 3 || (type.rank == 3 && type.dims[2] != 1))
-        return bgi_map_refuse(m, "x must be a real signal: expected [N, L, 1]");
+        return bgi_map_refuse(m, "x must be a real signal of shape [N, L, 1]");
     if (!bgi_map_known_ints(m, 1, &step, &count, 1) || count != 1)
         return bgi_map_refuse(m, "input 1 has no step");
     if (bgi_map_given(m, 3) && (!bgi_map_known_ints(m, 3, &length, &count, 1) || count != 1))

@@ -51,7 +51,8 @@ static bg_value make_input(bgi_mapper *m, bgi_item *item)
         return (bg_value){0};
     }
     if (port->rank > BG_MAX_RANK) {
-        bgi_map_refuse(m, "input `%s` has %u dimensions: at most %d are possible", port->name, port->rank, BG_MAX_RANK);
+        bgi_map_refuse(m, "input `%s` has %u dimensions but at most %d are possible", port->name, port->rank,
+                       BG_MAX_RANK);
         return (bg_value){0};
     }
     if (bg_type_validate(&port->type, NULL) != BG_OK) {
@@ -70,7 +71,7 @@ static bg_value make_variable(bgi_mapper *m, bgi_item *item)
     const bg_onnx_weight *weight = &onnx->weights[item->index];
 
     if (weight->type.dtype == BG_DTYPE_NONE) {
-        bgi_map_refuse(m, "initializer `%s` has elements of type %s, none of them, or too many dimensions",
+        bgi_map_refuse(m, "initializer `%s` has an unsupported element type (%s), no elements, or too many dimensions",
                        weight->name, weight->element);
         return (bg_value){0};
     }
@@ -193,10 +194,10 @@ bool bgi_map_known_ints(bgi_mapper *m, uint32_t input, int64_t *out, uint32_t *c
     if (known == NULL)
         return false;
     if (bg_dtype_is_float(known->dtype))
-        return bgi_map_refuse(m, "input %u has elements of type %s: expected integers", input,
+        return bgi_map_refuse(m, "input %u has elements of type %s but must have integers", input,
                               bgi_onnx_element_name(known->element));
     if (known->count > capacity)
-        return bgi_map_refuse(m, "input %u has %" PRId64 " elements: at most %u are possible", input, known->count,
+        return bgi_map_refuse(m, "input %u has %" PRId64 " elements but at most %u are possible", input, known->count,
                               capacity);
     *count = (uint32_t)known->count;
     for (uint32_t i = 0; i < *count; i++)
@@ -211,7 +212,7 @@ bool bgi_map_known_real(bgi_mapper *m, uint32_t input, double *out)
     if (known == NULL)
         return false;
     if (known->count != 1)
-        return bgi_map_refuse(m, "input %u has %" PRId64 " elements: expected one", input, known->count);
+        return bgi_map_refuse(m, "input %u has %" PRId64 " elements but must have one", input, known->count);
     *out = bgi_tensor_real(known, 0);
     return true;
 }
@@ -260,7 +261,7 @@ uint32_t bgi_map_ints(bgi_mapper *m, const char *attribute, int64_t *out, uint32
     if (found == NULL)
         return 0;
     if (found->n_ints > capacity) {
-        bgi_map_refuse(m, "attribute `%s` has %zu numbers: at most %u are possible", attribute, found->n_ints,
+        bgi_map_refuse(m, "attribute `%s` has %zu numbers but at most %u are possible", attribute, found->n_ints,
                        capacity);
         return 0;
     }
@@ -284,7 +285,7 @@ bool bgi_map_axis(bgi_mapper *m, int64_t given, uint32_t rank, bool and_end, int
 
     *out = 0;
     if (given < -(int64_t)rank || given >= limit)
-        return bgi_map_refuse(m, "axis %" PRId64 " is outside of the %u dimensions", given, rank);
+        return bgi_map_refuse(m, "axis %" PRId64 " is outside the %u dimensions", given, rank);
     *out = (int32_t)(given < 0 ? given + rank : given);
     return true;
 }
@@ -353,7 +354,7 @@ bgi_tensor *bgi_map_make(bgi_mapper *m, int32_t element, uint32_t rank, const in
     bgi_tensor *tensor;
 
     if (rank > BGI_ONNX_MAX_RANK) {
-        bgi_map_refuse(m, "%u dimensions: at most %d are possible", rank, BGI_ONNX_MAX_RANK);
+        bgi_map_refuse(m, "its result has %u dimensions but at most %d are possible", rank, BGI_ONNX_MAX_RANK);
         return NULL;
     }
     if (bgi_onnx_element_dtype(element) == BG_DTYPE_NONE) {
@@ -362,15 +363,15 @@ bgi_tensor *bgi_map_make(bgi_mapper *m, int32_t element, uint32_t rank, const in
     }
     for (uint32_t i = 0; i < rank; i++) {
         if (dims[i] < 0 || (dims[i] > 0 && count > limit / dims[i])) {
-            bgi_map_refuse(m, "dimension %u is %" PRId64 ": expected 0 to 2^31 elements in all", i, dims[i]);
+            bgi_map_refuse(m, "dimension %u is %" PRId64 "; a result must have 0 to 2^31 elements in all", i, dims[i]);
             return NULL;
         }
         count *= dims[i];
     }
     bytes = (uint64_t)count * bg_dtype_size_bytes(bgi_onnx_element_dtype(element));
     if (bytes > BGI_ONNX_KNOWN_LIMIT - m->build->known_bytes) {
-        bgi_map_refuse(
-            m, "%" PRIu64 " bytes that would be computed while the graph is built: at most 1 GiB is possible", bytes);
+        bgi_map_refuse(m, "its %" PRIu64 " bytes would exceed the 1 GiB that is computed while the graph is built",
+                       bytes);
         return NULL;
     }
     m->build->known_bytes += bytes;
@@ -456,7 +457,7 @@ bg_value bgi_map_reshape(bgi_mapper *m, bg_value value, uint32_t rank, const int
     if (bg_value_is_null(value) || bg_type_equal(&type, &wanted))
         return value;
     if (rank > BG_MAX_RANK) {
-        bgi_map_refuse(m, "a value of %u dimensions: at most %d are possible", rank, BG_MAX_RANK);
+        bgi_map_refuse(m, "a value has %u dimensions but at most %d are possible", rank, BG_MAX_RANK);
         return (bg_value){0};
     }
     return bg_reshape(m->graph, NULL, value, rank, dims);

@@ -29,7 +29,7 @@ const bgi_mapping *bgi_onnx_find_mapping(const char *domain, const char *op)
     return row;
 }
 
-/* Ops that have no mapping because of what they are, by how their names begin. */
+/* Ops that cannot have a mapping, by the beginnings of their names, with the reasons. */
 static const struct {
     const char *begin, *reason;
 } refusals[] = {

@@ -123,7 +123,7 @@ bg_status bgi_onnx_restore(bg_onnx *onnx, bg_error *error);
 void bgi_onnx_forget_restored(bg_onnx *onnx);
 /* Whether a node is this op of ONNX's own domain. */
 bool bgi_onnx_is_standard(const BgiOnnx__Node *node, const char *op);
-/* Whether its branches may replace it (build.c). */
+/* Whether the node is an If, whose branch may replace it (build.c). */
 bool bgi_onnx_is_if(const BgiOnnx__Node *node);
 /* "Conv:12" where a node has no name. */
 const char *bgi_onnx_node_name(bgi_arena *arena, const BgiOnnx__Node *node);
@@ -138,10 +138,10 @@ bool bgi_onnx_is_training_norm(const BgiOnnx__Node *node, int64_t opset);
 /* Checks a tensor against its own declaration (its type, its dimensions, and the number of values that they imply), and
  * describes it. `data` stays NULL. */
 bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, bgi_tensor *out, bg_error *error);
-/* Reads its values to `out`, count elements of the graph's type. */
+/* Reads the tensor's values to `out` as elements of the graph's type. */
 bg_status bgi_onnx_tensor_read(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, const bgi_tensor *type, void *out,
                                bg_error *error);
-/* Does both, into memory of the arena. */
+/* Checks a tensor and reads its values, into memory of the arena. */
 bg_status bgi_onnx_tensor_load(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, bgi_arena *arena,
                                const bgi_tensor **out, bg_error *error);
 /* Converts values of a float type to the raw bytes of a file; malloc'ed. */
@@ -156,7 +156,7 @@ size_t bgi_onnx_element_bytes(int32_t element);
 
 /* ---- weights ---- */
 
-/* Determines the use of each weight. `options` were checked. */
+/* Determines the use of each weight. `options` must have been checked. */
 bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_error *error);
 
 /* ---- options ---- */
@@ -200,7 +200,7 @@ typedef struct bgi_onnx_build {
     const char *scope; /* scope of the open block; NULL: no block is open */
     const char *block;
     bgi_names blocks;
-    bool has_training_norms; /* the file has a batch norm in training form, so the others are meant as they are */
+    bool has_training_norms; /* the file has a batch norm in training form, so the others are used as they are */
     uint32_t constant_count;
     uint64_t known_bytes; /* of computed values so far */
 } bgi_onnx_build;
@@ -265,7 +265,7 @@ bool bgi_map_shape(bgi_mapper *m, uint32_t input, uint32_t *rank, int64_t dims[B
 int32_t bgi_map_element(const bgi_mapper *m, uint32_t input);
 /* An operand whose elements must be known; refuses otherwise. */
 const bgi_tensor *bgi_map_known(bgi_mapper *m, uint32_t input);
-/* NULL instead of refusing. */
+/* The same, but returns NULL instead of refusing. */
 const bgi_tensor *bgi_map_if_known(const bgi_mapper *m, uint32_t input);
 /* Known integers, at most `capacity` of them. */
 bool bgi_map_known_ints(bgi_mapper *m, uint32_t input, int64_t *out, uint32_t *count, uint32_t capacity);

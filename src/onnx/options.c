@@ -45,7 +45,7 @@ static bg_status check_sizes(const bg_onnx *onnx, const bg_onnx_options *options
 
         BGI_TRY(bgi_require(size->symbol, "options.sizes", "bg_onnx_build", error));
         if (size->size < 1)
-            return bg_error_set(error, BG_ERROR_INVALID, "options.sizes: `%s` is %" PRId64 ": it must be at least 1",
+            return bg_error_set(error, BG_ERROR_INVALID, "options.sizes: `%s` is %" PRId64 " but must be at least 1",
                                 size->symbol, size->size);
         if (!is_symbol(onnx, size->symbol) && !is_place(onnx, size->symbol))
             return bg_error_set(
@@ -54,7 +54,7 @@ static bg_status check_sizes(const bg_onnx *onnx, const bg_onnx_options *options
                 size->symbol);
     }
     if (options->batch_size < 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "options.batch_size is %" PRId64 ": it must be at least 0",
+        return bg_error_set(error, BG_ERROR_INVALID, "options.batch_size is %" PRId64 " but must be at least 0",
                             options->batch_size);
     return BG_OK;
 }
@@ -74,7 +74,7 @@ static bg_status check_values(const bg_onnx *onnx, const bg_onnx_options *option
         if (fixed->type.dtype != port->dtype || fixed->type.rank > BG_MAX_RANK ||
             (port->has_shape && fixed->type.rank != port->rank))
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "options.values: `%s` is given as %s with %u dimensions: it is %s with %u",
+                                "options.values: `%s` is given as %s with %u dimensions but is %s with %u",
                                 fixed->input, bg_dtype_name(fixed->type.dtype), fixed->type.rank,
                                 bg_dtype_name(port->dtype), port->rank);
         for (uint32_t d = 0; d < fixed->type.rank; d++)
@@ -89,7 +89,7 @@ bg_status bgi_onnx_check_options(const bg_onnx *onnx, const bg_onnx_options *opt
 {
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_onnx_options", "bg_onnx_defaults()", error));
     if ((unsigned)options->mode > BG_ONNX_AS_WRITTEN)
-        return bg_error_set(error, BG_ERROR_INVALID, "options.mode is %d: it must be one of bg_onnx_mode",
+        return bg_error_set(error, BG_ERROR_INVALID, "options.mode is %d but must be one of bg_onnx_mode",
                             (int)options->mode);
     if (options->freeze_count > 0)
         BGI_TRY(bgi_require(options->freeze, "options.freeze", "bg_onnx_build", error));

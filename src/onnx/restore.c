@@ -162,9 +162,10 @@ static bg_status separate(restore *r, BgiOnnx__Tensor **tensors, BgiOnnx__Node *
         }
         r->added_bytes += bytes_of(source);
         if (r->added_bytes > most_bytes && r->added_bytes > 64 * r->bytes)
-            return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "node `%s` (Identity): more than 1 GiB of initializers that the exporter has joined",
-                                has_text(node->name) ? node->name : node->output[0]);
+            return bg_error_set(
+                error, BG_ERROR_UNSUPPORTED,
+                "node `%s` (Identity): separating the initializers that the exporter joined needs more than 1 GiB",
+                has_text(node->name) ? node->name : node->output[0]);
         made = bgi_arena_copy(&r->onnx->arena, source, sizeof *source);
         if (made == NULL)
             return bgi_error_memory(error, "an initializer", sizeof *made);

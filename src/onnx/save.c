@@ -45,11 +45,11 @@ static bg_status check_options(const bg_graph *graph, const bg_onnx_save_options
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_onnx_save_options", "bg_onnx_save_defaults()",
                              error));
     if (options->opset < BGI_SAVE_OLDEST || options->opset > BGI_SAVE_NEWEST)
-        return bg_error_set(error, BG_ERROR_INVALID, "options.opset is %" PRId64 ": it must be %d to %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "options.opset is %" PRId64 " but must be %d to %d",
                             options->opset, BGI_SAVE_OLDEST, BGI_SAVE_NEWEST);
     if (options->batch != NULL && options->batch[0] == '\0')
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "options.batch is \"\": it must be a name, or NULL for fixed sizes");
+                            "options.batch is \"\" but must be a name, or NULL for fixed sizes");
     for (uint32_t i = 0; options->outputs != NULL && i < options->output_count; i++) {
         BGI_TRY(bgi_require(options->outputs[i], "options.outputs", "bg_onnx_save", error));
         if (find_output(graph, options->outputs[i]) == NULL)
@@ -91,7 +91,7 @@ static bool take_name(bgi_saver *s, const char *name)
     return bgi_names_add(&s->taken, name) != BGI_NAMES_NONE;
 }
 
-/* An output may take its name before other values do. */
+/* Reserves an output's name before other values get names. */
 static bg_status take_output(bgi_saver *s, const bgi_output *output, bg_error *error)
 {
     const bgi_value *value = bgi_graph_value(s->graph, output->value);
@@ -109,7 +109,7 @@ static bg_status take_output(bgi_saver *s, const bgi_output *output, bg_error *e
     return BG_OK;
 }
 
-/* Takes the names that must not change, before others are made, and finds the samples of inputs. */
+/* Reserves the names that must not change before other names are made, and finds the samples of inputs. */
 static bg_status begin_walk(bgi_saver *s, bg_error *error)
 {
     const bg_graph *graph = s->graph;
@@ -159,7 +159,7 @@ static void save_op(bgi_saver *s, const bgi_op *op)
             bgi_save_refuse(s, "its output %u is for a backward pass, and ONNX does not have it", i);
 }
 
-/* Outputs that no node makes under their name: a second name of a value, or an input. */
+/* Adds the outputs that no node makes under their name: a second name of a value, or an input. */
 static void save_outputs(bgi_saver *s)
 {
     s->block = s->label = "";
@@ -272,7 +272,7 @@ static bg_status make_initializer(bgi_saver *s, bg_weights *weights, bg_value va
     BGI_TRY(bg_weights_find(weights, weight_name(value), &weight, error));
     if (weight.type.rank != whole->rank || memcmp(weight.type.dims, whole->dims, sizeof whole->dims) != 0 ||
         bg_dtype_is_float(weight.type.dtype) != bg_dtype_is_float(whole->dtype))
-        return bg_error_set(error, BG_ERROR_SHAPE, "`%s` is %s: the graph has %s", weight.name,
+        return bg_error_set(error, BG_ERROR_SHAPE, "`%s` is %s but the graph has %s", weight.name,
                             bg_type_text(&weight.type, has), bg_type_text(whole, wants));
     section = value->type;
     section.dtype = weight.type.dtype;
@@ -409,7 +409,7 @@ static bg_status write_model(bgi_saver *s, bg_weights *weights, const char *path
 
 static bg_status write_file(bgi_saver *s, bg_weights *weights, const char *path, bg_error *error)
 {
-    /* Indexed by opset, from 13: the version of the format that appeared with it. */
+    /* The version of the file format that appeared with each opset, from 13 on. */
     static const int64_t versions[] = {7, 7, 8, 8, 8};
     BgiOnnx__OperatorSet opset, *opsets[1] = {&opset};
     BgiOnnx__Graph graph;

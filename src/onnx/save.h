@@ -135,7 +135,7 @@ void bgi_save_out_bool(bgi_saver *s, uint32_t output, const char *name, int32_t 
 
 /* The linear op that a recurrence includes in its node; NULL: none. */
 const bgi_op *bgi_save_absorbs(const bgi_saver *s, const bgi_op *op);
-/* The current op, a slice of an LSTM's cells, takes the last of them. */
+/* Saves the current op, a slice of an LSTM's cells that takes the last one. */
 void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop);
 
 /* ---- batch.c ---- */

@@ -3,8 +3,8 @@
  *
  *     scores = q k^T scale + bias,  shares = softmax(scores),  y = shares v
  *
- * The part of a mask that depends only on positions is a constant matrix. Hidden keys get a score of -1e30, whose share
- * is zero beside any other; a query that sees no key at all has its shares set to zero afterward.
+ * The part of a mask that depends only on positions is a constant matrix. Hidden keys get a score of -1e30, so their
+ * share is zero beside any other key's. If a query sees no key, its shares are set to zero afterward.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -44,8 +44,8 @@ static const char *save_places(bgi_saver *s, const bgi_attention_attributes *f, 
     const char *name;
 
     if (h->queries * h->keys > (INT64_C(1) << 28) / count) {
-        bgi_save_refuse(s, "%lld x %lld scores: the constant that hides keys would be too large", (long long)h->queries,
-                        (long long)h->keys);
+        bgi_save_refuse(s, "the constant that hides keys of %lld x %lld scores would be too large",
+                        (long long)h->queries, (long long)h->keys);
         return NULL;
     }
     values = malloc((size_t)(count * h->queries * h->keys) * sizeof *values);
@@ -171,7 +171,7 @@ static void save_dot_product_attention(bgi_saver *s)
         const bool may_lack = i == 3 && bias_type.dims[0] == 1 && bgi_save_batch(s, 3) == BGI_SAVE_NO_BATCH;
 
         if (bgi_save_batch(s, i) > 0 || (bgi_save_batch(s, i) != h.batch && !may_lack))
-            bgi_save_fix(s, "the samples of its operands lie along different dimensions");
+            bgi_save_fix(s, "the samples of its operands are in different dimensions");
     }
     bgi_save_widen(s);
     h.query = part_heads(s, 0, f->heads, f->heads, h.batch);
@@ -310,12 +310,12 @@ static void save_rotary(bgi_saver *s)
     const char *table[2] = {NULL, NULL}, *parts[2], *turned[2], *x, *whole, *y;
 
     if (type.rank + 2 > BG_MAX_RANK) {
-        bgi_save_refuse(s, "x of %u dimensions: at most %d can be written", (unsigned)type.rank, BG_MAX_RANK - 2);
+        bgi_save_refuse(s, "x has %u dimensions but at most %d can be written", (unsigned)type.rank, BG_MAX_RANK - 2);
         return;
     }
     if (batch >= (int32_t)type.rank - 1 || (batch == (int32_t)type.rank - 2 && !bgi_save_given(s, 1)) ||
         (bgi_save_batch(s, 1) != BGI_SAVE_NO_BATCH && bgi_save_batch(s, 1) != batch))
-        bgi_save_fix(s, "the samples lie along the positions");
+        bgi_save_fix(s, "the samples are in the dimension of positions");
     bgi_save_widen(s);
     if (bgi_save_given(s, 1))
         save_angles(s, f, table);
@@ -346,8 +346,8 @@ const bgi_save_row bgi_save_attention[] = {
     {&bgi_op_dot_product_attention, save_dot_product_attention, 0, NULL},
     {&bgi_op_rotary, save_rotary, 0, NULL},
     {&bgi_op_attention_cached, NULL, 0,
-     "it writes into a cache, and files have no state: write the model that takes the whole sequence"},
+     "it writes into a cache but files have no state; write the model that takes the whole sequence"},
     {&bgi_op_dot_product_attention_cached, NULL, 0,
-     "it writes into a cache, and files have no state: write the model that takes the whole sequence"},
+     "it writes into a cache but files have no state; write the model that takes the whole sequence"},
     {0},
 };

@@ -1,5 +1,6 @@
 /*
- * save_convolution.c: convolutions, pools, interpolation. Those over one and three dimensions are built from these.
+ * save_convolution.c: convolutions, pools, interpolation. Ops over one and three dimensions need no rows, because
+ * graphs build them from these.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -63,7 +64,7 @@ static const char *save_even_windows(bgi_saver *s, const char *x, uint32_t dim, 
         *out_size = end - begin > *out_size ? end - begin : *out_size;
     }
     if (*out_size > INT32_MAX / count) {
-        bgi_save_refuse(s, "%lld windows of up to %lld elements: there would be too many numbers", (long long)count,
+        bgi_save_refuse(s, "%lld windows of up to %lld elements need too many numbers", (long long)count,
                         (long long)*out_size);
         return NULL;
     }
@@ -141,8 +142,8 @@ static const char *save_taps(bgi_saver *s, const bgi_resample_attributes *f, int
     const char *name;
 
     if (axis->out > (INT64_C(1) << 28) / axis->in) {
-        bgi_save_refuse(s, "from %lld to %lld elements by averages: the matrix that does it would be too large",
-                        (long long)axis->in, (long long)axis->out);
+        bgi_save_refuse(s, "the matrix of averages from %lld to %lld elements would be too large", (long long)axis->in,
+                        (long long)axis->out);
         return NULL;
     }
     weights = calloc((size_t)(axis->in * axis->out), sizeof *weights);
@@ -246,7 +247,7 @@ static void save_resample(bgi_saver *s)
     const bool has_scales = scale_of(&f->axes[0]) > 0.0 && scale_of(&f->axes[1]) > 0.0;
 
     if (f->is_backward)
-        bgi_save_refuse(s, "a backward pass has no place in a file");
+        bgi_save_refuse(s, "files cannot contain a backward pass");
     else if (f->mode != BG_INTERPOLATE_AREA && x.rank == 4 &&
              (has_scales || (is_by_sizes(&f->axes[0]) && is_by_sizes(&f->axes[1]))))
         bgi_save_out(s, 0, save_resize(s, f, batch), batch);

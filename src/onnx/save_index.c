@@ -1,6 +1,6 @@
 /*
- * save_index.c: elements by index. Ids outside a tensor read as zeros in the library and are errors in ONNX, except
- * constant ones; negative ids of an embedding's table count from its end in ONNX.
+ * save_index.c: elements by index. Ids outside a tensor read as zeros in the library but are errors in ONNX; only
+ * constant ids are written so that they read zeros. Negative ids of an embedding's table count from its end in ONNX.
  */
 #include <stdlib.h>
 
@@ -97,7 +97,7 @@ static void save_gather_elements(bgi_saver *s)
     const char *x = bgi_save_in(s, 0), *y;
 
     if (batch != bgi_save_batch(s, 0) || batch == (int32_t)f->axis)
-        bgi_save_fix(s, "the samples of the tensor and of the ids lie along different dimensions");
+        bgi_save_fix(s, "the samples of the tensor and of the ids are in different dimensions");
     y = bgi_save_2(s, "GatherElements", x, bgi_save_ids(s, 1));
     bgi_save_int(s, "axis", f->axis);
     bgi_save_out(s, 0, y, batch);
@@ -109,7 +109,7 @@ static bool can_add(bgi_saver *s)
 {
     if (s->options->opset >= 16)
         return true;
-    bgi_save_refuse(s, "opset %lld has no op that adds elements by index: ask for 16 or 17",
+    bgi_save_refuse(s, "opset %lld has no op that adds elements by index; request 16 or 17",
                     (long long)s->options->opset);
     return false;
 }

@@ -36,7 +36,7 @@ static void save_cross_entropy(bgi_saver *s)
         return;
     }
     if (bgi_save_batch(s, 0) != bgi_save_batch(s, 1))
-        bgi_save_fix(s, "the samples of its operands lie along different dimensions");
+        bgi_save_fix(s, "the samples of its operands are in different dimensions");
     bgi_save_widen(s);
     save_rows(s, &logits, &labels);
     y = bgi_save_3(s, f->are_log_likelihoods ? "NegativeLogLikelihoodLoss" : "SoftmaxCrossEntropyLoss", logits, labels,
@@ -138,7 +138,7 @@ static void save_correct_count(bgi_saver *s)
     const char *logits, *labels, *y;
 
     if (bgi_save_batch(s, 0) != bgi_save_batch(s, 1))
-        bgi_save_fix(s, "the samples of its operands lie along different dimensions");
+        bgi_save_fix(s, "the samples of its operands are in different dimensions");
     bgi_save_widen(s);
     save_rows(s, &logits, &labels);
     y = bgi_save_1(s, "ArgMax", logits);

@@ -56,7 +56,7 @@ static int32_t batch_of_product(bgi_saver *s, const bgi_matmul_attributes *f)
             continue;
         at += (int32_t)(y.rank - type.rank);
         if ((found != BGI_SAVE_NO_BATCH && found != at) || type.dims[bgi_save_batch(s, i)] != y.dims[at])
-            return bgi_save_fix(s, "the samples of its operands lie along different dimensions");
+            return bgi_save_fix(s, "the samples of its operands are in different dimensions");
         found = at;
     }
     if (is_summed[0] != is_summed[1] || (is_summed[0] && found != BGI_SAVE_NO_BATCH))

@@ -1,5 +1,5 @@
 /*
- * save_recurrent.c: LSTM and GRU. In the library the inputs' product is a linear op before the recurrence, in ONNX it
+ * save_recurrent.c: LSTM and GRU. In the library the inputs' product is a linear op before the recurrence; in ONNX it
  * is part of the node. The linear op becomes the node's W when it has no other reader (bgi_save_absorbs); otherwise W
  * is the identity. Weights keep their layout; preceding nodes exchange their gates, which engines fold once.
  *
@@ -40,8 +40,8 @@ void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop
     const int64_t last = f->reverse ? 0 : v->type.dims[time] - 1;
 
     if (axis != time || start != last || stop != last + 1) {
-        bgi_save_refuse(s,
-                        "it takes the cell state of an LSTM at another step than the last: ONNX returns only the last");
+        bgi_save_refuse(
+            s, "it takes the cell state of an LSTM at a step other than the last but ONNX returns only the last");
         return;
     }
     bgi_save_out(s, 0, bgi_save_reshape(s, s->values[s->op->inputs[0].id].cell, y.rank, y.dims, bgi_save_batch(s, 0)),
@@ -147,7 +147,7 @@ static void save_recurrent(bgi_saver *s)
     const char *operands[7] = {NULL}, *w, *bias_x = NULL, *y, *last_c = NULL;
 
     if (batch != BGI_SAVE_NO_BATCH && batch != (f->batch_first ? 0 : 1))
-        bgi_save_fix(s, "the samples lie along dimension %d", batch);
+        bgi_save_fix(s, "the samples are in dimension %d", batch);
     operands[0] = bgi_save_value(s, x_value);
     if (f->batch_first)
         operands[0] = bgi_save_transpose(s, operands[0], 3, (const int64_t[]){1, 0, 2});
@@ -160,7 +160,7 @@ static void save_recurrent(bgi_saver *s)
     operands[5] = save_state(s, 2, batch);
     operands[6] = is_lstm ? save_state(s, 3, batch) : NULL;
     if (is_plain && f->relu) {
-        bgi_save_refuse(s, "its function is max(0, x): a plain recurrence is written only with tanh");
+        bgi_save_refuse(s, "its function is max(0, x) but a plain recurrence can be written only with tanh");
         return;
     }
     y = bgi_save_node(s, is_lstm ? "LSTM" : is_plain ? "RNN" : "GRU", is_lstm ? 7 : 6, operands);

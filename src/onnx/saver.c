@@ -141,7 +141,7 @@ const char *bgi_save_value(bgi_saver *s, bg_value value)
     const char *name;
 
     if (bgi_save_is_cells(s, value)) {
-        bgi_save_refuse(s, "it takes the cell states of an LSTM's steps: ONNX returns only the last");
+        bgi_save_refuse(s, "it takes the cell states of an LSTM's steps but ONNX returns only the last");
         return NULL;
     }
     name = name_of(s, value);
@@ -409,7 +409,7 @@ static const char *rename_newest(bgi_saver *s, const char *name, bg_value value)
 
     if (node == NULL || node->output[0] != name || wanted == NULL)
         return name;
-    s->output_name[value.id] = NULL; /* it is written */
+    s->output_name[value.id] = NULL; /* the name is used now */
     node->output[0] = writable(wanted);
     return wanted;
 }

@@ -218,7 +218,7 @@ static bg_status read_count(const char *tensor, const char *key, const char *tex
     if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *out <= INT64_MAX)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_PARSE,
-                        "tensor `%s`: external data: %s is \"%.40s\": expected a number of bytes", tensor, key, text);
+                        "tensor `%s`: external data: %s is \"%.40s\" but must be a number of bytes", tensor, key, text);
 }
 
 /* Whether the text of a path stays in its folder. */
@@ -268,16 +268,16 @@ static bg_status find_place(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, 
         }
     }
     if (location == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "tensor `%s`: external data without a location: expected a file",
+        return bg_error_set(error, BG_ERROR_PARSE, "tensor `%s`: external data have no location; they must name a file",
                             name);
     if (!stays_inside(location))
-        return bg_error_set(error, BG_ERROR_PARSE,
-                            "tensor `%s`: external data: location is \"%.200s\": expected a file in the model's folder",
-                            name, location);
+        return bg_error_set(
+            error, BG_ERROR_PARSE,
+            "tensor `%s`: external data: location is \"%.200s\" but must be a file in the model's folder", name,
+            location);
     if (onnx->folder == NULL)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "tensor `%s`: external data in \"%.200s\": a model without a folder has none", name,
-                            location);
+                            "tensor `%s`: external data are in \"%.200s\" but the model has no folder", name, location);
     out->path = bgi_path_join(onnx->folder, location);
     if (out->path == NULL)
         return bgi_error_memory(error, "a path", strlen(location));
@@ -301,8 +301,8 @@ static bg_status open_place(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, 
         return status;
     if (where.has_length && where.length != size_bytes)
         status = bg_error_set(error, BG_ERROR_PARSE,
-                              "tensor `%s`: external data: length is %" PRIu64 ": its type and dimensions make %" PRIu64
-                              " bytes",
+                              "tensor `%s`: external data: length is %" PRIu64
+                              " but its type and dimensions need %" PRIu64 " bytes",
                               name_of(tensor), where.length, size_bytes);
     if (status == BG_OK) {
         status = bgi_input_open(input, where.path, error);
@@ -332,14 +332,14 @@ bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tens
                             tensor->data_type, BGI_ONNX_ELEMENT_COUNT - 1);
     out->dtype = elements[tensor->data_type].dtype;
     if (tensor->n_dims > BGI_ONNX_MAX_RANK)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "tensor `%s` has %zu dimensions: at most %d are possible",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "tensor `%s` has %zu dimensions but at most %d are possible",
                             name, tensor->n_dims, BGI_ONNX_MAX_RANK);
     out->rank = (uint32_t)tensor->n_dims;
     for (uint32_t i = 0; i < out->rank; i++) {
         const int64_t dim = tensor->dims[i];
 
         if (dim < 0 || (dim > 0 && out->count > limit / dim))
-            return bg_error_set(error, BG_ERROR_PARSE, "tensor `%s`: dimension %u is %" PRId64 ": expected 0 to 2^46",
+            return bg_error_set(error, BG_ERROR_PARSE, "tensor `%s`: dimension %u is %" PRId64 " but must be 0 to 2^46",
                                 name, i, dim);
         out->dims[i] = dim;
         out->count *= dim;
@@ -358,21 +358,22 @@ bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tens
     if (tensor->has_raw_data) {
         if (tensor->raw_data.len != (uint64_t)out->count * elements[tensor->data_type].bytes)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "tensor `%s` has %zu raw bytes: %" PRId64 " elements of type %s have %" PRIu64, name,
+                                "tensor `%s` has %zu raw bytes but %" PRId64 " elements of type %s have %" PRIu64, name,
                                 tensor->raw_data.len, out->count, elements[tensor->data_type].name,
                                 (uint64_t)out->count * elements[tensor->data_type].bytes);
         return BG_OK;
     }
     if (listed(tensor) != (uint64_t)out->count)
-        return bg_error_set(error, BG_ERROR_PARSE, "tensor `%s` has %zu values of type %s: its dimensions say %" PRId64,
-                            name, listed(tensor), elements[tensor->data_type].name, out->count);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "tensor `%s` has %zu values of type %s but its dimensions need %" PRId64, name,
+                            listed(tensor), elements[tensor->data_type].name, out->count);
     return BG_OK;
 }
 
 static bg_status refuse_large(const BgiOnnx__Tensor *tensor, uint64_t value, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "tensor `%s` has the value %" PRIu64 " of type uint64: at most 2^63 - 1 is possible",
+                        "tensor `%s` has the value %" PRIu64 " of type uint64 but at most 2^63 - 1 is possible",
                         name_of(tensor), value);
 }
 

@@ -2,8 +2,8 @@
  * weights.c: determines which initializers are parameters, gives their values to a session, and writes the file again
  * with new ones.
  *
- * The rule (brigade/onnx.h): floats are parameters depending on their uses. A number that determines the graph (the
- * scales of a Resize) is a constant; so is a number without dimensions in arithmetic unless PyTorch named it; running
+ * The rule (brigade/onnx.h): whether floats are parameters depends on their uses. A number that determines the graph
+ * (the scales of a Resize) is a constant. A scalar in arithmetic is a constant too, unless PyTorch named it. Running
  * statistics are buffers. Initializers without a gradient are constants, and so are the buffers of PyTorch's modules
  * that are recognized by their values or names.
  */
@@ -17,7 +17,7 @@
 
 /* ---- uses ---- */
 
-/* Operands that determine a graph, as bits of their numbers. */
+/* The operands that determine the graph: bit i is operand i. */
 static const struct {
     const char *op;
     uint32_t operands;
@@ -168,9 +168,10 @@ static bool follow_gradients(const bg_onnx *onnx, uses *found)
     return is_well;
 }
 
-/* ---- buffers that can be told ---- */
+/* ---- buffers recognized by values or names ---- */
 
-/* Numbers that represent infinity, or zeros and ones: a mask, which no parameter looks like. */
+/* Whether the tensor is a mask: it has numbers that represent infinity, or only zeros and ones, as no parameter
+ * does. */
 static bool is_mask(const bgi_tensor *tensor)
 {
     int64_t zeros = 0, ones = 0;
@@ -186,7 +187,7 @@ static bool is_mask(const bgi_tensor *tensor)
     return zeros > 0 && ones > 0 && zeros + ones == tensor->count;
 }
 
-/* Sines and cosines of the same angles in each row, alternating or in halves: a table of positions. */
+/* Whether each row has sines and cosines of the same angles, alternating or in halves, as a table of positions has. */
 static bool are_waves(const bgi_tensor *tensor)
 {
     const int64_t width = tensor->rank >= 2 ? tensor->dims[tensor->rank - 1] : 0;
@@ -206,7 +207,7 @@ static bool are_waves(const bgi_tensor *tensor)
     return differ && (in_turn || in_halves);
 }
 
-/* Decides by its values. They are read once. */
+/* Whether the weight's values are those of a buffer. They are read only once. */
 static bg_status look_at_values(bg_onnx *onnx, uint32_t weight, bool *is_buffer, bg_error *error)
 {
     bgi_arena arena = {0};
@@ -223,7 +224,7 @@ static bg_status look_at_values(bg_onnx *onnx, uint32_t weight, bool *is_buffer,
     return status;
 }
 
-/* Whether its name is, or ends in, the name of a buffer in PyTorch's own modules or by convention. */
+/* Whether the weight's name is, or ends in, the name of a buffer in PyTorch's own modules or by convention. */
 static bool is_named_buffer(const char *name)
 {
     static const char *const endings[] = {".criterion.weight", ".inv_freq",     ".loss.weight", ".mask",
@@ -239,7 +240,7 @@ static bool is_named_buffer(const char *name)
     return false;
 }
 
-/* * and ?, without backtracking into more than the last star. */
+/* Whether a pattern with * and ? matches; backtracks only into the last star. */
 static bool matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *kept = NULL;
@@ -347,7 +348,7 @@ bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error
     BGI_TRY(bgi_require(onnx, "onnx", __func__, error));
     BGI_TRY(bgi_require(weights, "weights", __func__, error));
     if (!onnx->is_built)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: nothing was built yet: call bg_onnx_build first", onnx->path);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: nothing was built yet; call bg_onnx_build first", onnx->path);
     for (uint32_t i = 0; i < onnx->contents.weight_count; i++) {
         bgi_arena arena = {0};
         const bgi_tensor *tensor;
@@ -365,7 +366,7 @@ bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error
     return BG_OK;
 }
 
-/* ---- the file again ---- */
+/* ---- writing the file ---- */
 
 /* The replacement of an initializer while the file is written. */
 typedef struct copy {
@@ -394,7 +395,7 @@ static bg_status make_copy(const bg_onnx *onnx, uint32_t index, bg_weights *weig
         if (!bg_dtype_is_float(value.type.dtype) || value.type.rank != weight->type.rank ||
             memcmp(value.type.dims, weight->type.dims, sizeof value.type.dims) != 0) {
             char has[BG_TYPE_TEXT_BYTES], wants[BG_TYPE_TEXT_BYTES];
-            return bg_error_set(error, BG_ERROR_SHAPE, "`%s` is %s: the file has %s", weight->name,
+            return bg_error_set(error, BG_ERROR_SHAPE, "`%s` is %s but the file has %s", weight->name,
                                 bg_type_text(&value.type, has), bg_type_text(&weight->type, wants));
         }
         BGI_TRY(bgi_onnx_tensor_bytes(old->data_type, value.type.dtype, value.data, bg_type_element_count(&value.type),
@@ -462,7 +463,7 @@ bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const c
     BGI_TRY(bgi_require(weights, "weights", __func__, error));
     BGI_TRY(bgi_require(path, "path", __func__, error));
     if (!onnx->is_built)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: nothing was built yet: call bg_onnx_build first", onnx->path);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: nothing was built yet; call bg_onnx_build first", onnx->path);
     tensors = calloc(onnx->contents.weight_count + 1, sizeof *tensors);
     copies = calloc(onnx->contents.weight_count + 1, sizeof *copies);
     if (tensors == NULL || copies == NULL)

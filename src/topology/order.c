@@ -1,6 +1,6 @@
 /*
- * order.c: the one file that includes hwloc. hwloc takes long to read a machine, and does not survive a lack of memory
- * meanwhile, so it is called only for sessions that bind threads.
+ * order.c: the one file that includes hwloc. hwloc takes long to read a machine, and crashes if memory is out, so it is
+ * called only for sessions that bind threads.
  */
 #include <brigade/topology.h>
 

@@ -122,14 +122,15 @@ static bg_status rank_successors(search *s, bg_error *error)
     return BG_OK;
 }
 
-/* When more than can be ranked end in a stop string, some of the rest are the next beams. */
+/* If too many of the ranked successors end in a stop string, the next beams come from successors that were not
+ * ranked. */
 static bg_status rank_more(search *s, bg_error *error)
 {
     const size_t most = 2 * s->ranked_most;
     successor *grown;
 
     if (s->ranked_count < s->ranked_most)
-        return BG_OK; /* there are no more */
+        return BG_OK; /* all successors are ranked */
     grown = realloc(s->ranked, most * sizeof *grown);
     if (grown == NULL)
         return bgi_error_memory(error, "beams", most * sizeof *grown);
@@ -279,7 +280,7 @@ bg_status bgi_beam_search(bg_generator *generator, const bg_generation_prompt *p
     search s = {.generator = generator, .options = options};
     bg_status status = BG_OK;
 
-    /* Enough for `beams` successors that do not end, after all that may end something. */
+    /* Enough for `beams` successors that do not end, besides all that may end a sequence. */
     s.ranked_most = (size_t)options->beams * (2 + (size_t)options->stop_token_count);
     s.ranked = calloc(s.ranked_most, sizeof *s.ranked);
     if (s.ranked == NULL)

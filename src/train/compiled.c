@@ -99,8 +99,9 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
     return BG_OK;
 }
 
-/* A rest that runs on one group of replicas has nothing to shard over data-parallel replicas. The options request
- * sharding for whole calls, so the plan of the rest must not warn. Activations are sharded inside the group. */
+/* The rest of a call, when it runs on one group of replicas, has nothing to shard over data-parallel replicas. The
+ * options request sharding for whole calls, so the plan of the rest must not warn. Activations are sharded inside the
+ * group. */
 static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rules, bg_error *error)
 {
     const uint32_t activations = 1u << BG_LOCATION_ACTIVATIONS;
@@ -242,8 +243,8 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     options.replicas.count = shape->replicas;
     options.replicas.input_group_size = shape->group;
     options.numerics.initialize_missing |= trainer->options.initialize_missing;
-    /* A stop that comes while another plan is made does not lose the updates so far: the trainer stops after the next
-     * call, on all ranks, in an orderly way. */
+    /* A stop signal that arrives while another plan is made does not lose the updates so far: all ranks stop after the
+     * next call. */
     if (trainer->has_updated)
         options.execution.stop = NULL;
     BGI_TRY(check_files(&options, is_rest, error));

@@ -115,7 +115,7 @@ static size_t find_pending(const bgi_slot *slot, const bgi_wanted *wanted)
 }
 
 /* The tokens of a slot in one run. A slot that needs no token gets its last one again, which leaves the same bits in
- * the cache. The tokens that count are followed by others, which the slot's next tokens overwrite. */
+ * the cache. The rest of the run is filled with tokens that the slot's next tokens overwrite. */
 static size_t fill_inputs(bgi_stepper *s, uint32_t index, const bgi_slot *slot, const bgi_wanted *wanted)
 {
     const size_t pending = find_pending(slot, wanted), length = (size_t)s->length;
@@ -295,8 +295,9 @@ bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, siz
             count, known, (long long)generator->positions);
     for (size_t i = 0; i < count; i++)
         if (tokens[i] >= (uint64_t)generator->vocabulary)
-            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %lld", i,
-                                tokens[i], (long long)generator->vocabulary);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "token %zu is %u but must be below the vocabulary's size, %lld", i, tokens[i],
+                                (long long)generator->vocabulary);
     sequence = malloc((known + count) * sizeof *sequence);
     if (sequence == NULL)
         return bgi_error_memory(error, "a sequence", (known + count) * sizeof *sequence);

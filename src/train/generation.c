@@ -1,7 +1,8 @@
 /*
  * generation.c: continues prompts to their ends. Each sequence of the generator works on a prompt. All sequences step
  * together, and a sequence whose prompt has ended takes the next one. A prompt's result does not depend on its
- * neighbors: logits have the same bits in any company, and draws depend on the prompt's own seed and positions.
+ * neighbors: its logits have the same bits beside any other sequences, and draws depend only on the prompt's seed and
+ * positions.
  */
 #include "train/generation.h"
 
@@ -84,7 +85,7 @@ static bg_status check_prompt(const bg_generator *generator, const bg_generation
     for (size_t i = 0; i < prompt->count; i++)
         if (prompt->tokens[i] >= (uint64_t)generator->vocabulary)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "prompt %u: token %zu is %u, expected below the vocabulary of %lld", index, i,
+                                "prompt %u: token %zu is %u but must be below the vocabulary's size, %lld", index, i,
                                 prompt->tokens[i], (long long)generator->vocabulary);
     return BG_OK;
 }

@@ -23,8 +23,8 @@ bg_status bgi_sequence_begin(bgi_sequence *sequence, const bg_generation_prompt 
 bg_status bgi_sequence_copy(bgi_sequence *sequence, const bgi_sequence *from, bg_error *error);
 void bgi_sequence_clear(bgi_sequence *sequence);
 
-/* Appends a token with its text, and sets `has_ended` and `end` when that ends the sequence: by a stop token, by a stop
- * string (the text is cut after it), or because no more tokens are allowed. */
+/* Appends a token with its text. Sets `has_ended` and `end` when a stop token, a stop string (the text is cut after it)
+ * or the limit on tokens ends the sequence. */
 bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_share,
                            const bg_generation_options *options, int64_t positions, bg_error *error);
 

@@ -47,9 +47,9 @@ struct bg_generator {
 };
 
 /*
- * Makes each slot hold its wanted tokens, with the logits of the next token: it keeps the common beginning and computes
- * the rest, all slots in the same runs. wanted[i].count is at most the number of positions, and tokens are below the
- * vocabulary size.
+ * Makes each slot hold its wanted tokens, with the logits of the next token. Slots keep the common beginning, and the
+ * rest is computed, for all slots in the same runs. wanted[i].count is at most the number of positions, and tokens are
+ * below the vocabulary size.
  */
 bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wanted, bg_error *error);
 

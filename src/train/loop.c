@@ -233,7 +233,7 @@ static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch
     return finish_call(p, compiled, compiled->shape.iterations, valid, bgi_clock_ns() - start_ns, error);
 }
 
-/* Compiles the task unless that was done; the error is then returned to a caller that names no task. */
+/* Compiles the task if necessary; an error names the task. */
 static bg_status prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
     const bg_status status = bg_trainer_prepare(trainer, task, error);
@@ -337,8 +337,8 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 
 /* ---- passes ---- */
 
-/* A rank reads only the samples of its own devices if all batches are whole calls, except the last one, which is
- * smaller and read whole; max_steps must not cut a batch. */
+/* A rank reads only the samples of its own devices if all batches are whole calls and max_steps does not cut one. The
+ * last batch may be smaller; it is read whole. */
 static bg_status want_own_samples(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -559,7 +559,7 @@ static bool is_due(uint64_t done, uint64_t every)
     return every != 0 && done % every == 0;
 }
 
-/* Whether a multiple of `every` lies in the updates from `before` to `step`. */
+/* Whether a multiple of `every` is among the updates from `before` to `step`. */
 static bool is_passed(uint64_t before, uint64_t step, uint64_t every)
 {
     return every != 0 && step / every > before / every;

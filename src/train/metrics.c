@@ -238,7 +238,7 @@ void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const b
     }
 }
 
-/* ---- the public face ---- */
+/* ---- public functions ---- */
 
 static void describe_score(const bgi_metric *metric, bg_trainer_metric *out)
 {

@@ -112,7 +112,7 @@ static void apply_penalties(bgi_sampler *sampler, const bg_sampling *sampling, c
 
 /* ---- filters ---- */
 
-/* The largest probability first, among equal ones the lower token. */
+/* Sorts by probability, the largest first, and equal ones by token. */
 static int compare_shares(const void *a, const void *b)
 {
     const bgi_candidate *x = a, *y = b;
@@ -151,7 +151,7 @@ static double sum_shares(const bgi_candidate *candidates, size_t count)
     return sum;
 }
 
-/* The number of first candidates that have `part` of the total probability. A sum of exactly that is enough. */
+/* The number of first candidates that have `part` of the total probability. A sum equal to that part is enough. */
 static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
 {
     const size_t last = find_sum(candidates, count, nextafter(part * sum_shares(candidates, count), 0.0));
@@ -201,7 +201,7 @@ size_t bgi_sampler_choose(bgi_sampler *sampler, const bg_sampling *sampling, con
     }
     for (size_t i = 0; i < count; i++) {
         const double below = sampler->values[i] - sampler->values[best];
-        /* Infinite logits: all largest ones have equal probability. */
+        /* With infinite logits, all that equal the largest have the same probability. */
         candidates[i] =
             (bgi_candidate){.share = isnan(below) ? 1.0 : exp(below / sampling->temperature), .token = (uint32_t)i};
     }
@@ -266,8 +266,8 @@ bg_status bg_sampling_shares(const bg_sampling *sampling, const float *logits, s
     BGI_TRY(bgi_logits_check(logits, vocabulary, error));
     for (size_t i = 0; i < token_count; i++)
         if (tokens[i] >= vocabulary)
-            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %zu", i,
-                                tokens[i], vocabulary);
+            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u but must be below the vocabulary's size, %zu",
+                                i, tokens[i], vocabulary);
     BGI_TRY(bgi_sampler_init(&sampler, vocabulary, error));
     count = bgi_sampler_choose(&sampler, sampling, logits, &history);
     sum = sum_shares(sampler.candidates, count);

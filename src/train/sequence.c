@@ -49,7 +49,7 @@ void bgi_sequence_clear(bgi_sequence *sequence)
     *sequence = (bgi_sequence){.count = 0};
 }
 
-/* Grows `items` for one more than `count` elements; the old memory is kept if there is no more. */
+/* Grows `items` for one more than `count` elements; on failure the old memory stays valid. */
 static void *grow(void *items, size_t *capacity, size_t count, size_t element_bytes, bg_error *error)
 {
     const size_t wanted = count + count / 2 + 64;

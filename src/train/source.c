@@ -61,7 +61,7 @@ bg_status bgi_source_open(const bg_trainer *trainer, bg_trainer_task task, const
                             (data->loader != NULL) + (data->dataset != NULL) + (data->infeed != NULL));
     if (data->infeed != NULL && data->names != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "data: names is set, but an infeed has names of its own; set them in bg_infeed_options");
+                            "data: names is set, but an infeed has its own names; set them in bg_infeed_options");
     if (data->infeed == NULL) {
         status = open_loader(task, data, samples, &source, error);
         if (status != BG_OK) {

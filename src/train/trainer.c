@@ -265,7 +265,7 @@ void bg_trainer_destroy(bg_trainer *trainer)
 {
     if (trainer == NULL)
         return;
-    /* Weights are cleared before the sessions, which would otherwise bring values home to them. */
+    /* Weights are destroyed before the sessions, because sessions would otherwise copy their values back to them. */
     if (trainer->owns_weights)
         bg_weights_destroy(trainer->weights);
     for (int s = 0; s < BG_TRAINER_TASK_COUNT; s++) {
@@ -294,14 +294,15 @@ static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task num
     if (task->shape.iterations >= device_count)
         return BG_OK;
     if (!trainer->options.strategy.ipu_limits || is_given(trainer, number)) {
-        /* The plan of an inference warns itself. */
+        /* The plan of an inference logs this warning itself. */
         if (number == BG_TRAINER_FIT)
-            bgi_trainer_log(trainer, BG_LOG_WARNING,
-                            "device_iterations is %u: a model that is split over %u devices has at least %u a call on "
-                            "IPUs; devices are idle for %.0f%% of the time, which a larger accumulate_grad_batches "
-                            "lowers",
-                            task->shape.iterations, device_count, device_count,
-                            100.0 * bg_plan_summarize(task->whole.plan).idle_share);
+            bgi_trainer_log(
+                trainer, BG_LOG_WARNING,
+                "device_iterations is %u: on IPUs a model that is split over %u devices has at least %u "
+                "for each call; devices are idle for %.0f%% of the time, which a larger accumulate_grad_batches "
+                "lowers",
+                task->shape.iterations, device_count, device_count,
+                100.0 * bg_plan_summarize(task->whole.plan).idle_share);
         return BG_OK;
     }
     bgi_compiled_clear(&task->whole);
@@ -310,7 +311,7 @@ static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task num
                         device_count, device_count);
 }
 
-/* The plan knows how many copies total_devices are; fields that depend on it get the number. */
+/* The plan determines the number of copies from total_devices; this sets the fields that depend on it. */
 static void settle_replicas(bgi_task *task)
 {
     task->shape.replicas = task->whole.shape.replicas = bg_plan_summarize(task->whole.plan).replicas;

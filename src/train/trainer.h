@@ -57,8 +57,8 @@ typedef struct bgi_compiled {
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
 /* The next call for the rest of a batch: the whole updates in `samples`, or fewer if no more are wanted. If there is no
- * whole update, it is one update of all remaining samples. In inference it is all of them, on one replica. With
- * canonical reductions micro-batches do not depend on the number of replicas. */
+ * whole update, it is one update of all remaining samples. In inference it has all remaining samples, on one replica.
+ * With canonical reductions micro-batches do not depend on the number of replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
 /* The place of a replica's micro-batch `number`, counted over the call, among those of all replicas. */
@@ -179,7 +179,7 @@ struct bg_trainer {
     uint64_t first_epoch, first_batch; /* where the next fit begins */
     bool is_resumed;                   /* the next fit's session must get the step */
     bool should_stop, was_stopped;
-    bool has_updated; /* the fit at work has made an update */
+    bool has_updated; /* the current fit has made an update */
     bool has_ranks;   /* several processes share the devices */
 };
 

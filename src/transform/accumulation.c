@@ -4,7 +4,7 @@
  *     sum, mean      s += g                               s x scale in the update
  *     running mean   s = s n/(n+c) + g c/(n+c)            n: weight so far, c: this micro-batch's
  *
- * needs: gradients of one micro-batch. does: adds accumulators, the accumulate ops and the scale. A mean weights
+ * Needs: gradients of one micro-batch. Does: adds accumulators, the accumulate ops and the scale. A mean weights
  * micro-batches by the number of elements that their loss counted (label by label). So the mean does not depend on how
  * a batch is split into micro-batches or over replicas: gradients of sums are accumulated beside the total of counts,
  * and the update multiplies by 1 / total. A running mean accumulates gradients of means, and never exceeds the largest

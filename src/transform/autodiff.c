@@ -3,12 +3,12 @@
  *
  *     x, w -> op -> y -> loss      =>      ... d loss -> d y -> op.backward -> d x, d w
  *
- * needs: a forward graph and a float scalar in it. does: walks the ops backwards and lets each op's gradient rule add
+ * Needs: a forward graph and a float scalar in it. Does: walks the ops backward and lets each op's gradient rule add
  * ops, which get the block of their forward op and the phase BACKWARD. Contributions to one value are added in the
  * order of the walk (last reader first), which is fixed. When all readers are in one block the sum is made there, so
  * that only the sum is sent to the block before. Contributions of slices are concatenated rather than padded and added,
- * so that they cost only their own bytes (slice_gradients.c). keeps: the forward ops. Gradients of variables are
- * separate for each block that uses them: blocks are the same under every strategy, stages are not, so the order of the
+ * so that they cost only their own bytes (slice_gradients.c). Keeps: the forward ops. Gradients of variables are
+ * separate for each block that uses them. Blocks, unlike stages, are the same under every strategy, so the order of the
  * sum over blocks never depends on the partition.
  */
 #include "transform/transform.h"

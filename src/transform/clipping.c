@@ -5,7 +5,7 @@
  *     square_sum(gradient)      -->    add_n in the parameters' order, clip_scale -->  update with the smaller scale
  *     [pieces]                         [pieces], which clip_scale adds up in order
  *
- * needs: the final gradients, and a scale for them. does: replaces the scale by scale x maximum / max(norm, maximum),
+ * Needs: the final gradients, and a scale for them. Does: replaces the scale by scale x maximum / max(norm, maximum),
  * with norm = scale x sqrt(sum of squares). Values that cross stages give the update its levels: a barrier between the
  * last backward pass and the first update. The output is the norm before clipping, and does not delay an update. Each
  * sum of squares has an order that depends on the shape only, and the parameters' order does not depend on stages, so

@@ -6,10 +6,10 @@
  *
  *     add_n(e, h) -> gradient               =>      embedding_rows_add(h!, rows, slots)          once a step
  *
- * needs: a parameter with several gradients, the first of which a single embedding makes. does: keeps only the rows of
+ * Needs: a parameter with several gradients, the first of which a single embedding makes. Does: keeps only the rows of
  * that gradient which ids name, when an update has fewer ids than the table has rows. The update adds them to the
  * second gradient in that gradient's block, where the parameter is updated, so that only rows cross between stages.
- * keeps: every bit. A row is summed over a micro-batch, then over micro-batches, and added to the gradient of the
+ * Keeps: every bit. A row is summed over a micro-batch, then over micro-batches, and added to the gradient of the
  * second block, as dense tensors are. Whether rows are kept depends on shapes, never on stages.
  *
  * Data-parallel replicas name different rows, so their gradients are all dense and summed over replicas. Gradients are

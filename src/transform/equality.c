@@ -7,10 +7,10 @@
  *     matmul, weights cut        -
  *     all_reduce along 2         2      attention, heads of axis 1
  *     matmul, weights cut        -
- *     all_reduce along 1         1      + x: what the next layer begins with
+ *     all_reduce along 1         1      + x: the input of the next layer
  *
- * A result is equal along the axes along which all inputs of its op are equal, without those along which the op depends
- * on its replica's place, and with those that it sums or gathers over. Backward ops follow the same rule.
+ * A result is equal along the axes along which all inputs of its op are equal. Axes along which the op depends on its
+ * replica's place are removed, and axes that it sums or gathers over are added. Backward ops follow the same rule.
  */
 #include "transform/transform.h"
 

@@ -4,9 +4,9 @@
  *     dy, x -> backward_weights -> dw, db            =>      backward_weights_accumulate(dy, x, w.acc!, b.acc!)
  *     accumulate(w.acc!, dw); accumulate(b.acc!, db)
  *
- * needs: a training graph. does: gives an op its accumulating form, if its type has one, when each of its results is a
- * float32 gradient that only one accumulate op of the same block reads, into a float32 accumulator. keeps: the order of
- * all other ops, names, blocks, phases and every bit, because an accumulating form adds the complete gradient.
+ * Needs: a training graph. Does: gives an op its accumulating form, if its type has one. Each result of the op must be
+ * a float32 gradient that only one accumulate op reads, of the same block and with a float32 accumulator. Keeps: the
+ * order of all other ops, names, blocks, phases and every bit, because an accumulating form adds the complete gradient.
  */
 #include "transform/transform.h"
 

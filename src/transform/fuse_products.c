@@ -4,13 +4,13 @@
  *     a, b -> matmul -> t;  t + bias -> z;  gelu(z) -> y       =>      a, b, bias -> fused_product -> y, z
  *     dy, w -> matmul -> t;  unary_backward(t, z, z) -> dz     =>      dy, w, z -> fused_product -> dz
  *
- * needs: a complete graph, including gradients and repeated ops, and its stages. does: the op after a product becomes
+ * Needs: a complete graph, including gradients and repeated ops, and its stages. Does: the op after a product becomes
  * part of it when both are of one block and phase, its other operands exist before the product, and the value between
  * has no other reader; that value is then never written. A pre-activation with other readers (usually the backward
- * pass) stays an output of the fused op, for forward ops whose activation is kept for another segment. keeps: the order
- * of all other ops; every bit, because the kernel does what the separate ops do; and their names, joined by +. No
- * segment needs more memory: the values that disappear leave memory for results that are now made earlier, and results
- * made beside a pre-activation that stays are in slots, not in the segment's transient memory.
+ * pass) stays an output of the fused op, for forward ops whose activation is kept for another segment. Keeps: the order
+ * of all other ops; every bit, because the kernel does the float operations of the separate ops; and their names,
+ * joined by +. No segment needs more memory: the values that disappear leave memory for results that are now made
+ * earlier. Results made beside a pre-activation that stays are in slots, not in the segment's transient memory.
  */
 #include "transform/transform.h"
 

@@ -3,12 +3,12 @@
  *
  *     x, w, b -> conv2d -> max_pool2d -> relu -> y       =>      x, w, b -> conv2d_pool -> y
  *
- * needs: a forward graph. does: rewrites the chain (with or without relu) where the fused kernel supports it: stride,
- * dilation and groups are 1, windows do not overlap, cover the plane as a floor division does and have at most 254
- * elements each, and the values between have no other reader. keeps: blocks (a chain is never in two blocks, so that
- * the partition does not affect it), names and the meaning of every output. The convolution's output never reaches
- * memory, and its gradient is sparse: one element in a window. An intermediate value that is wanted separately is
- * computed a second time beside the fused op, so that a request for it does not change other results.
+ * Needs: a forward graph. Does: rewrites the chain (with or without relu) where the fused kernel supports it. Stride,
+ * dilation and groups must be 1. Windows must not overlap, must cover the plane as a floor division does, and have at
+ * most 254 elements each. The values between must have no other reader. Keeps: blocks (a chain is never in two blocks,
+ * so that the partition does not affect it), names and the meaning of every output. The convolution's output never
+ * reaches memory, and its gradient is sparse: one element in a window. An intermediate value that is wanted separately
+ * is computed a second time beside the fused op, so that a request for it does not change other results.
  */
 #include "transform/transform.h"
 
@@ -157,8 +157,8 @@ static bg_value add_fused(bgi_rebuild *rebuild, const bgi_chain *chain, const bg
     return bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
 }
 
-/* Computes the requested values of a chain separately: that of the pool by a fused op that ends there, so that it has
- * the bits that relu read; those of the convolution and of the positions by the plain ops. */
+/* Computes the requested values of a chain separately. The pool's value is made by a fused op that ends there, so that
+ * it has the bits that relu read; the others are made by the plain ops. */
 static void emit_apart(bgi_rebuild *rebuild, const bgi_chain *chain, const bool *is_apart)
 {
     const bool wants_pool = chain->relu != NULL && is_apart[chain->pool->outputs[0].id];

@@ -8,8 +8,8 @@
  * output belongs to the result of an op, and a leaf is not one. (A reshaped leaf is the result of an op; the plan
  * copies it.)
  *
- * needs: a forward graph. does: appends a copy for each such output, in the block of the first op that reads the leaf,
- * so that the copy runs in a stage which has the leaf anyway. keeps: the existing ops and values.
+ * Needs: a forward graph. Does: appends a copy for each such output, in the block of the first op that reads the leaf,
+ * whose stage has the leaf anyway. Keeps: the existing ops and values.
  */
 #include "transform/transform.h"
 

@@ -4,9 +4,9 @@
  *     x (input) -> body -> x'           x (variable) -> body -> x';   carry(x, x')
  *                                =>     condition(x') -> "condition"
  *
- * needs: a forward graph. does: makes carried inputs variables. At the end of the iteration all of them take their next
+ * Needs: a forward graph. Does: makes carried inputs variables. At the end of the iteration all of them take their next
  * values together; a next value that is itself a carried value, or only a reshape of one, is copied first. The
- * condition's ops are appended over the next values. keeps: the existing ops and values.
+ * condition's ops are appended over the next values. Keeps: the existing ops and values.
  */
 #include "transform/transform.h"
 

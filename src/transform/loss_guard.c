@@ -6,10 +6,10 @@
  *     update:    the loss's stage                                    every stage
  *                loss_guard(optimizer.hyper!, counts)          -->   update, or skip it
  *
- * needs: the loss, and the optimizer's numbers as the host wrote them. does: counts the micro-batches of an update
+ * Needs: the loss, and the optimizer's numbers as the host wrote them. Does: counts the micro-batches of an update
  * whose loss is infinite or NaN, and sets the skip word in the numbers that updates read. The word stays in the
- * variable: the later updates of the call are skipped too, so that the host finds the weights and optimizer state from
- * before the refused update. keeps: the bits of updates whose losses are finite. Counts are whole numbers, so their
+ * variable, so later updates of the call are skipped too. The host then finds the weights and optimizer state from
+ * before the refused update. Keeps: the bits of updates whose losses are finite. Counts are whole numbers, so their
  * sums over micro-batches and replicas do not depend on the order.
  *
  * A gradient that overflows under an automatic loss scale does not make the loss infinite: loss_scaling.c skips such an

@@ -8,12 +8,12 @@
  *                counts, not finite?      -->   add_n, loss_scale(loss.scale!, statistics!)  --> update, or skip it
  *                [pieces]                       [the largest over the replicas]
  *
- * needs: the gradients, and a scale for them that does not include the loss's. does: counts how many elements of each
- * micro-batch's gradients are near the end of float16's range, as PopART does, divides the scale by the loss's, and
- * sets in the optimizer's numbers whether the update is skipped (when the accumulated gradients are not finite). keeps:
- * the bits, as long as the scale is a power of two and no value leaves the range. Counts are whole numbers, so that
- * sums over micro-batches and replicas are the same under every strategy. The update waits for all stages, as it does
- * for clipping.
+ * Needs: the gradients, and a scale for them that does not include the loss's. Does: counts how many elements of each
+ * micro-batch's gradients are near the end of float16's range, as PopART does. It divides the scale by the loss's, and
+ * sets in the optimizer's numbers whether the update is skipped, because the accumulated gradients are not finite.
+ * Keeps: the bits, as long as the scale is a power of two and no value leaves the range. Counts are whole numbers, so
+ * that sums over micro-batches and replicas are the same under every strategy. The update waits for all stages, as it
+ * does for clipping.
  *
  * Replicas that share the update (sharding.c) check the piece of the sum that each has for values that are not finite.
  * The maximum of their counts is not 0 when one of the pieces has such a value, and the counts of micro-batches are the

@@ -7,12 +7,12 @@
  *             -cross_entropy(b)        averaged over the labels counted in b
  *             0.5 mse                  averaged over the micro-batches
  *
- * needs: a forward graph with a scalar loss. does: walks back from the loss through ops that are linear in a mean
- * (sums, scaling, negation, casts, reshapes, products with a factor that does not depend on the data) to the means over
- * a number of elements that is known only at run time (bg_op_type.weight_output); all other summands together are one
- * more term. Means over the same labels with the same ignored index share a term. If a term needs a value that the
- * graph does not have, forward ops of one element are added. keeps: all ops and values. A mean inside a nonlinear
- * function has no average over micro-batches that equals the whole batch, so it is an error.
+ * Needs: a forward graph with a scalar loss. Does: walks back from the loss through ops that are linear in a mean
+ * (sums, scaling, negation, casts, reshapes, products with a factor that does not depend on the data). Each walk ends
+ * at a mean over a number of elements that is known only at run time (bg_op_type.weight_output). All other summands
+ * together are one more term. Means over the same labels with the same ignored index share a term. If a term needs a
+ * value that the graph does not have, forward ops of one element are added. Keeps: all ops and values. A mean inside a
+ * nonlinear function has no average over micro-batches that equals the whole batch, so it is an error.
  */
 #include "core/error.h"
 #include "kernels/elementwise/attributes.h"
@@ -172,12 +172,13 @@ static void add_summand(splitter *s, bg_value value)
 
 static bg_status refuse(const bgi_op *op, bg_error *error)
 {
-    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "the loss has a mean over counted labels inside %s `%s`: such means may be added, scaled and "
-                        "multiplied by values that do not depend on the data; inside another function no average over "
-                        "micro-batches or replicas equals the loss of the whole batch. Train with one micro-batch an "
-                        "update, or accumulate sums",
-                        op->type->name, op->name);
+    return bg_error_set(
+        error, BG_ERROR_UNSUPPORTED,
+        "the loss has a mean over counted labels inside %s `%s`; such means may only be added, scaled and multiplied "
+        "by values that do not depend on the data, because inside another function no average over micro-batches or "
+        "replicas equals the loss of the whole batch. Train with one micro-batch an "
+        "update, or accumulate sums",
+        op->type->name, op->name);
 }
 
 static bg_status find_summands_of(splitter *s, bg_value value, bg_error *error)

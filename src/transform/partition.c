@@ -2,10 +2,10 @@
  * partition.c: cuts a graph into segments (which a device runs without communicating) and lists the values that cross
  * from one segment to another.
  *
- * needs: ops with stages; each variable is written by one stage only. does: makes these segments. F holds a stage's
+ * Needs: ops with stages; each variable is written by one stage only. Does: makes these segments. F holds a stage's
  * forward ops. R holds those that run again, when they are separate from the backward pass. B holds its backward ops. W
  * (when split) holds the backward ops whose results no other stage and no B op needs. U holds its update ops by level:
- * an update op that needs another stage's result is one level after it. keeps: the order of ops.
+ * an update op that needs another stage's result is one level after it. Keeps: the order of ops.
  */
 #include "transform/transform.h"
 
@@ -122,8 +122,8 @@ static void sink_loads(bgi_cutter *c)
             c->levels[o] = c->needed_level[c->graph->ops[o].outputs[0].id];
 }
 
-/* Backward ops whose results go to another stage, directly or through other ops, are B, the others W; all are B when W
- * is not split off. */
+/* Backward ops whose results go to another stage, directly or through other ops, are B; the others are W. All are B
+ * when W is not split off. */
 static void find_kinds(bgi_cutter *c, bool split_weights)
 {
     const bg_graph *graph = c->graph;
@@ -197,7 +197,7 @@ static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
     return true;
 }
 
-/* ---- whose bytes a value is ---- */
+/* ---- owners of bytes ---- */
 
 static void mark_read_elsewhere(const bg_graph *graph, const bgi_stages *stages, bool *is_read_elsewhere)
 {
@@ -223,8 +223,7 @@ bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *r
     mark_read_elsewhere(graph, stages, is_read_elsewhere);
     for (uint32_t v = 0; v < graph->value_count; v++)
         roots[v] = (bg_value){v};
-    /* The walk is by op, because an alias may read a value with a higher number than its own, which a pass has
-     * added. */
+    /* Walks op by op, because an alias may read a value with a higher number than its own, which a pass has added. */
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
         bg_value root;

@@ -28,12 +28,12 @@ static bg_status check_segment(const bgi_partition *partition, const bg_graph *g
         const uint32_t op = segment->ops[i];
         if (op >= graph->op_count || is_seen[op])
             return bg_error_set(error, BG_ERROR_INTERNAL, "op %u is %s", op,
-                                op >= graph->op_count ? "it is not in the graph" : "in two segments");
+                                op >= graph->op_count ? "not in the graph" : "in two segments");
         is_seen[op] = true;
         if (partition->op_segments[op] != index || partition->op_stages[op] != segment->stage)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` is in segment %u (stage %u), noted in %u (stage %u)",
-                                graph->ops[op].name, index, segment->stage, partition->op_segments[op],
-                                partition->op_stages[op]);
+            return bg_error_set(
+                error, BG_ERROR_INTERNAL, "op `%s` is in segment %u (stage %u) but recorded in %u (stage %u)",
+                graph->ops[op].name, index, segment->stage, partition->op_segments[op], partition->op_stages[op]);
     }
     return BG_OK;
 }
@@ -61,7 +61,7 @@ static bg_status check_crossing(const bgi_partition *partition, const bg_graph *
         return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u is of value %u, which is not stored", index, v);
     value = &graph->values[v];
     if (crossing->from_segment >= partition->segment_count || crossing->to_stage >= partition->stage_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u goes from segment %u of %u to stage %u of %u", index,
+        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u is from segment %u of %u to stage %u of %u", index,
                             crossing->from_segment, partition->segment_count, crossing->to_stage,
                             partition->stage_count);
     if (value->kind == BGI_VALUE_RESULT && partition->op_segments[value->op] != crossing->from_segment)

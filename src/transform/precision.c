@@ -4,10 +4,10 @@
  *     x -> linear(w) -> gelu -> mse(y)     =>     x -> cast -> linear(cast(w)) -> gelu -> cast -> mse(y)
  *          float32                                             bfloat16                   float32
  *
- * needs: a forward graph. does: products get 16-bit operands and give 16-bit results; losses, logarithms and sums get
- * float32; any other op gets the widest type of its operands. Parameters and constants, and values computed only from
- * them, get the type of the operands beside them. Parameters become 16-bit where they are to be stored so. keeps:
- * float32 for inputs and outputs of the graph and for the loss; blocks, names, the order of all ops, float64 and
+ * Needs: a forward graph. Does: products get 16-bit operands and give 16-bit results. Losses, logarithms and sums get
+ * float32, and any other op gets the widest type of its operands. Parameters and constants, and values computed only
+ * from them, get the type of the operands beside them. Parameters become 16-bit where the options say so.
+ * Keeps: float32 for inputs and outputs of the graph and for the loss; blocks, names, the order of all ops, float64 and
  * integers.
  *
  * A value is cast once in each block that reads it in its other type, so that it crosses to a stage in the type of the

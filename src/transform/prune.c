@@ -4,7 +4,7 @@
  *     x -> a -> logits*                x -> a -> logits*
  *          a, labels -> loss     =>
  *
- * needs: a forward graph. does: keeps the ops and leaves that the wanted outputs depend on. keeps: order, names,
+ * Needs: a forward graph. Does: keeps the ops and leaves that the wanted outputs depend on. Keeps: order, names,
  * blocks.
  */
 #include "transform/transform.h"

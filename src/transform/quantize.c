@@ -1,16 +1,17 @@
 /*
  * quantize.c: weights of an inference in 16, 8 or 4 bits.
  *
- *     %w float32[768,3072];  x, %w -> matmul -> y           =>   %w.int8 uint8[48,52224];  x, %w.int8 ->
- * quantized_linear -> y %t float32[50257,768];  %t, ids -> embedding -> e          %t.int8 uint8[786,52224];  %t.int8,
- * ids -> quantized_embedding -> e x, %t, bias -> linear -> z                                 x, %t.int8 ->
- * quantized_linear -> s;  s + bias -> z
+ *     %w float32[768,3072]          =>  %w.int8 uint8[48,52224]
+ *     x, %w -> matmul -> y              x, %w.int8 -> quantized_linear -> y
+ *     %t float32[50257,768]             %t.int8 uint8[786,52224]
+ *     %t, ids -> embedding -> e         %t.int8, ids -> quantized_embedding -> e
+ *     x, %t, bias -> linear -> z        x, %t.int8 -> quantized_linear -> s;  s + bias -> z
  *
- * needs: a forward graph that is not trained. does: replaces each float32 parameter that is the matrix of a product, of
- * products alone or also of embeddings, by a buffer that remembers the parameter (bgi_value.quantized); products of 16
- * bits, which read the matrix through a cast, too. Matrices that would not become smaller, that are cut over replicas
- * or that other ops read stay as they are. keeps: blocks, names of ops, the order of other variables. Results are those
- * of the rounded matrices.
+ * Needs: a forward graph that is not trained. Does: replaces each float32 parameter that is the matrix of products, or
+ * of products and embeddings, by a buffer that records the parameter (bgi_value.quantized). Products of 16 bits, which
+ * read the matrix through a cast, are included. Matrices that would not become smaller, that are cut over replicas or
+ * that other ops read stay as they are. Keeps: blocks, names of ops, the order of other variables. Results are those of
+ * the rounded matrices.
  */
 #include "transform/transform.h"
 

@@ -19,7 +19,7 @@ bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bo
 bg_value bgi_rebuild_value(const bgi_rebuild *rebuild, bg_value value);
 /* Copies an op with its name, block and phase. */
 void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op);
-/* Gives ops that are added from now on the place of `op`. */
+/* Ops that are added from now on get the block and phase of `op`. */
 void bgi_rebuild_place(bgi_rebuild *rebuild, const bgi_op *op);
 /* From now on `value`, unless null, replaces `old`. */
 void bgi_rebuild_map(bgi_rebuild *rebuild, bg_value old, bg_value value);

@@ -4,19 +4,19 @@
  *     F: x -> a -> b -> c         =>      F: x -> a -> b -> c
  *     B: dc, a, b -> da, db               B: x -> a' -> b';  dc, a', b' -> da, db      (x is kept instead of a and b)
  *
- * needs: a training graph with stages and copies of shared variables. does: forward results that a stage's backward
- * pass reads and that the choice does not keep are computed again by clones of their ops, beginning at kept values. A
- * clone has the name, block and attributes of its op, so dropout draws the same numbers. keeps: every op, the order of
- * the existing ops, and every bit, because clones have the same inputs.
+ * Needs: a training graph with stages and copies of shared variables. Does: computes again, by clones of their ops and
+ * from kept values, the forward results that a stage's backward pass reads and that the choice does not keep. A clone
+ * has the name, block and attributes of its op, so dropout draws the same numbers. Keeps: every op, the order of the
+ * existing ops, and every bit, because clones have the same inputs.
  *
  * Some ops never run again: ops that change variables (batch norm), and ops that read a variable which changes from
  * micro-batch to micro-batch, because the next forward pass may come before this backward pass. A value that enters a
  * stage stays in the receiving slots.
  *
- * Clones stand right before the first backward op that needs them, each chain as late as possible, so that at any time
+ * Clones are placed right before the first backward op that needs them, each chain as late as possible. So at any time
  * only the forward part between two kept values exists (Chen et al., "Training deep nets with sublinear memory cost",
- * 2016). In the order THEN all clones stand before the first backward op and have a separate phase, hence a separate
- * segment.
+ * 2016). In the order THEN all clones are placed before the first backward op and have a separate phase, hence a
+ * separate segment.
  */
 #include "transform/transform.h"
 
@@ -107,7 +107,7 @@ void bgi_recompute_clear(bgi_recompute *recompute)
     memset(recompute, 0, sizeof *recompute);
 }
 
-/* ---- what a choice means ---- */
+/* ---- the effect of a choice ---- */
 
 /* Marks the value as needed; returns whether it is new in this measurement. */
 static bool becomes_needed(bgi_recompute *r, bg_value root)

@@ -3,8 +3,8 @@
  *
  *     d x[0:2], d x[2:3], d x[5:6] of x[7]     =>     concat(d x[0:2], pad(d x[2:3]), pad(d x[5:6]))
  *
- * needs: gradients of ranges of one value. does: sorts them and concatenates those that do not overlap, with zeros
- * where no range reads; ranges that overlap make further sets. keeps: the sum. Padding each of T slices to the whole
+ * Needs: gradients of ranges of one value. Does: sorts them and concatenates those that do not overlap, with zeros
+ * where no range reads. Ranges that overlap make further sets. Keeps: the sum. Padding each of T slices to the whole
  * and adding them would cost T times the value; this writes it at most twice. Zeros are not added to elements, which
  * only affects the sign of zero (adding 0 would turn -0 into 0).
  */

@@ -136,7 +136,7 @@ static bg_status find_blocks_device(const bgi_stage_reader *r, bgi_span blocks, 
     return BG_OK;
 }
 
-/* Neighbors on one device become one stage, because no other stage lies between them. */
+/* Neighbors on one device become one stage, because no other stage is between them. */
 static bool joins_last(const bgi_stage_reader *r, uint32_t device)
 {
     const bgi_stages *stages = r->stages;

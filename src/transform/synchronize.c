@@ -4,10 +4,10 @@
  *     x -> batch_norm -> y     =>     x -> batch_norm_moments -> all_gather --+
  *                                     x ------------------------------> sync_batch_norm -> y
  *
- * needs: a forward graph for training, and the number of replicas, which is not known when a graph is built. does:
- * replaces the batch norms that ask to be synchronized, or all of them; the gradient rule of sync_batch_norm is that of
- * the whole chain, and adds two sums over the replicas. keeps: blocks, names, variables, the order of all ops. With one
- * replica the graph does not change.
+ * Needs: a forward graph for training, and the number of replicas, which is not known when a graph is built. Does:
+ * replaces the batch norms that request it, or all of them. The gradient rule of sync_batch_norm is that of the whole
+ * chain, and adds two sums over the replicas. Keeps: blocks, names, variables, the order of all ops. With one replica
+ * the graph does not change.
  */
 #include "core/error.h"
 #include "kernels/norm/attributes.h"

@@ -4,11 +4,11 @@
  *     d w (one micro-batch)   =>   accumulate(w.accumulator, d w)                         once a micro-batch
  *                                  update(w, w.accumulator, hyper, scale, state...)       once a step
  *
- * needs: a forward graph with a loss. does: differentiates each term of the loss that is averaged in its own way
- * (loss_terms.c); gives each parameter one accumulator for each term and block that uses it (accumulation.c), and sums
- * those in block order. On request it guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds the
- * norm of gradients (clipping.c). It appends the optimizer's update in the block that uses the parameter first.
- * Offloaded state is loaded before the update and stored after it. keeps: the existing ops and values.
+ * Needs: a forward graph with a loss. Does: differentiates each term of the loss that is averaged separately
+ * (loss_terms.c). It gives each parameter one accumulator for each term and block that uses it (accumulation.c), and
+ * sums these in block order. On request it guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds
+ * the norm of gradients (clipping.c). It appends the optimizer's update in the block that uses the parameter first.
+ * Offloaded state is loaded before the update and stored after it. Keeps: the existing ops and values.
  */
 #include "transform/training.h"
 
@@ -361,7 +361,7 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole pass ---- */
 
 static void warn(const bg_options *options, const char *text)
 {
@@ -460,7 +460,7 @@ static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
             if (bgi_op_type_writes(graph->ops[o].type, i))
                 return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                                     "canonical_reductions: %s `%s` changes `%s` in the forward pass, where each "
-                                    "replica has its own, made of its own micro-batches; use a layer without such "
+                                    "replica makes it from its own micro-batches; use a layer without such "
                                     "state (a layer norm for a batch norm), or leave canonical_reductions off",
                                     graph->ops[o].type->name, graph->ops[o].name,
                                     bg_graph_name(graph, graph->ops[o].inputs[i]));

@@ -1,6 +1,6 @@
 /*
- * training.h: shared by the files that make a training graph. training.c is the driver; accumulation.c accumulates
- * gradients and determines their scale; loss_scaling.c adapts the loss's scale to them; clipping.c bounds them.
+ * training.h: shared by the files that make a training graph. The driver is training.c. Gradients are accumulated and
+ * their scale is determined in accumulation.c; loss_scaling.c adapts the loss's scale to them; clipping.c bounds them.
  */
 #ifndef BGI_TRANSFORM_TRAINING_H
 #define BGI_TRANSFORM_TRAINING_H
@@ -68,16 +68,16 @@ void bgi_add_scale(bgi_trainer *trainer);
  * term's scale, summed in the current block; that of a single term is returned unscaled. */
 bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients);
 
-/* loss_scaling.c, when the options ask for it: adds the variables, before gradients are made; adds the accumulator of
- * each gradient's counts, or returns null; and adapts the scale, with trainer->scale and trainer->hyper for the
- * updates. */
+/* loss_scaling.c, when the options request it. The first adds the variables, before gradients are made. The second adds
+ * the accumulator of a gradient's counts, or returns null. The third adapts the scale, with trainer->scale and
+ * trainer->hyper for the updates. */
 void bgi_add_loss_scale(bgi_trainer *trainer);
 bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient);
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
 
-/* loss_guard.c, when the options ask for it: counts the micro-batches whose loss is not finite, in the backward phase;
- * and, before the rest of the update, makes trainer->hyper the numbers with the skip word. */
+/* loss_guard.c, when the options request it. The first counts, in the backward phase, the micro-batches whose loss is
+ * not finite. The second, before the rest of the update, makes trainer->hyper the numbers with the skip word. */
 void bgi_count_losses(bgi_trainer *trainer);
 bg_status bgi_guard_loss(bgi_trainer *trainer, bg_error *error);
 
@@ -87,7 +87,7 @@ uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter);
  * are also summed over its replicas. `room` is memory for as many values. */
 bg_value bgi_sum_gradients(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
                            const bg_value *values, uint32_t count, bg_value *room);
-/* clipping.c: when the options ask for it, makes trainer->scale bound the norm of all gradients together, and that norm
+/* clipping.c: when the options request it, makes trainer->scale bound the norm of all gradients together, and that norm
  * an output. */
 bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                              bg_error *error);

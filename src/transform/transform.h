@@ -17,32 +17,31 @@
 #include "core/text.h"
 #include "graph/graph.h"
 
-/* quantize.c: needs a forward graph that is not trained; does: makes the matrices of products 8- or 4-bit buffers.
+/* quantize.c: Needs a forward graph that is not trained. Does: makes the matrices of products 8- or 4-bit buffers.
  * Errors: BG_ERROR_UNSUPPORTED for a mesh with tensor axes, or a graph without such a matrix. */
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error);
 
-/* fusion.c: needs a forward graph; does: convolution + max pool (+ relu) of one block become one op where the fused
- * kernel supports them; keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not
+/* fusion.c: Needs a forward graph. Does: convolution + max pool (+ relu) of one block become one op where the fused
+ * kernel supports them. Keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not
  * prevent fusion: values that would be lost are computed a second time. `*loss` (may be null) is mapped. */
 bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error);
 
-/* prune.c: needs a forward graph; does: keeps only what `wanted` (names of outputs; NULL: all outputs) needs. */
+/* prune.c: Needs a forward graph. Does: keeps only what `wanted` (names of outputs; NULL: all outputs) needs. */
 bg_status bgi_prune(const bg_graph *graph, const char *const *wanted, uint32_t wanted_count, bg_graph **out,
                     bg_error *error);
 
-/* leaf_outputs.c: needs a forward graph; does: outputs that are inputs, constants or variables become copies of them.
+/* leaf_outputs.c: Needs a forward graph. Does: outputs that are inputs, constants or variables become copies of them.
  */
 bool bgi_has_leaf_outputs(const bg_graph *graph);
 bg_status bgi_copy_leaf_outputs(bg_graph *graph, bg_error *error);
 
-/* loop.c: needs a forward graph; does: makes it one iteration of a loop. The condition of a while loop becomes an
+/* loop.c: Needs a forward graph. Does: makes it one iteration of a loop. The condition of a while loop becomes an
  * output of this name. */
 #define BGI_CONDITION "loop.condition"
 bg_status bgi_make_loop(bg_graph *graph, const bg_loop *loop, bg_error *error);
 
-/* slice_gradients.c: needs gradients of ranges of a value of type `whole`; adds ops that make gradients of the whole
- * value of them. `slices` then has `*out_count` of these, first ones first. The sum of the gradients does not change.
- */
+/* slice_gradients.c: Needs gradients of ranges of a value of type `whole`; adds ops that turn them into gradients of
+ * the whole value. `slices` then has `*out_count` of these, first ones first. Their sum does not change. */
 typedef struct bgi_slice_gradient {
     bg_value gradient;
     uint32_t axis;
@@ -52,7 +51,7 @@ typedef struct bgi_slice_gradient {
 bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_slice_gradient *slices, size_t count,
                                    size_t *out_count, bg_error *error);
 
-/* autodiff.c: needs a forward graph; appends backward ops in their forward op's block. gradients[variable value id] has
+/* autodiff.c: Needs a forward graph; appends backward ops in their forward op's block. gradients[variable value id] has
  * the contributions per block. */
 typedef struct bgi_parameter_gradient {
     bg_value parameter;
@@ -78,12 +77,12 @@ enum { BGI_MOST_LOSS_TERMS = 16 };
 bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss_term *out_terms, uint32_t *out_count,
                          bg_error *error);
 
-/* precision.c: needs a forward graph; does: converts float32 to the 16 bits of `precision` (not 32) where that requires
+/* precision.c: Needs a forward graph. Does: converts float32 to the 16 bits of `precision` (not 32) where that requires
  * it. `*loss` (may be null) is mapped. */
 bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_value *loss, bg_graph **out,
                            bg_error *error);
 
-/* synchronize.c: needs a forward graph for training; does: batch norms that are synchronized, or `all`, compute their
+/* synchronize.c: Needs a forward graph for training. Does: batch norms that are synchronized, or `all`, compute their
  * statistics over this many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
 bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);
 
@@ -95,7 +94,7 @@ bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *optimizer, const bg_options *options,
                             bg_error *error);
 
-/* fuse_accumulation.c: needs a training graph; does: gradients are added to their accumulators by the ops that make
+/* fuse_accumulation.c: Needs a training graph. Does: gradients are added to their accumulators by the ops that make
  * them (bg_op_type.accumulating). On success *graph is the new graph and the old one is gone. */
 bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 
@@ -139,8 +138,8 @@ bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_n
 bg_status bgi_check_stages(const bg_graph *graph, const bgi_stages *stages, bg_error *error);
 bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *error);
 
-/* split_blocks.c: needs a forward graph; does: a block whose ops are in several parts (by op, ascending) becomes a
- * block for each part, "B1.0", "B1.1"; keeps the order of blocks and of ops. Ops before the first block are in a block
+/* split_blocks.c: Needs a forward graph. Does: a block whose ops are in several parts (by op, ascending) becomes a
+ * block for each part, "B1.0", "B1.1". Keeps the order of blocks and of ops. Ops before the first block are in a block
  * named "ops". */
 bg_status bgi_split_blocks(bg_graph *graph, const uint32_t *op_parts, uint32_t part_count, bg_error *error);
 
@@ -149,8 +148,8 @@ static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
     return op->block == BGI_BLOCK_NONE ? 0 : stages->block_stages[op->block];
 }
 
-/* fuse_convolutions.c: needs a forward graph for inference, and its stages; does: a convolution and batch norm, sum and
- * function that follow it become one op; keeps every bit, blocks and names. */
+/* fuse_convolutions.c: Needs a forward graph for inference, and its stages. Does: a convolution and batch norm, sum and
+ * function that follow it become one op. Keeps every bit, blocks and names. */
 bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages, bg_graph **out, bg_error *error);
 
 /* shared.c: handles variables that several stages use. A parameter stays in the stage that updates it. Other stages get
@@ -160,7 +159,7 @@ bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages,
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
                                     bool is_training, bg_error *error);
 
-/* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
+/* sharding.c: Needs a training graph that is complete. Does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error);
 /* Whether a location or a rule for one of the classes (bits 1 << bg_location_class) is sharded. */
@@ -168,11 +167,11 @@ bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes);
 
 /* equality.c: by value, the tensor axes (bits of bg_mesh_axis) along which all replicas have the same bits. */
 bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t **out, bg_error *error);
-/* Warns when the options ask for pieces although there is one replica, where they have no effect. */
+/* Warns when the options request pieces although there is one replica, so that they have no effect. */
 void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training);
 /*
  * recompute.c: chooses which forward ops run again for the backward pass, and adds them. The order of calls is: begin;
- * a choice of what to keep (by rule, or the caller's); what the choice means; apply.
+ * a choice of what to keep (by rule, or the caller's); the effect of the choice; apply.
  */
 typedef struct bgi_recompute {
     bgi_arena arena;
@@ -205,8 +204,8 @@ typedef struct bgi_recompute_effect {
 bgi_recompute_effect bgi_recompute_measure(bgi_recompute *recompute, uint32_t stage, const bool *is_kept,
                                            bool *is_repeated);
 
-/* Must follow a measurement of the same stage: gives up one more op that the choice keeps, and updates `is_repeated`
- * and the effect to what a new measurement would give (`ns` up to the order of its sum). `stack` must hold the ops of
+/* Gives up one more op that the choice keeps. It updates `is_repeated` and the effect to what a new measurement would
+ * give (`ns` up to the order of its sum), and must follow a measurement of the same stage. `stack` must hold the ops of
  * the stage. */
 void bgi_recompute_give_up(bgi_recompute *recompute, uint32_t stage, uint32_t op, bool *is_kept, bool *is_repeated,
                            uint32_t *stack, bgi_recompute_effect *effect);
@@ -221,8 +220,8 @@ typedef struct bgi_recomputed {
 bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
                               bgi_recomputed *out, bg_error *error);
 
-/* fuse_products.c: needs a graph with all ops, repeated ones too; does: matrix products include the bias, function or
- * derivative that follows them; keeps all bits, and values with other readers, and needs no more memory. In place. */
+/* fuse_products.c: Needs a graph with all ops, repeated ones too. Does: matrix products include the bias, function or
+ * derivative that follows them. Keeps all bits, and values with other readers, and needs no more memory. In place. */
 bg_status bgi_fuse_products(bg_graph *graph, const bgi_stages *stages, bg_error *error);
 
 /* partition.c */

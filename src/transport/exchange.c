@@ -242,7 +242,7 @@ static size_t count_bytes(const bgi_exchange *exchange)
     return pattern->count * (is_rows ? pattern->size * pattern->piece : 1) * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* Elements `first` .. Elements `first` .. `first` + `count` - 1 of a sum. */
+/* Elements `first` to `first` + `count` - 1 of a sum. */
 static bgi_exchange cut_out(const bgi_exchange *exchange, size_t first, size_t count)
 {
     const size_t offset = first * bg_dtype_size_bytes(exchange->dtype);

@@ -1,5 +1,5 @@
 /*
- * pattern.c: which elements each member takes of which member.
+ * pattern.c: which elements each member takes from each other member.
  */
 #include "transport/pattern.h"
 
@@ -8,7 +8,7 @@ static bgi_region between(size_t first, size_t end)
     return (bgi_region){.first = first, .length = end - first, .stride = end - first, .rows = 1};
 }
 
-/* The member's slice of almost equal ones. */
+/* The member's slice of elements that are cut into almost equal slices. */
 static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t count = pattern->count;
@@ -16,7 +16,7 @@ static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
     return between((size_t)(count * member / pattern->size), (size_t)(count * (member + 1) / pattern->size));
 }
 
-/* The member's piece, cut short when the elements end before. */
+/* The member's piece, cut short where the elements end. */
 static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t first = (uint64_t)pattern->piece * member, end = first + pattern->piece, count = pattern->count;

@@ -38,7 +38,7 @@ void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
     bgi_ranks_move(r, true);
 }
 
-/* Moves until there is something to do, at most for the limit without a sign of other ranks. */
+/* The state of a wait, which ends with an error after the limit without a sign of other ranks. */
 typedef struct patience {
     uint64_t begun_ns, heard;
     uint32_t looks;

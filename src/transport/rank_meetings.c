@@ -1,8 +1,8 @@
 /*
- * rank_meetings.c: meetings of groups with members on several ranks. Each member sends each other member what that
- * member takes of it and sums its own share, in the members' order; it then sends the sum to its readers. Below some
- * size the second round costs more than it saves. Then each member sends its whole contribution and sums everything, if
- * there is one member on each rank. The terms of a sum, and their order, are the same.
+ * rank_meetings.c: meetings of groups with members on several ranks. Each member sends every other member the elements
+ * that the other one takes from it. It sums its own share in the members' order, and then sends the sum to its readers.
+ * Below some size the second round costs more than it saves. Then each member sends its whole contribution and sums
+ * everything, if there is one member on each rank. The terms of a sum, and their order, are the same.
  */
 #include "transport/rank_parts.h"
 
@@ -12,7 +12,7 @@
 #include "core/arena.h"
 
 /* Short meetings. Two ranks send the same bytes in both forms; n ranks send n / 2 times as many in the short form.
- * Above these sizes it costs more that each member computes all sums than a second round takes. */
+ * Above these sizes a second round costs less than computing all sums on each member. */
 enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
 /* The bytes of a member's share of a round. A message from another member is still in a near cache when it is summed,
@@ -274,7 +274,7 @@ static void begin_sum_in(share *s)
                     s->sum_in_bytes);
 }
 
-/* One operation fewer that the share of this member waits for before anything is summed. */
+/* Records the end of an operation that this member's share waits for before it sums. */
 static void end_offer(share *s)
 {
     if (--s->offering == 0)
@@ -545,8 +545,8 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
     return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
 }
 
-/* The messages of its members had left before they summed, and they send no more, so nothing remains to be moved. The
- * whole counter is this member's, and only this member waits for it. */
+/* The members' messages had left before they summed, and they send no more, so there is nothing left to move. The whole
+ * counter is this member's, and only this member waits for it. */
 static void deliver_short(party *p, uint64_t number)
 {
     p->begun_deliveries = number;

@@ -120,8 +120,8 @@ static void flush_all(ranks *r)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Notes that would be misunderstood before their run has begun on this rank, because the gate is reset and stores are
- * filled until then. */
+/* Whether the note must wait until its run has begun on this rank, because the gate is reset and stores are filled
+ * until then. */
 static bool is_early(const ranks *r, const wire_note *note)
 {
     const bool is_of_run = note->kind == BGI_NOTE_ASK || note->kind == BGI_NOTE_VOTE || note->kind == BGI_NOTE_GRANT ||

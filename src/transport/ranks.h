@@ -16,7 +16,8 @@
  *     notes        between the same two ranks travel together, as many as there are
  *
  * A run involves all ranks: `begin` delivers notes of the run that came early, `finish` waits until all ranks have
- * reached its end. Functions that post, release, offer or tell only queue; one thread at a time moves.
+ * reached its end. Functions that post, release, offer or tell only add to a queue; one thread at a time moves the
+ * data.
  */
 #ifndef BGI_TRANSPORT_RANKS_H
 #define BGI_TRANSPORT_RANKS_H
@@ -66,8 +67,8 @@ bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, s
 bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                          bg_error *error);
 
-/* The bytes that a member sends to a member on another rank in a meeting, and the buffers for the communication between
- * the two; and the buffers for its own sums, once for all members. `are_apart`: each member is on a separate rank. */
+/* The bytes that a member sends to a member on another rank in a meeting, the buffers for the communication between the
+ * two, and, once for all members, the buffers for its own sums. `are_apart`: each member is on a separate rank. */
 typedef struct bgi_meeting_bytes {
     size_t sent, room, sums;
 } bgi_meeting_bytes;

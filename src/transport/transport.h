@@ -1,9 +1,9 @@
 /*
  * transport.h: the communication between devices. It knows devices, and no plans, schedules or workers.
  *
- * No function blocks. A caller that needs something from another device gets a counter on its own side that only grows,
- * and the number that it must reach, and calls again when it has reached the number. The transport reports each counter
- * that it raises (events.raise).
+ * No function blocks. A caller that needs something from another device gets a counter on its own side, which only
+ * grows, and the number that the counter must reach. It calls again when the counter has reached that number. The
+ * transport reports each counter that it raises (events.raise).
  *
  *     message    sender     credit >= sequence + 1 - depth --> window: write --> post
  *                receiver   arrived > sequence --> read its own slot --> release
@@ -193,8 +193,8 @@ static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, ui
 }
 
 /* Writes the exchanges of the next round and returns their number, at most `count`. A single exchange is not cut. Of
- * several sums, one of more than `round_bytes` is cut and its parts have separate rounds; others share a round as long
- * as they have no more bytes together. This may change which member sums an element, but not the result. */
+ * several sums, one of more than `round_bytes` is cut, and its parts have separate rounds; smaller sums share rounds of
+ * at most `round_bytes`. This may change which member sums an element, but not the result. */
 uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uint32_t count, bgi_cut *cut,
                           bgi_exchange *out_round);
 

@@ -463,7 +463,7 @@ static void test_names_that_lie(void **state)
     assert_fails(f, NULL, BG_ERROR_PARSE, "has no other: start a new training");
     assert_fails(f, "absent", BG_ERROR_NOT_FOUND, "absent");
     assert_int_equal(unlink(other), 0);
-    assert_fails(f, NULL, BG_ERROR_NOT_FOUND, "there is none in");
+    assert_fails(f, NULL, BG_ERROR_NOT_FOUND, "has no checkpoint");
     assert_int_equal(symlink("absent", path), 0);
     assert_fails(f, NULL, BG_ERROR_IO, "No such file");
     assert_int_equal(unlink(path), 0);
@@ -485,7 +485,7 @@ static void test_hostile_metadata(void **state)
         {"checksum", NULL, "no `checksum`", BG_ERROR_PARSE},
         {"checksum", "0123456789abcdef", "but the file records 0123456789abcdef", BG_ERROR_PARSE},
         {"step", NULL, "`step`: is missing", BG_ERROR_PARSE},
-        {"step", "", "`step`: , expected a number", BG_ERROR_PARSE},
+        {"step", "", "`step`: , but it must be a number", BG_ERROR_PARSE},
         {"step", "-1", "`step`: -1", BG_ERROR_PARSE},
         {"step", "07", "`step`: 07", BG_ERROR_PARSE},
         {"step", "7 ", "`step`: 7 ", BG_ERROR_PARSE},
@@ -840,7 +840,7 @@ static void assert_read_back_refused(fixture *f, size_t at, const char *text)
     if (flips == 0)
         fail_msg("byte %zu was not read back", at);
     if (status != BG_ERROR_IO || strstr(error.message, bgi_checkpoint_name(STEP + 1, name)) == NULL ||
-        strstr(error.message, f->folder) == NULL || strstr(error.message, "reading back what was written") == NULL ||
+        strstr(error.message, f->folder) == NULL || strstr(error.message, "reading the file back") == NULL ||
         strstr(error.message, text) == NULL)
         fail_msg("byte %zu: status %d: \"%s\" instead of one with \"%s\"", at, status, error.message, text);
     if (!has_step(f, STEP) || test_folder_count(f->folder) != 1)
@@ -933,7 +933,7 @@ static void test_large_files_are_read_back(void **state)
         assert_int_equal(write_large(path, entries, sum, &error), BG_ERROR_IO);
         flipped_byte = -1;
         assert_int_equal(flips, 1);
-        assert_non_null(strstr(error.message, "reading back what was written: the checksum is"));
+        assert_non_null(strstr(error.message, "reading the file back: the checksum is"));
         assert_int_equal(test_folder_count(f->folder), 0);
         memset(&error, 0, sizeof error);
     }

@@ -498,8 +498,8 @@ static void test_other_depths(void **state)
         assert_int_equal(load(&t, folder, "optimizer", NULL, &error), BG_ERROR_INVALID);
         assert_int_equal(load(&t, folder, "parameters", NULL, &error), BG_OK);
         assert_non_null(strstr(t.log, "has 2 of `layers.*`"));
-        assert_true((strstr(t.log, "what the checkpoint lacks keeps its values") != NULL) == (layers == 3));
-        assert_true((strstr(t.log, "what the model lacks is dropped") != NULL) == (layers == 1));
+        assert_true((strstr(t.log, "weights that the checkpoint lacks keep their values") != NULL) == (layers == 3));
+        assert_true((strstr(t.log, "weights that the model lacks are dropped") != NULL) == (layers == 1));
         assert_int_equal(bg_session_step(t.session), UPDATES);
         open_training(&fresh, "adamw", layers);
         for (uint32_t i = 0; i < t.weights->count; i++) {

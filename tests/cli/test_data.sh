@@ -65,7 +65,7 @@ error 2 '--workers applies only to batches; add --batch-size' data bench --worke
 error 2 '--keep-last applies only to batches; add --batch-size' data bench --shuffle --keep-last
 error 2 '--shards applies only to --stream; add it' data bench --batch-size 4 --shards 2
 error 2 '--rebatched-size applies only to --mode async-rebatched; add it' data bench --batch-size 4 --rebatched-size 2
-error 1 'rebatched_size is 5, expected at most the batch size, 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
+error 1 'rebatched_size is 5 but must be at most the batch size, 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
 error 1 'ended before a whole batch of 20000' data bench --batch-size 20000 --stream
 check "data bench --help: headings" sh -c "'$program' data bench --help all | grep -q '^The loader:$'"
 error 2 '--epochs is `0`' data bench --epochs 0

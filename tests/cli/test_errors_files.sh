@@ -116,10 +116,10 @@ error 1 "$bad/$labels" mnist $small --data-dir "$bad"
 damage label-out-of-range
 gunzip "$bad/$labels.gz"
 printf '\013' | dd of="$bad/$labels" bs=1 seek=108 conv=notrunc 2>/dev/null
-error 1 'label 100 (byte 108) is 11, expected 0 to 9' mnist $small --data-dir "$bad"
+error 1 'label 100 (byte 108) is 11 but must be 0 to 9' mnist $small --data-dir "$bad"
 damage counts-differ
 cp "$bad/t10k-labels-idx1-ubyte.gz" "$bad/$labels.gz"
-error 1 '500 labels, but' mnist $small --data-dir "$bad"
+error 1 '500 labels but' mnist $small --data-dir "$bad"
 
 begin_case full-disks
 # ---- full disks ----

@@ -141,10 +141,10 @@ error 2 'checkpoints go into a folder' gpt pretrain $one --save x.safetensors
 error 2 '--steps 200 is more than training.steps 100' gpt pretrain $one training.steps=100 --steps 200
 error 1 'the benchmark keeps remote buffers in memory' gpt bench $one memmap_dir=x
 error 1 'make it 256 (or 128 for ASCII only)' gpt pretrain $one vocab_size=100
-error 1 'has 97 tokens, expected at least 129' gpt pretrain $one sequence_length=128 max_positional_length=128 \
+error 1 'has 97 tokens but must have at least 129' gpt pretrain $one sequence_length=128 max_positional_length=128 \
     --input-files count.u16
 error 1 '12 samples of 8 tokens, and a call takes training.global_batch_size 16' gpt pretrain $one --input-files count.u16
-error 1 'is 50, expected below 50' gpt pretrain $one vocab_size=50 precision=float32 global_batch_size=4 --steps 3 \
+error 1 'is 50 but must be below 50' gpt pretrain $one vocab_size=50 precision=float32 global_batch_size=4 --steps 3 \
     --input-files count.u16 --no-shuffle --quiet
 error 1 'no file matches `none*.u16`' gpt pretrain $one --input-files 'none*.u16'
 error 1 'the name must end in .u16' gpt pretrain $one --input-files own.yaml

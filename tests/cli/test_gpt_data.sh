@@ -55,7 +55,7 @@ check "a TFRecord file" grep -q '^Data: a.tfrecord; 2 samples of 4 tokens$' reco
 check "no warning" test ! -s records.err
 train cut --steps 1 --input-files a.tfrecord --set sequence_length=3 vocab_size=300 global_batch_size=2 attention_serialization=1
 check "longer records are cut with a warning" grep -q 'warning: records have 5 tokens, of which the first 4 are used' cut.err
-error 1 'a record has 5 tokens, expected at least 6' gpt pretrain $one precision=float32 --quiet --steps 1 \
+error 1 'a record has 5 tokens but must have at least 6' gpt pretrain $one precision=float32 --quiet --steps 1 \
     --input-files a.tfrecord --set sequence_length=5 vocab_size=300 global_batch_size=2 attention_serialization=1 --no-shuffle
 
 begin_case written-records

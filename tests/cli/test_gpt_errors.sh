@@ -131,11 +131,11 @@ error 2 'none.yaml: cannot open: No such file or directory' gpt pretrain --confi
 printf 'abc' >odd.u16
 printf '\377\377\000\000\001\000\002\000\003\000\004\000\005\000\006\000\007\000' >large.u16
 error 1 'none.u16: cannot open' gpt pretrain $one --input-files none.u16
-error 1 'empty.txt: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.txt
-error 1 'empty.u16: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.u16
+error 1 'empty.txt: byte 0: the file has 0 tokens but must have at least 9' gpt pretrain $one --input-files empty.txt
+error 1 'empty.u16: byte 0: the file has 0 tokens but must have at least 9' gpt pretrain $one --input-files empty.u16
 error 1 'empty.tfrecord: has no records' gpt pretrain $one --input-files empty.tfrecord
 error 1 'odd.u16: byte 3: the file ends within a token of 2 bytes' gpt pretrain $one --input-files odd.u16
-error 1 'large.u16: byte 0: token 0 is 65535, expected below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16
+error 1 'large.u16: byte 0: token 0 is 65535 but must be below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16
 error 1 'the name must end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)' gpt pretrain $one --input-files "$0"
 head -c 40 "$root/tests/fuzz/corpus/tfrecord/plain" >cut.tfrecord
 error 1 'cut.tfrecord: byte ' gpt pretrain $one --input-files cut.tfrecord
@@ -152,10 +152,10 @@ model() {
     error 1 "$2" gpt pretrain $one --hf-model bad
     error 1 "$2" gpt generate --hf-model bad --prompt the --length 2
 }
-model ': >bad/model.safetensors' 'model.safetensors: is 0 bytes long, expected at least 10'
+model ': >bad/model.safetensors' 'model.safetensors: is 0 bytes long but must be at least 10'
 model 'head -c 1000 hf/model.safetensors >bad/model.safetensors' 'model.safetensors: byte 0: header length '
 model 'head -c 9000 hf/model.safetensors >bad/model.safetensors' 'are not within the file'
-model 'printf "\377\377\377\377\377\377\377\377{}" >bad/model.safetensors' 'header length 18446744073709551615, expected 2 to 2'
+model 'printf "\377\377\377\377\377\377\377\377{}" >bad/model.safetensors' 'header length is 18446744073709551615 but must be 2 to 2'
 model 'printf "{" | dd of=bad/model.safetensors bs=1 seek=20 conv=notrunc 2>dd' 'bad/model.safetensors: '
 model 'rm bad/model.safetensors' 'bad'
 model 'printf "{\"a\":" >bad/config.json' 'bad/config.json:1:6: not JSON'
@@ -164,8 +164,8 @@ error 1 'n_head is 4, but the program'"'"'s heads is 2; n_layer is 2, but the pr
     gpt pretrain $one heads=2 layers=3 vocab_size=200 --hf-model hf
 error 1 '--hf-model: none/config.json: cannot open' gpt pretrain $one --hf-model none
 
-error 1 '--load: checkpoint: there is none in none' gpt pretrain $one --load none
-error 1 '--load: checkpoint: there is none in hf' gpt pretrain $one --load hf
+error 1 '--load: checkpoint: none has no checkpoint' gpt pretrain $one --load none
+error 1 '--load: checkpoint: hf has no checkpoint' gpt pretrain $one --load hf
 error 1 'hf/config.json' gpt pretrain $one --load hf/config.json
 error 1 '`transformer.wte.weight` is float32[128,64], but the weight is float32[128,32]' \
     gpt pretrain $one hidden_size=32 --load saved

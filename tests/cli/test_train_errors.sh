@@ -29,7 +29,7 @@ error 1 '--input: none.npy: cannot open: No such file or directory' train "$net"
 error 2 '--input has input `x` twice' train "$net" --input $x $x --target "$y"
 error 2 '--input: there are no data for `labels`; give NAME=FILE for each input' train "$files/inside.onnx" --input "x=$files/inside.npz:rows"
 error 1 'there is no array `pixels`; the file has `images`, `labels`' train "$net" --input "x=$files/test.npz:pixels" --target "$y"
-error 2 'the name of the array is missing; add one after a colon: the file has `images`, `labels`' train "$net" --input "x=$files/test.npz" --target "$y"
+error 2 'the name of the array is missing; add one after a colon (the file has `images`, `labels`)' train "$net" --input "x=$files/test.npz" --target "$y"
 error 1 'there is no tensor `pixels`; the file has `images`, `labels`' train "$net" --input "x=$files/data.safetensors:pixels" --target "$y"
 error 1 'there is no column `garden`' train "$files/table.onnx" --input "x=$files/table.csv:garden" --target "$files/table.csv:price"
 error 2 'a .npy file has no named parts; leave `:a` out' train "$net" --input "$x:a" --target "$y"
@@ -64,7 +64,7 @@ awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 7 ? 4 : i % 4 }'
 error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 is ignored)' train "$net" --input $x \
     --target labels.csv --loss cross-entropy --no-shuffle --quiet
 awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 9 ? 1.5 : i % 4 }' >labels.csv
-error 1 'sample 9: element 0 of tensor 0 is 1.5, which does not fit int32: expected a whole number from -2147483648 to 2147483647' train "$net" --input $x \
+error 1 'sample 9: element 0 of tensor 0 is 1.5, which does not fit int32; it must be a whole number from -2147483648 to 2147483647' train "$net" --input $x \
     --target labels.csv --loss cross-entropy --no-shuffle --quiet
 
 awk 'BEGIN { print "sold"; for (i = 0; i < 45; i++) print i % 2 }' >sides.csv
@@ -76,7 +76,7 @@ good="$net --input $x --target $y"
 error 2 '--normalize is `0.5`; it must be MEAN,DEVIATION' train $good --normalize 0.5
 error 2 '--normalize is `0.5,x`; it must be MEAN,DEVIATION' train $good --normalize 0.5,x
 error 2 'the mean is 0.5 and the deviation is 0 for channel 0' train $good --normalize 0.5,0
-error 2 '2 channels are given for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
+error 2 '2 channels are given for samples of uint8[8,8]; give 1, or one for each element of their first dimension' train $good --normalize 1,2,3,4
 error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
 error 2 '--limit-train-batches is `2x`; it must be a number of batches, such as 10, or a share of them with a decimal point' \
     train $good --limit-train-batches 2x

@@ -358,7 +358,7 @@ static void test_input_that_shrinks(void **state)
     assert_int_equal(truncate(f->path, 7), 0);
     assert_int_equal(bgi_input_read(&input, 5, text, 5, &error), BG_ERROR_IO);
     assert_non_null(strstr(error.message, f->path));
-    assert_non_null(strstr(error.message, "ends at byte 7, and had 10"));
+    assert_non_null(strstr(error.message, "ends at byte 7 but had 10"));
     assert_int_equal(bgi_input_read(&input, 2, text, 5, NULL), BG_OK);
     assert_memory_equal(text, "23456", 5);
     bgi_input_close(&input);

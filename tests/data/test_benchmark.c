@@ -93,7 +93,7 @@ static void test_fields(void **state)
     }
     options.epoch_count = 0;
     assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "benchmark: epoch_count is 0, expected at least 1");
+    assert_string_equal(error.message, "benchmark: epoch_count is 0 but must be at least 1");
     options = (bg_benchmark_options){.epoch_count = 1};
     assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, NULL), BG_ERROR_INVALID);
     bg_dataset_destroy(dataset);

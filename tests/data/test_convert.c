@@ -237,7 +237,7 @@ static void test_conversions_that_cannot_be(void **state)
          "normalization makes floats, but int32 was requested"},
         {{.type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = 3, .means = &one, .deviations = &one},
          BG_ERROR_INVALID,
-         "3 channels are given for samples of uint8[4], expected 1 or their first dimension"},
+         "3 channels are given for samples of uint8[4]; give 1, or one for each element of their first dimension"},
         {{.type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = 1, .means = &one, .deviations = &zero},
          BG_ERROR_INVALID,
          "the mean is 1 and the deviation is 0 for channel 0"},

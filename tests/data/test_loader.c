@@ -718,7 +718,7 @@ static void test_bad_options(void **state)
     assert_refused(s.dataset, &options, "the prefetch depth is 0");
     options = good;
     options.worker_count = 100000;
-    assert_refused(s.dataset, &options, "100000 workers");
+    assert_refused(s.dataset, &options, "worker_count is 100000");
     options = good;
     options.process_index = 1;
     assert_refused(s.dataset, &options, "process_index is 1 of 1");

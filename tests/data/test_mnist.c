@@ -138,16 +138,16 @@ static void test_pairs_that_do_not_fit(void **state)
 {
     write_array(*state, "train-images-idx3-ubyte", 3, 28, 28, 5);
     write_array(*state, "train-labels-idx1-ubyte", 4, 0, 0, 5);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "train-labels-idx1-ubyte: 4 labels, but ");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "train-labels-idx1-ubyte has 4 labels but ");
     write_array(*state, "train-labels-idx1-ubyte", 3, 0, 0, 10);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "label 0 (byte 8) is 10, expected 0 to 9");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "label 0 (byte 8) is 10 but must be 0 to 9");
     write_array(*state, "train-labels-idx1-ubyte", 3, 1, 1, 1);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "3 dimensions, but labels have 1");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "3 dimensions but labels have 1");
     write_array(*state, "train-labels-idx1-ubyte", 3, 0, 0, 1);
     write_array(*state, "train-images-idx3-ubyte", 3, 28, 27, 5);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "images are 28 x 27, expected 28 x 28");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "images are 28 x 27 but must be 28 x 28");
     write_array(*state, "train-images-idx3-ubyte", 3, 0, 0, 5);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "1 dimensions, but images have 3");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "1 dimensions but images have 3");
 }
 
 static void test_write_and_load_back(void **state)
@@ -440,7 +440,7 @@ static void test_failed_downloads_leave_nothing(void **state)
     a->mirrors[0] = a->server.addresses[0];
     bg_error_clear(&a->error);
     assert_int_equal(bg_mnist_download(&a->options, &a->error), BG_ERROR_IO);
-    assert_non_null(strstr(a->error.message, "expected 6bbc9ace898e44ae57da46a324031adb"));
+    assert_non_null(strstr(a->error.message, "must be 6bbc9ace898e44ae57da46a324031adb"));
     assert_int_equal(test_folder_count(*state), 0);
     end_attempt(a);
 }

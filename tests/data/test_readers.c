@@ -97,8 +97,8 @@ static void test_npy_refusals(void **state)
         {"npy/empty_array", "a dimension of at least 1 (the array is empty)", BG_ERROR_PARSE},
         {"npy/object", "the element type is '|O'", BG_ERROR_UNSUPPORTED},
         {"npy/complex", "the element type is '<c8'", BG_ERROR_UNSUPPORTED},
-        {"npy/cut", "promises 24 bytes of elements, found 23", BG_ERROR_PARSE},
-        {"npy/long", "promises 24 bytes of elements, found 25", BG_ERROR_PARSE},
+        {"npy/cut", "promises 24 bytes of elements but there are 23", BG_ERROR_PARSE},
+        {"npy/long", "promises 24 bytes of elements but there are 25", BG_ERROR_PARSE},
         {"npy/huge", "a dimension of at most 2^31", BG_ERROR_PARSE},
         {"npy/product", "more than 2 GiB", BG_ERROR_UNSUPPORTED},
         {"npy/rank7", "more than 6 dimensions", BG_ERROR_UNSUPPORTED},
@@ -133,7 +133,7 @@ static void test_npz(void **state)
                                      {"npz/bad_crc", "`y` is damaged (its checksum", BG_ERROR_PARSE},
                                      {"npz/bomb", "`y` cannot have 1879048192 bytes in", BG_ERROR_PARSE},
                                      {"npz/encrypted", "`y` is encrypted", BG_ERROR_UNSUPPORTED},
-                                     {"npz/directory_far", "lies beyond the end", BG_ERROR_PARSE}};
+                                     {"npz/directory_far", "is beyond the end", BG_ERROR_PARSE}};
     const char *const names[] = {"y", "z"};
     bg_dataset *dataset = NULL;
     bg_error error = {0};
@@ -214,12 +214,12 @@ static void test_tokens(void **state)
         static const struct {
             bg_tokens_options options;
             const char *words;
-        } cases[] = {{{.sequence_length = 8}, "byte 16: the file has 8 tokens, expected at least 9"},
-                     {{.sequence_length = 0}, "sequences of 0 tokens"},
-                     {{.sequence_length = 1, .token_bytes = 3}, "tokens of 3 bytes, expected 2 or 4"},
+        } cases[] = {{{.sequence_length = 8}, "byte 16: the file has 8 tokens but must have at least 9"},
+                     {{.sequence_length = 0}, "sequence_length is 0"},
+                     {{.sequence_length = 1, .token_bytes = 3}, "token_bytes is 3 but must be 2 or 4"},
                      {{.sequence_length = 1, .vocabulary_size = UINT32_MAX}, "vocabulary_size is 4294967295"},
                      {{.sequence_length = 1, .feature = "ids"}, "feature is `ids`, but a raw token file"},
-                     {{.sequence_length = 7, .vocabulary_size = 263}, "byte 14: token 7 is 263, expected below 263"}};
+                     {{.sequence_length = 7, .vocabulary_size = 263}, "byte 14: token 7 is 263 but must be below 263"}};
         bg_dataset *dataset = NULL;
         bg_loader *loader = NULL;
         bg_error error = {0};
@@ -311,7 +311,7 @@ static void test_tokens_that_shrink(void **state)
         assert_int_equal(truncate(path, (off_t)(5 * width + 1)), 0);
         assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_IO);
         assert_says(&error, path);
-        snprintf(expected, sizeof expected, "ends at byte %zu, and had %d bytes", 5 * width + 1, LARGE_BYTES);
+        snprintf(expected, sizeof expected, "ends at byte %zu but had %d bytes", 5 * width + 1, LARGE_BYTES);
         assert_says(&error, expected);
         assert_says(&error, "must not be shortened");
         bg_loader_destroy(loader);
@@ -387,14 +387,14 @@ static void test_csv_refusals(void **state)
         const char *text, *label, *words;
     } cases[] = {{"", NULL, "t:1: the file is empty"},
                  {"a,b\n", NULL, "t:2: the file has no lines"},
-                 {"a,b\n1\n", NULL, "t:2: 1 fields, expected 2"},
+                 {"a,b\n1\n", NULL, "t:2: the line has 1 fields but must have 2"},
                  {"a,b\n1,2,3\n", NULL, "t:2: field 3: the line has more fields"},
                  {"a,b\n1,2\n3,x\n", NULL, "t:3: field 2: `x` is not a number"},
                  {"a\nnan\n", NULL, "t:2: field 1: `nan` is not a number"},
                  {"a\n0x1\n", NULL, "is not a number"},
                  {"a\n1e999\n", NULL, "too large"},
                  {"a\n1e39\n", NULL, "too large for float32"},
-                 {"a,b\n,1\n", NULL, "t:2: field 1: is empty, expected a number"},
+                 {"a,b\n,1\n", NULL, "t:2: field 1: is empty but must be a number"},
                  {"a\n\"1\n", NULL, "t:2: field 1: the quoted field has no closing quote"},
                  {"a\n\"1\"2\n", NULL, "there is text after the closing quote"},
                  {"a,b\n1,0.5\n", "b", "t:2: field 2: the label must be a whole number"},
@@ -448,7 +448,7 @@ static void test_png(void **state)
 static void test_png_refusals(void **state)
 {
     static const bad_file cases[] = {{"png/deep", "a channel has 16 bits", BG_ERROR_UNSUPPORTED},
-                                     {"png/huge", "expected 1 to 32768", BG_ERROR_PARSE},
+                                     {"png/huge", "must have 1 to 32768", BG_ERROR_PARSE},
                                      {"png/cut", "truncated there", BG_ERROR_PARSE},
                                      {"png/empty", "is not a PNG image", BG_ERROR_PARSE},
                                      {"png/short", "byte", BG_ERROR_PARSE},
@@ -491,7 +491,7 @@ static void test_image_folders(void **state)
 
     test_folder_create(folder);
     assert_int_equal(bg_dataset_open_images(folder, 1, &dataset, &error), BG_ERROR_NOT_FOUND);
-    assert_says(&error, "there are no images in the folder; expected a folder for each class");
+    assert_says(&error, "there are no images in the folder; it must have a folder for each class");
     copy_image(folder, "dog", "b.png", "png/gray");
     copy_image(folder, "cat", "z.png", "png/gray");
     copy_image(folder, "dog", "a.png", "png/gray");

@@ -133,14 +133,14 @@ static void test_refusals(void **state)
         {FILES "images.npy:a", BG_ERROR_INVALID, "a .npy file has no named parts; leave `:a` out"},
         {FILES "labels-idx1-ubyte:a", BG_ERROR_INVALID, "an IDX file has no named parts; leave `:a` out"},
         {FILES "test.npz", BG_ERROR_INVALID,
-         "the name of the array is missing; add one after a colon: the file has `images`, `labels`"},
+         "the name of the array is missing; add one after a colon (the file has `images`, `labels`)"},
         {FILES "test.npz:image", BG_ERROR_NOT_FOUND, "there is no array `image`; the file has `images`, `labels`"},
         {FILES "data.safetensors", BG_ERROR_INVALID,
-         "the name of the tensor is missing; add one after a colon: the file has `images`, `labels`"},
+         "the name of the tensor is missing; add one after a colon (the file has `images`, `labels`)"},
         {FILES "data.safetensors:x", BG_ERROR_NOT_FOUND, "there is no tensor `x`; the file has `images`, `labels`"},
         {FILES "table.csv:x", BG_ERROR_NOT_FOUND, "there is no column `x`"},
         {FILES "table.csv:area,,age", BG_ERROR_INVALID, "column 1 of the list has no name"},
-        {FILES "photos:labels", BG_ERROR_NOT_FOUND, "a folder of images has no part of that name; expected"},
+        {FILES "photos:labels", BG_ERROR_NOT_FOUND, "a folder of images has no part of that name; use"},
         {"src", BG_ERROR_NOT_FOUND, "there are no images"},
         {"README.md", BG_ERROR_PARSE, "read as an IDX file, because the name does not end in"},
         {"tests/fuzz/corpus/npy/cut", BG_ERROR_PARSE, "read as an IDX file"},
@@ -172,7 +172,7 @@ static void test_files_of_our_own(void **state)
     array.type = types[0];
     require(bg_npy_write(path, &array, &error));
     assert_int_equal(bg_dataset_open(path, &set, &error), BG_ERROR_SHAPE);
-    assert_says("is a single number; samples lie along a first dimension");
+    assert_says("is a single number but must have a first dimension for the samples");
     array.type = types[1];
     require(bg_npy_write(path, &array, &error));
     set = open_source(path);

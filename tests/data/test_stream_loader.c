@@ -421,7 +421,7 @@ static void test_stream_refusals(void **state)
     options.rebatched_size = 2;
     bg_error_clear(&error);
     assert_int_equal(bg_loader_create_stream(&stream, &options, &loader, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "loader: rebatched_size is 2, expected at most the batch size, 1");
+    assert_string_equal(error.message, "loader: rebatched_size is 2 but must be at most the batch size, 1");
     assert_null(loader);
     options = good;
     options.shard_count = 2;
@@ -517,7 +517,7 @@ static void test_sampler(void **state)
             assert_int_equal(bg_loader_create(dataset, &options, &loader, &error), BG_OK);
             assert_int_equal(bg_loader_begin_epoch(loader, 0, NULL), BG_OK);
             assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
-            assert_non_null(strstr(error.message, "list 2 of the sampler: has 3 samples, expected 1 to 2"));
+            assert_non_null(strstr(error.message, "list 2 of the sampler: has 3 samples but must have 1 to 2"));
             bg_loader_destroy(loader);
             options.shuffle = true;
             assert_int_equal(bg_loader_create(dataset, &options, &loader, NULL), BG_ERROR_INVALID);

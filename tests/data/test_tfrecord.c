@@ -225,16 +225,16 @@ static void test_wrong_content(void **state)
 
     refuse(&c, NULL, "has no records");
     put_record(&c, "input_ids", 1, 4, true);
-    refuse_sample(&c, "a record has 4 tokens, expected at least 5: a sequence and the token after it");
+    refuse_sample(&c, "a record has 4 tokens but must have at least 5: a sequence and the token after it");
     c.length = 0;
     put_record(&c, "labels", 1, 5, true);
     refuse_sample(&c, "a record has no list of int64 named `input_ids`");
     c.length = 0;
     put_record(&c, "input_ids", 396, 5, true);
-    refuse_sample(&c, "token 4 of the record is out of range, expected 0 to 399");
+    refuse_sample(&c, "token 4 of the record is out of range; it must be 0 to 399");
     c.length = 0;
     put_record(&c, "input_ids", -2, 5, true);
-    refuse_sample(&c, "token 0 of the record is out of range, expected 0 to 399");
+    refuse_sample(&c, "token 0 of the record is out of range; it must be 0 to 399");
     c.length = 0;
     put_field(&example, 1, "\x0a\x7f", 2);
     put_frame(&c, &example);

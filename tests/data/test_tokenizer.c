@@ -261,7 +261,7 @@ static void test_bytes(void **state)
     assert_null(bg_tokenizer_token(tokenizer, 257, &size_bytes));
     assert_int_equal(bg_tokenizer_decode(tokenizer, (const uint32_t[]){1, 257}, 2, &text, &size_bytes, &error),
                      BG_ERROR_INVALID);
-    assert_string_equal(error.message, "token 1 is 257, expected below 257");
+    assert_string_equal(error.message, "token 1 is 257 but must be below 257");
     bg_tokenizer_destroy(tokenizer);
     bg_tokenizer_destroy(NULL);
 }
@@ -369,14 +369,14 @@ static void test_bad_json(void **state)
         {"", "7", cutter, "has no array `model.merges`"},
         {"", "[7]", cutter, "t: merge 0 must be a string or a list of two strings"},
         {"", "[[\"a\", 7]]", cutter, "t: merge 0 must be a string or a list of two strings"},
-        {"", "[\"a\"]", cutter, "t: merge 0: `a`: expected two tokens with one space"},
+        {"", "[\"a\"]", cutter, "t: merge 0: `a` must be two tokens with one space"},
         {"", "[\"a b\"]", cutter, "t: merge 0: `ab` is not in the vocabulary"},
         {"", "[\"ab b\"]", cutter, "t: merge 0: `ab` is not in the vocabulary"},
         {", \"ab\": 5", "[]", cutter, "has number 5, and another token has the same number"},
         {", \"ab\": 257", "[]", cutter, "the number of token `ab` must be a whole number from 0 to 256"},
         {", \"ab\": \"x\"", "[]", cutter, "the number of token `ab` must be a whole number"},
-        {", \"\": 256", "[]", cutter, "token `` is empty, or has characters that do not stand for bytes"},
-        {", \"東\": 256", "[]", cutter, "token `東` is empty, or has characters that do not stand for bytes"},
+        {", \"\": 256", "[]", cutter, "token `` is empty, or has characters that do not represent bytes"},
+        {", \"東\": 256", "[]", cutter, "token `東` is empty, or has characters that do not represent bytes"},
         {"", "[]",
          ", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 3, \"content\": \"<x>\"}]",
          "token `<x>` has number 3, and another token has the same number"},
@@ -408,7 +408,7 @@ static void test_bad_json(void **state)
     assert_json_fails(strdup("{\"model\": {\"type\": \"BPE\", \"ignore_merges\": true}}"), BG_ERROR_UNSUPPORTED,
                       "ignore_merges");
     assert_json_fails(strdup("{\"model\": {\"type\": \"BPE\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}}"),
-                      BG_ERROR_PARSE, "expected an object of tokens");
+                      BG_ERROR_PARSE, "the file must be an object of tokens");
 }
 
 static void test_bad_files(void **state)
@@ -416,13 +416,13 @@ static void test_bad_files(void **state)
     static const struct {
         const char *vocabulary, *merges, *part;
     } cases[] = {{"{", "", "v:1:2: not JSON"},
-                 {"{}", "", "v: expected an object of tokens and their numbers"},
+                 {"{}", "", "v: the file must be an object of tokens and their numbers"},
                  {"{\"a\": 0}", "", "v: there is no token for byte 0x00"},
                  {NULL, "#version: 0.2\n\na b\n", "m:3:1: `ab` is not in the vocabulary"},
                  {NULL, "a b\n#version: 0.2\n", "m:1:1: `ab` is not in the vocabulary"},
-                 {NULL, "ab\n", "m:1:1: `ab`: expected two tokens with one space between them"},
-                 {NULL, "a b c\r\n", "m:1:1: `a b c`: expected two tokens"},
-                 {NULL, "a \n", "m:1:1: `a `: expected two tokens"}};
+                 {NULL, "ab\n", "m:1:1: `ab` must be two tokens with one space between them"},
+                 {NULL, "a b c\r\n", "m:1:1: `a b c` must be two tokens"},
+                 {NULL, "a \n", "m:1:1: `a ` must be two tokens"}};
     bg_tokenizer *tokenizer = NULL;
     bg_error error = {0};
     (void)state;

@@ -414,7 +414,7 @@ static void test_refusals(void **state)
 
     assert_int_equal(bg_dataset_take(source, 0, &made, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_dataset_skip(source, SAMPLES, &made, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "data set: 101 of 101 samples are to be skipped, expected to leave at least 1");
+    assert_string_equal(error.message, "data set: 101 of 101 samples are to be skipped; at least 1 must remain");
     assert_int_equal(bg_dataset_shard(source, 1, 1, &made, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_dataset_shard(source, 101, 102, &made, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_dataset_repeat(source, 0, &made, NULL), BG_ERROR_INVALID);

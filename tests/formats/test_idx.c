@@ -91,26 +91,28 @@ static void test_bad_headers(void **state)
 
     assert_fails(good, 0, BG_ERROR_PARSE, "x.idx: the file is empty; an IDX file has at least a header of 8 bytes");
     assert_fails(good, 3, BG_ERROR_PARSE,
-                 "x.idx: byte 3: the file ends in the header; expected 4 bytes of magic number at byte 0");
+                 "x.idx: byte 3: the file ends in the header; it must have 4 bytes of magic number at byte 0");
     assert_fails(good, 11, BG_ERROR_PARSE,
-                 "x.idx: byte 11: the file ends in the header; expected 8 bytes of dimensions at byte 4");
+                 "x.idx: byte 11: the file ends in the header; it must have 8 bytes of dimensions at byte 4");
     assert_fails("<html>not found</html>", 22, BG_ERROR_PARSE,
-                 "x.idx: byte 0: this is not an IDX file: it begins with 3c 68, expected 00 00");
+                 "x.idx: byte 0: this is not an IDX file: it begins with 3c 68 but must begin with 00 00");
     memcpy(bytes, good, sizeof good);
     bytes[2] = 0x0d;
     assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED,
-                 "x.idx: byte 2: the element type is 0x0d (float32), expected 0x08 (uint8)");
+                 "x.idx: byte 2: the element type is 0x0d (float32) but must be 0x08 (uint8)");
     bytes[2] = 0x07;
     assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED,
-                 "x.idx: byte 2: the element type is 0x07 (no IDX type), expected 0x08 (uint8)");
+                 "x.idx: byte 2: the element type is 0x07 (no IDX type) but must be 0x08 (uint8)");
     bytes[2] = 0x08;
     bytes[3] = 0;
-    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED, "x.idx: byte 3: the file has 0 dimensions, expected 1 to 4");
+    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED,
+                 "x.idx: byte 3: the file has 0 dimensions but must have 1 to 4");
     bytes[3] = 5;
-    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED, "x.idx: byte 3: the file has 5 dimensions, expected 1 to 4");
+    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED,
+                 "x.idx: byte 3: the file has 5 dimensions but must have 1 to 4");
     bytes[3] = 2;
     bytes[7] = 0;
-    assert_fails(bytes, sizeof good, BG_ERROR_PARSE, "x.idx: byte 4: dimension 0 is 0, expected at least 1");
+    assert_fails(bytes, sizeof good, BG_ERROR_PARSE, "x.idx: byte 4: dimension 0 is 0 but must be at least 1");
     memset(bytes + 4, 0xff, 8);
     assert_fails(bytes, sizeof good, BG_ERROR_PARSE,
                  "x.idx: byte 4: dimension 0 is 4294967295, which makes more than the limit of 2 GiB");
@@ -127,13 +129,13 @@ static void test_sizes_that_disagree(void **state)
 
     memcpy(longer, good, sizeof good);
     assert_fails(good, sizeof good - 1, BG_ERROR_PARSE,
-                 "x.idx: byte 17: the file ends too early: the header promises uint8[2,3], 6 bytes, found 5");
+                 "x.idx: byte 17: the file ends too early: the header promises uint8[2,3], 6 bytes, but there are 5");
     assert_fails(longer, sizeof longer, BG_ERROR_PARSE,
                  "x.idx: byte 18: the file has 2 bytes too many: the header promises uint8[2,3], 6 bytes");
     size = pack(good, sizeof good - 1, packed, sizeof packed);
-    assert_fails(
-        packed, size, BG_ERROR_PARSE,
-        "x.idx: byte 17 (unpacked): the content ends too early: the header promises uint8[2,3], 6 bytes, found 5");
+    assert_fails(packed, size, BG_ERROR_PARSE,
+                 "x.idx: byte 17 (unpacked): the content ends too early: the header promises uint8[2,3], 6 bytes, but "
+                 "there are 5");
     size = pack(longer, sizeof longer, packed, sizeof packed);
     assert_fails(
         packed, size, BG_ERROR_PARSE,

@@ -243,7 +243,7 @@ static void test_bad_lengths(void **state)
 
         assert_int_equal(bgi_safetensors_parse("x", cases[i].content, cases[i].size_bytes, false, &file, &error),
                          BG_ERROR_PARSE);
-        assert_non_null(strstr(error.message, i < 2 ? "bytes long, expected at least" : "header length"));
+        assert_non_null(strstr(error.message, i < 2 ? "bytes long but must be at least" : "header length"));
         assert_null(file);
     }
 }
@@ -258,7 +258,7 @@ static void test_bad_json(void **state)
 {
     (void)state;
 
-    assert_header_fails("[]", 0, BG_ERROR_PARSE, "x: byte 8: the header begins with 0x5b, expected `{`");
+    assert_header_fails("[]", 0, BG_ERROR_PARSE, "x: byte 8: the header begins with 0x5b but must begin with `{`");
     assert_header_fails("{]", 0, BG_ERROR_PARSE, "the header is not JSON");
     assert_header_fails("{} x", 0, BG_ERROR_PARSE, "the header is not JSON");
     assert_header_fails("{\"\xff\":1}", 0, BG_ERROR_PARSE, "the header is not JSON");
@@ -275,7 +275,7 @@ static void test_bad_tensors(void **state)
 
     assert_header_fails(TENSOR("1", "[1]", "[0,4]"), 4, BG_ERROR_PARSE, "x: tensor `w`: `dtype` must be a string");
     assert_header_fails(TENSOR("\"I16\"", "[1]", "[0,2]"), 2, BG_ERROR_UNSUPPORTED,
-                        "tensor `w`: its dtype is `I16`, expected F32, BF16, F16, F64, I32 or U8");
+                        "tensor `w`: its dtype is `I16` but must be F32, BF16, F16, F64, I32 or U8");
     assert_header_fails(TENSOR("\"F32\"", "3", "[0,4]"), 4, BG_ERROR_PARSE, "`shape` must be an array");
     assert_header_fails(TENSOR("\"F32\"", "[-1]", "[0,4]"), 4, BG_ERROR_PARSE, "dimension 0 must be an integer");
     assert_header_fails(TENSOR("\"F32\"", "[1,1.0]", "[0,4]"), 4, BG_ERROR_PARSE, "dimension 1 must be an integer");
@@ -291,7 +291,7 @@ static void test_bad_tensors(void **state)
     assert_header_fails(TENSOR("\"F32\"", "[1]", "[4,0]"), 4, BG_ERROR_PARSE, "are not within the file's 4 bytes");
     assert_header_fails(TENSOR("\"F32\"", "[1]", "[0,5]"), 4, BG_ERROR_PARSE, "are not within the file's 4 bytes");
     assert_header_fails(TENSOR("\"F32\"", "[2]", "[0,4]"), 4, BG_ERROR_PARSE,
-                        "data offsets 0 to 4 hold 4 bytes, expected 8 for float32[2]");
+                        "data offsets 0 to 4 hold 4 bytes but must hold 8 for float32[2]");
 }
 
 #define PAIR(a, b)                                                                                                     \
@@ -304,7 +304,7 @@ static void test_places(void **state)
 
     assert_header_fails(PAIR("[0,2]", "[1,3]"), 3, BG_ERROR_PARSE, "tensors overlap");
     assert_header_fails(PAIR("[0,2]", "[0,2]"), 2, BG_ERROR_PARSE, "tensors overlap");
-    assert_header_fails(PAIR("[0,2]", "[3,5]"), 5, BG_ERROR_PARSE, "data begin at 3, expected 2");
+    assert_header_fails(PAIR("[0,2]", "[3,5]"), 5, BG_ERROR_PARSE, "data begin at 3 but must begin at 2");
     assert_header_fails(PAIR("[1,3]", "[3,5]"), 5, BG_ERROR_PARSE, "leave a hole");
     assert_header_fails(PAIR("[0,2]", "[2,4]"), 5, BG_ERROR_PARSE, "end after 4 bytes of data, but the file has 5");
     assert_header_fails("{}", 1, BG_ERROR_PARSE, "end after 0 bytes of data, but the file has 1");

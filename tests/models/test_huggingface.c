@@ -192,7 +192,7 @@ static void test_several_files(void **state)
     assert_values(weights, t, 0.0);
     bg_weights_destroy(weights);
     write_text("model.safetensors.index.json", "{\"weight_map\": {\"wte.weight\": \"../model.safetensors\"}}");
-    ASSERT_FAILS(NULL, BG_ERROR_PARSE, "`wte.weight`", "`../model.safetensors`, expected a file name in the same");
+    ASSERT_FAILS(NULL, BG_ERROR_PARSE, "`wte.weight`", "`../model.safetensors` but must be a file name in the same");
     write_text("model.safetensors.index.json", "{\"weight_map\": 7}");
     ASSERT_FAILS(NULL, BG_ERROR_PARSE, "the object `weight_map` (tensors and their files) is missing");
     write_text("model.safetensors.index.json", "{");

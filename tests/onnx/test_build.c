@@ -82,7 +82,7 @@ static void sizes_are_bound(void **state)
     size = (bg_onnx_size){"x:2", 6};
     refuses(onnx, &options, BG_ERROR_INVALID, "`x:2` is not a symbolic dimension");
     size = (bg_onnx_size){"batch", 0};
-    refuses(onnx, &options, BG_ERROR_INVALID, "`batch` is 0: it must be at least 1");
+    refuses(onnx, &options, BG_ERROR_INVALID, "`batch` is 0 but must be at least 1");
     options.size_count = 0;
     options.batch_size = -1;
     refuses(onnx, &options, BG_ERROR_INVALID, "options.batch_size is -1");
@@ -118,7 +118,7 @@ static void fixed_values_are_folded(void **state)
     refuses(onnx, &options, BG_ERROR_INVALID, "the file has no input `z`");
     fixed.input = "x";
     fixed.type = bg_vector(BG_FLOAT32, 8);
-    refuses(onnx, &options, BG_ERROR_SHAPE, "`x` is given as float32 with 1 dimensions: it is float32 with 2");
+    refuses(onnx, &options, BG_ERROR_SHAPE, "`x` is given as float32 with 1 dimensions but is float32 with 2");
     bg_onnx_destroy(onnx);
 }
 
@@ -164,7 +164,7 @@ static void refusals_are_told_at_once(void **state)
     onnx = parse(&file);
     refuses(
         onnx, &options, BG_ERROR_UNSUPPORTED,
-        "2 nodes cannot be expressed: node `/layer/0/Gemm` (Gemm): its domain is \"com.example\": only ops of ONNX "
+        "2 nodes cannot be expressed: node `/layer/0/Gemm` (Gemm): its domain is \"com.example\" but only ops of ONNX "
         "itself are known; node `Loop:c` (Loop): the steps of a graph are known when it is built: export the model by "
         "tracing");
     contents = bg_onnx_contents_of(onnx);

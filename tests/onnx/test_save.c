@@ -879,7 +879,7 @@ static void test_refusals(void **state)
     (void)state;
     build(&r, &cases[0], 3);
     options.opset = 12;
-    refuses(r.graph, r.weights, &options, BG_ERROR_INVALID, "options.opset is 12: it must be 13 to 17");
+    refuses(r.graph, r.weights, &options, BG_ERROR_INVALID, "options.opset is 12 but must be 13 to 17");
     options.opset = 18;
     refuses(r.graph, r.weights, &options, BG_ERROR_INVALID, "options.opset is 18");
     options = bg_onnx_save_defaults();

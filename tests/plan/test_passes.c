@@ -263,7 +263,7 @@ static void test_a_damaged_partition_is_noticed(void **state)
     ops[0] = segments[0].ops[0];
     expect_defect(&c, "in two segments");
     ops[0] = (uint32_t)c.graph->op_count;
-    expect_defect(&c, "it is not in the graph");
+    expect_defect(&c, "is not in the graph");
     ops[0] = kept;
 
     segments[1].op_count--;
@@ -271,7 +271,7 @@ static void test_a_damaged_partition_is_noticed(void **state)
     segments[1].op_count++;
 
     c.partition.op_segments[kept] = 3;
-    expect_defect(&c, "noted in 3");
+    expect_defect(&c, "recorded in 3");
     c.partition.op_segments[kept] = 1;
 
     segments[2].stage = 4;

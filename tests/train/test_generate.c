@@ -288,7 +288,7 @@ static void test_messages(void **state)
     bg_error_clear(&error);
     tokens[1] = VOCABULARY;
     assert_int_equal(bg_generator_feed(generator, tokens, 2, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "token 1 is 23, expected below the vocabulary of 23");
+    assert_string_equal(error.message, "token 1 is 23 but must be below the vocabulary's size, 23");
     assert_int_equal(bg_generator_length(generator), 1);
     bg_generator_destroy(generator);
     bg_generator_destroy(NULL);

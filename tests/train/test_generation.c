@@ -307,7 +307,7 @@ static void test_messages(void **state)
     refuse(generator, &prompt, &options, BG_ERROR_RANGE,
            "prompt 0 has 60 tokens, which must be fewer than the model's 60");
     prompt.count = 2, tokens[1] = VOCABULARY;
-    refuse(generator, &prompt, &options, BG_ERROR_INVALID, "prompt 0: token 1 is 29, expected below");
+    refuse(generator, &prompt, &options, BG_ERROR_INVALID, "prompt 0: token 1 is 29 but must be below");
     assert_int_equal(bg_generator_create_batch(&model, NULL, weights, 33, &none, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "the generator would have 33 sequences; it must have 1 to 32"));
     bg_generator_destroy(generator);

@@ -191,7 +191,7 @@ static void test_messages(void **state)
     assert_int_equal(bg_sampling_shares(&sampling, logits, 2, NULL, 0, 0, shares, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "the logit of token 1 is not a number"));
     assert_int_equal(bg_sampling_shares(&sampling, logits, 1, history, 1, 1, shares, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "token 0 is 2, expected below the vocabulary of 1"));
+    assert_non_null(strstr(error.message, "token 0 is 2 but must be below the vocabulary's size, 1"));
 }
 
 int main(void)

@@ -217,7 +217,7 @@ static void split_fits_are_warned_of(void **state)
             options.log_user = line;
             trainer = make(&options);
             assert_int_equal(bg_trainer_prepare(trainer, BG_TRAINER_FIT, &error), BG_OK);
-            snprintf(wanted, sizeof wanted, "device_iterations is %u: a model that is split over 4", iterations);
+            snprintf(wanted, sizeof wanted, "is %u: on IPUs a model that is split over 4", iterations);
             assert_true((strstr(line, wanted) != NULL) == (iterations < 4));
             if (iterations < 4) {
                 snprintf(
