@@ -40,7 +40,7 @@ typedef struct bg_convnet_options {
     bool checkpoint_blocks; /* recomputation keeps the result of each block (bg_graph_checkpoint) */
 } bg_convnet_options;
 
-/* 40 images, float32, uint8 labels, none ignored (-100), all outputs. */
+/* Defaults: 40 images, float32, uint8 labels, labels of -100 ignored, all outputs. */
 BG_API void bg_convnet_options_init(bg_convnet_options *options, size_t struct_bytes);
 static inline bg_convnet_options bg_convnet_defaults(void)
 {

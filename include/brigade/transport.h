@@ -9,7 +9,7 @@
  * requests. Results have the same bits as those of one process that has all devices.
  *
  *     bg_options options = bg_options_defaults();
- *     options.execution.transport = transport;       // of MPI: brigade/mpi.h; of your own: this struct
+ *     options.execution.transport = transport;       // MPI's: brigade/mpi.h; your own: this struct
  *
  * A transport of your own is a struct of functions. They never wait: `send` and `receive` start an operation, and
  * `poll` reports completed operations.
