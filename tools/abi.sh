@@ -2,7 +2,7 @@
 # Compares the library's binary interface with that of the last release (Debian: abigail-tools).
 #
 #   tools/abi.sh check LIBRARY [BASELINE]   prints the changes since; fails when a program compiled for the baseline
-#   could be loaded with this library but not run with it
+#                                           could be loaded with this library but not run with it
 #   tools/abi.sh write LIBRARY [BASELINE]   makes this library's interface the baseline
 #
 # LIBRARY is a libbrigade.so built with debug information, on x86-64. The baseline, abi/libbrigade.abi.gz, is abidw's
