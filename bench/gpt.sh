@@ -8,11 +8,11 @@
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it); without
 #                                   one its rows are left out
 #   LLMC=DIR                        a clone of github.com/karpathy/llm.c, whose CPU trainer is built with its own
-#                                  flags and $CC; without one its row is left out
+#                                   flags and $CC; without one its row is left out
 #   ROWS='PATTERN...'               only rows whose keys match one of these shell patterns; the keys are
 #                                   float32 bfloat16 pipelined replicas tensor torch-float32 torch-bfloat16 llmc phased
 #   TIMES=FILE                      appends every timed step to FILE, and makes the table from all steps in it: for
-#                                  long measurements in several parts
+#                                   long measurements in several parts
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C

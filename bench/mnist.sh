@@ -3,9 +3,9 @@
 #
 #   bench/mnist.sh [BUILD]          also: make bench-mnist
 #   ROUNDS=3 EPOCHS=5 TURNS=4       each row is ROUNDS runs of EPOCHS epochs, in turns with the other rows; the rows
-#                                  that compare two cores with one run TURNS times per round
+#                                   that compare two cores with one run TURNS times per round
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it); its BLAS
-#                                  must be an optimized one (bench/peers/torch.sh)
+#                                   must be an optimized one (bench/peers/torch.sh)
 #
 # Prints Markdown and writes the same numbers to BUILD/bench/mnist.csv. Ends with three checks, each "pass" or "fail";
 # the exit code is 1 when one fails. The compared numbers:
