@@ -46,7 +46,7 @@ typedef enum bg_status {
                                machine's free memory */
     BG_ERROR_UNSUPPORTED,   /* correct, but not possible here */
     BG_ERROR_IO,            /* the operating system refused */
-    BG_ERROR_COMMUNICATION, /* a peer failed or went away */
+    BG_ERROR_COMMUNICATION, /* a peer failed or disconnected */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
     BG_ERROR_CANCELED,      /* the caller asked to stop */
     BG_ERROR_RANGE,         /* the data ended: provide more, or repeat them */

@@ -109,7 +109,7 @@ BG_API bg_status bg_checkpoint_release_memory(bg_session *session, bg_error *err
  * buffers and the optimizer. */
 typedef enum bg_checkpoint_differences {
     BG_CHECKPOINT_WARN = 0, /* logs one line for each kind; missing weights keep their values */
-    BG_CHECKPOINT_IGNORE,   /* logs nothing, not even what is dropped */
+    BG_CHECKPOINT_IGNORE,   /* logs nothing, not even dropped parts */
     BG_CHECKPOINT_REFUSE,   /* BG_ERROR_INVALID; nothing is changed */
 } bg_checkpoint_differences;
 
@@ -148,7 +148,7 @@ static inline bg_checkpoint_load_options bg_checkpoint_load_defaults(void)
     return options;
 }
 
-/* What a checkpoint holds besides the weights. Free it with bg_checkpoint_clear. */
+/* The content of a checkpoint besides the weights. Free it with bg_checkpoint_clear. */
 typedef struct bg_checkpoint {
     uint64_t step; /* weight updates done */
     uint64_t seed;

@@ -7,7 +7,7 @@
  * Errors: BG_ERROR_INVALID for a value that is out of range or contradicts another, BG_ERROR_PARSE, BG_ERROR_NOT_FOUND,
  * BG_ERROR_IO, BG_ERROR_MEMORY.
  *
- * Shapes: those of the layer in nn.h that the function stands for.
+ * Shapes: those of the corresponding layer in nn.h.
  */
 #ifndef BRIGADE_CONFIG_H
 #define BRIGADE_CONFIG_H
@@ -74,11 +74,10 @@ BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, cons
                                    bg_error *error);
 
 /*
- * Sets fields from a string "key=value,key=value". Numbers and strings are written as they are, truth values as
- * true/1/y/yes or false/0/n/no, and lists as [1 2 3] or [1, 2, 3]. null or none removes the given value of a field that
- * accepts null or an empty string (executable_cache_dir); for other fields it is an error that names the field.
- * Whitespace around keys and values is ignored. Either all changes are made or none is. Keys are the fields' full names
- * in every mode.
+ * Sets fields from a string "key=value,key=value". Truth values are true/1/y/yes or false/0/n/no, and lists are [1 2 3]
+ * or [1, 2, 3]. The words null and none remove the given value of a field that accepts null or an empty string
+ * (executable_cache_dir). For other fields they are an error that names the field. Whitespace around keys and values is
+ * ignored. Either all changes are made or none is. Keys are the fields' full names in every mode.
  */
 BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
 
@@ -151,7 +150,7 @@ BG_API bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config
 
 /* ---- to runtime options ---- */
 
-/* What a configuration needs to know about the model. All-zero is valid: nothing is known. */
+/* Properties of the model that a configuration needs. All-zero is valid: nothing is known. */
 typedef struct bg_ipu_model {
     size_t struct_bytes;             /* 0, or sizeof(bg_ipu_model): see base.h */
     uint64_t layer_count;            /* layers of encoder and decoder together; 0: unknown */
@@ -232,10 +231,10 @@ BG_API bg_status bg_run_options_set_text(bg_run_options *options, const char *na
  * transport. Errors: BG_ERROR_INVALID if the object is frozen. */
 BG_API bg_status bg_run_options_set_transport(bg_run_options *options, const struct bg_transport *transport,
                                               bg_error *error);
-/* Adds an anchor, as PopTorch's anchorTensor: a run also returns `output`, an output of the graph or the result of an
- * op, as `name` (NULL: the same name) in its own mode (bg_output_request; `period` is for BG_OUTPUT_EVERY_N). Errors:
- * BG_ERROR_INVALID if the object is frozen, the output does not exist, the mode is unknown, or the name is already
- * used. */
+/* Adds an anchor, as PopTorch's anchorTensor (bg_output_request). A run then also returns `output`, an output of the
+ * graph or the result of an op, as `name` (NULL: the same name) in the given mode. `period` is for BG_OUTPUT_EVERY_N.
+ * Errors: BG_ERROR_INVALID if the object is frozen, the output does not exist, the mode is unknown, or the name is
+ * already used. */
 BG_API bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output, const char *name,
                                            bg_output_mode mode, uint32_t period, bg_error *error);
 /* Returns the current value of an option; strings and lists live as long as `options`. A seed of 2^63 or more is

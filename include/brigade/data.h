@@ -1,8 +1,8 @@
 /*
- * data.h: where samples come from: IDX files, MNIST, generated digits, data sets in memory or behind a callback, and
- * the loader that shuffles them into batches ahead of the consumer.
+ * data.h: sources of samples (IDX files, MNIST, generated digits, data sets in memory or behind a callback), and the
+ * loader that shuffles samples into batches ahead of the consumer.
  *
- * Nothing here looks at the environment, prints, or knows what a batch is used for.
+ * Nothing here reads the environment, prints, or depends on the use of a batch.
  *
  * Threads: any number of threads may read one data set; one thread at a time uses a loader. bg_loader_help may be
  * called by any thread.
@@ -23,10 +23,9 @@ extern "C" {
 
 /*
  * Reads an IDX file of uint8 with 1 to 4 dimensions, plain or gzipped (recognized by its content, not its name). A file
- * whose size does not agree with its header is refused, as are headers that promise more than 2 GiB; a hostile file
- * makes the reader allocate no more than about a thousand times the file's own size. Errors: BG_ERROR_NOT_FOUND,
- * BG_ERROR_IO, BG_ERROR_PARSE (with the byte offset), BG_ERROR_UNSUPPORTED (another element type or rank),
- * BG_ERROR_MEMORY.
+ * whose size does not agree with its header is refused, as are headers of more than 2 GiB. The reader never allocates
+ * more than about a thousand times the file's own size. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (with
+ * the byte offset), BG_ERROR_UNSUPPORTED (another element type or rank), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_idx_read(const char *path, bg_array *out, bg_error *error);
 
@@ -213,7 +212,7 @@ typedef struct bg_normalize_options {
     uint32_t tensor_index;
     uint32_t channel_count;
     const float *means;
-    const float *deviations; /* none is 0 */
+    const float *deviations; /* each not 0 */
 } bg_normalize_options;
 
 BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *options, bg_dataset **out,
@@ -234,7 +233,7 @@ typedef struct bg_convert_options {
     bg_type type;           /* must have the source's number of elements */
     uint32_t channel_count; /* 0: values do not change */
     const float *means;
-    const float *deviations; /* none is 0 */
+    const float *deviations; /* each not 0 */
 } bg_convert_options;
 
 /* Errors: BG_ERROR_SHAPE (another number of elements), BG_ERROR_INVALID, BG_ERROR_MEMORY. */

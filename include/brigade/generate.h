@@ -32,9 +32,9 @@ typedef struct bg_generator bg_generator;
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);
-/* The same for `sequences` sequences that run side by side. bg_generator_run uses all of them; the functions for one
- * sequence use the first. Each sequence has its own cache, and its results have the same bits as when it is generated
- * alone. Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
+/* Creates a generator of `sequences` sequences that run side by side. bg_generator_run uses all of them; the functions
+ * for one sequence use the first. Each sequence has its own cache, and its results have the same bits as when it is
+ * generated alone. Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
 #define BG_GENERATOR_MOST_SEQUENCES BG_GPT_MOST_SEQUENCES
 BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                            uint32_t sequences, bg_generator **out, bg_error *error);

@@ -218,10 +218,10 @@ typedef struct bg_section {
     uint32_t axis;
     int64_t first, count;
 } bg_section;
-/* Adds a parameter that is a section. Its first value is that range of the whole's first value; all sections of a whole
- * count as one variable for this purpose, so the variables after them begin with the same values as with the whole.
- * Sections of one whole do not overlap and have the same type of the whole and the same initializer; no variable has
- * the whole's name. The optimizer's state of a section is a section of the whole's state. */
+/* Adds a parameter that is a section. Its first value is that range of the whole's first value. All sections of a whole
+ * count as one variable for this purpose. So later variables begin with the same values as with the whole. Sections of
+ * one whole do not overlap and have the same type of the whole and the same initializer; no variable has the whole's
+ * name. The optimizer's state of a section is a section of the whole's state. */
 BG_API bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_section *section,
                                            const bg_initializer *initializer);
 

@@ -56,8 +56,8 @@ BG_API bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, 
                                      bg_plan **out, bg_error *error);
 
 /*
- * Adds a loop to a graph as an op, also to the body of another loop: `inputs` are the values for the body's inputs, in
- * the body's order; inputs that are not carried stay the same. outputs[i] receives carried value i after the last
+ * Adds a loop to a graph as an op, also to the body of another loop. `inputs` are the values for the body's inputs, in
+ * the body's order. Inputs that are not carried stay the same. outputs[i] receives carried value i after the last
  * iteration. The body has no variables, marks no outputs for the host, and is borrowed until all plans of the graph are
  * made, as is the condition. It runs on one core. The op has no gradient: training fails if one is needed.
  */

@@ -83,15 +83,15 @@ typedef struct bg_recurrent_options {
     double dropout;   /* dropout between layers, in training */
     bool relu;        /* bg_rnn_layer only: max(0, x) instead of tanh */
     bool reset_first; /* bg_gru_layer only: bg_gru_reset_first instead of bg_gru */
-    /* Numbers of steps by which time is cut into pieces of one op each; 0: one piece. With truncate no gradient flows
-     * from a piece to the one before (truncated back-propagation through time). With checkpoint the states between
-     * pieces are marked (bg_graph_checkpoint), so that recompute `checkpoints` keeps the gates of one piece at a time.
-     * If both are set, the smaller one must divide the larger. */
+    /* Numbers of steps of a piece: time is cut into pieces, each of which is one op. 0: one piece. With truncate no
+     * gradient flows from a piece to the previous one (truncated back-propagation through time). With checkpoint the
+     * states between pieces are marked (bg_graph_checkpoint), so that recompute `checkpoints` keeps the gates of one
+     * piece at a time. If both are set, the smaller one must divide the larger. */
     int64_t truncate, checkpoint;
     /* int32 or int64 [N]: the numbers of steps that belong to each sample, in any order, as in PyTorch's
-     * pack_padded_sequence and pad_packed_sequence. Later steps are padding. Values of x there are ignored, and the
-     * result is zero there. Last states are those after a sample's last step, where the reverse direction also begins.
-     * Null: all steps. Lengths above T count as T; a sample of length 0 keeps its first state. */
+     * pack_padded_sequence and pad_packed_sequence. Later steps are padding. Values of x at these steps are ignored,
+     * and the result is zero at them. Last states are those after a sample's last step, where the reverse direction
+     * also begins. Null: all steps. Lengths above T count as T; a sample of length 0 keeps its first state. */
     bg_value lengths;
 } bg_recurrent_options;
 

@@ -56,7 +56,7 @@ extern "C" {
 /* A file that was read, and the graph that was last built from it. */
 typedef struct bg_onnx bg_onnx;
 
-/* ---- what is in a file ---- */
+/* ---- the content of a file ---- */
 
 typedef struct bg_onnx_dim {
     int64_t size;       /* at least 0; -1: not fixed by the file */

@@ -142,9 +142,8 @@ static inline bg_pool_options bg_pool_defaults(int64_t kernel_size)
 BG_API bg_value bg_max_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 /* Pools x to `sizes`, one number for each dimension after its channels (NULL: 1 each, a global pool), like PyTorch's
- * adaptive pools: window i of `size` goes from floor(i H / size) to before ceil((i + 1) H / size). If the sizes do not
- * divide x's, neighboring windows share elements. Shapes: x [N,C,..] ->
- * [N,C,sizes..]. */
+ * adaptive pools: window i of `size` has the elements from floor(i H / size) to ceil((i + 1) H / size) - 1. If the
+ * sizes do not divide x's, neighboring windows share elements. Shapes: x [N,C,..] -> [N,C,sizes..]. */
 BG_API bg_value bg_adaptive_max_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 BG_API bg_value bg_adaptive_avg_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 
@@ -380,7 +379,7 @@ BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function,
 /* 1 where x equals 0, 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
 /* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; `diagonal` is
- * the number of places to the right of the main diagonal; negative: to the left. Any element type. */
+ * the number of places to the right of the main diagonal, or to the left if it is negative. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
 /* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
  * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats of one type,
@@ -880,9 +879,9 @@ BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_val
 /* Counts from which the scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE if the
  * operands' types or shapes do not fit each other; BG_ERROR_MEMORY.
  *
- * For logits [..., C] and labels [...]: int32 [3, C], the number of rows of each class that are predicted correctly,
- * predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside 0..C-1 are
- * ignored. Shapes: logits [..., C], labels [...] -> int32 [3, C]. */
+ * For logits [..., C] and labels [...]: int32 [3, C]. For each class these are the numbers of rows that are predicted
+ * correctly, predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside
+ * 0..C-1 are ignored. Shapes: logits [..., C], labels [...] -> int32 [3, C]. */
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* For predictions and targets of one float type and shape: int32 [3, 2], the same counts for the classes no and yes. A
  * prediction is yes above the threshold, a target above one half. A logit's threshold is 0, a probability's 0.5.

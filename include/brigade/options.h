@@ -20,7 +20,7 @@ extern "C" {
 typedef enum bg_strategy {
     BG_STRATEGY_SINGLE = 0, /* one device, no partition */
     BG_STRATEGY_SHARDED,    /* stages on devices, one micro-batch at a time; devices still overlap, see `strict` */
-    BG_STRATEGY_PIPELINED,  /* stages on devices, micro-batches overlap as the schedule says */
+    BG_STRATEGY_PIPELINED,  /* stages on devices, micro-batches overlap in the order of the schedule */
     BG_STRATEGY_PHASED /* phases of stages in turn; all micro-batches of a step pass through one phase before the next
                           begins */
 } bg_strategy;
@@ -51,7 +51,7 @@ typedef struct bg_block_cost {
  * micro-batches of all replicas), however the batch is split. The terms of the loss are averaged in two ways:
  *
  * - a mean over counted elements (bg_cross_entropy with BG_LOSS_MEAN) is averaged over all elements that the update
- *   counts; if none is counted, the term adds nothing and the other terms are unchanged;
+ *   counts. If the count is 0, the term adds nothing and the other terms are unchanged;
  * - every other term is averaged over the micro-batches. For a mean over samples the result is the mean over the batch;
  *   a term that does not depend on the batch (an L2 penalty of weights) does not change.
  *
@@ -160,8 +160,8 @@ typedef enum bg_location_class {
 } bg_location_class;
 
 /* Where values are kept; results do not depend on it. Remote values live in a remote store (the host's memory) and are
- * on the device only while they are used: optimizer state one variable at a time, other values as phase_liveness says.
- * Loads and stores overlap with computation. */
+ * on the device only while they are used: optimizer state one variable at a time, other values according to
+ * phase_liveness. Loads and stores overlap with computation. */
 typedef enum bg_place {
     BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; otherwise DEVICE */
     BG_PLACE_DEVICE,
@@ -280,9 +280,9 @@ typedef struct bg_execution_options {
     const char *schedule;
     /* Training: the backward pass of the stage with the loss is a separate position of the pipeline, one step after its
      * forward pass, as in TensorFlow for IPU. False: the backward pass follows its forward pass at once, as in
-     * PopTorch. It matters for "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in
-     * each stage), for PHASED (the last phase does all forwards, then all backwards) and for "auto"; other schedules
-     * ignore it. Results are the same bits. */
+     * PopTorch. With "grouped" a step then has M + 2N - 1 parts instead of M + 2N - 2, and each stage one micro-batch
+     * more in flight. With PHASED the last phase does all forwards, then all backwards. "auto" also uses it; other
+     * schedules ignore it. Results are the same bits. */
     bool separate_loss;
     /* For debugging: the devices of a replica run one action at a time. Each action ends, together with the loads and
      * stores that it starts, before the next action on any device begins, also across steps. Results are the same bits.
@@ -316,8 +316,8 @@ typedef struct bg_execution_options {
     uint32_t device_iterations; /* training: weight updates in a run; inference: micro-batches in a run. At least 1 */
     uint32_t gradient_accumulation; /* micro-batches in a weight update; 1 in inference */
     /* Worker threads. 0: one for each processor in the affinity of the thread that creates the session, but no more
-     * than the kernels' parts can use. A session of one worker runs on the thread that calls bg_session_run, without a
-     * thread of its own, unless it is pinned or the graph has the caller's own ops (whose kernels may hang). */
+     * than the kernels' parts can use. A session of one worker runs on the thread that calls bg_session_run, and starts
+     * no thread, unless it is pinned or the graph has the caller's own ops (whose kernels may hang). */
     uint32_t cores;
     /* Default none: the system places the threads of sessions and processes. Workers are bound to processors to which
      * no other single thread of the machine is bound, as long as there are any. Two sessions or processes that pin
@@ -390,9 +390,9 @@ typedef struct bg_memory_options {
     bool no_memory_check; /* allow a session whose plan needs more memory than the machine has free
                              (bg_session_create) */
     /* The caller's allocator (bg_allocator of base.h has the contract), which replaces the C library's. It serves the
-     * plan and the work of compiling it; the memory of the plan's sessions' devices, their arenas and remote stores;
-     * the rings of their infeeds; and weights that a session makes itself. It must outlive the plan, its sessions and
-     * these weights. docs/embedding.md says which memory is not the caller's. */
+     * plan and its compilation, the arenas and remote stores of its sessions' devices, the rings of their infeeds, and
+     * weights that a session makes itself. It must outlive the plan, its sessions and these weights. docs/embedding.md
+     * lists memory that it does not serve. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
     void *allocator_user; /* passed to both */
@@ -412,9 +412,9 @@ typedef struct bg_replicas_options {
     bg_grouping input_grouping;
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
-    /* Applies where a device would be idle during a stage's sum: once this many bytes of its gradients, and at least an
-     * eighth of them, are final, they are summed while the rest of the backward pass runs. 0: all are summed after it.
-     * Results do not change. */
+    /* Applies where a device would be idle during a stage's sum. Once this many bytes of the stage's gradients, and at
+     * least an eighth of them, are final, they are summed while the rest of the backward pass runs. 0: all are summed
+     * after it. Results do not change. */
     size_t reduce_bytes;
     /* Training: every bg_batch_norm of the graph takes its statistics over all data-parallel replicas
      * (bg_sync_batch_norm). Otherwise each replica has its own, and weights have the running statistics of replica
@@ -480,10 +480,10 @@ typedef struct bg_numerics_options {
     bool stochastic_rounding;
     uint64_t seed;
     bg_kernel_policy kernels;
-    /* Type of partial sums in linear layers and matrix products with operands of float16 or bfloat16. BG_FLOAT32
-     * (default; BG_DTYPE_NONE is the same), or BG_FLOAT16 or BG_BFLOAT16, which mean the same: the partial sum is
-     * rounded to the operands' own type after each block of at most 256 terms (float16 may then overflow to infinity,
-     * bfloat16 does not). Products of float32, convolutions and attention ignore it. */
+    /* Type of partial sums in linear layers and matrix products with operands of float16 or bfloat16. The default is
+     * BG_FLOAT32 (or BG_DTYPE_NONE). BG_FLOAT16 and BG_BFLOAT16 mean the same: the partial sum is rounded to the
+     * operands' own type after each block of at most 256 terms (float16 may then overflow to infinity, bfloat16 does
+     * not). Products of float32, convolutions and attention ignore it. */
     bg_dtype partials;
     bool no_fusion;          /* do not fuse ops */
     bool initialize_missing; /* inference: parameters that the weights lack begin with values made from the seed, as in
@@ -530,7 +530,7 @@ typedef struct bg_reporting_options {
     bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
-    /* Follows, and can cancel, long work with the plan. Each piece of work begins at 0 and has a `total` of its own:
+    /* Follows, and can cancel, long work with the plan. Each piece of work begins at 0 and has a separate `total`:
      *   - compiling: before each pass (`what`: its name), in passes. A second attempt for a budget begins again at 0. A
      *     plan from the cache makes no call. execution.stop is called within long passes too.
      *   - creating a session: before the memory of each device ("memory of device 0"), each new file of remote buffers
@@ -620,7 +620,8 @@ enum {
 typedef struct bg_update_rule {
     const char *name;         /* letters, digits and _, at most 40; checkpoints record it: "custom:lion" */
     const bg_op_type *update; /* the op */
-    const void *attributes;   /* update->attributes_bytes of them, for every parameter; NULL where these are 0 */
+    const void *attributes;   /* the op's attributes, the same for every parameter; NULL if update->attributes_bytes
+                                 is 0 */
     const char *states; /* names of its states, at most 3, sorted, separated by spaces: "exp_avg square"; NULL: none */
 } bg_update_rule;
 

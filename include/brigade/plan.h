@@ -30,8 +30,8 @@ BG_API bg_status bg_plan_create_inference(const bg_graph *graph, const bg_option
 BG_API void bg_plan_destroy(bg_plan *plan);
 
 /* Names of the compiler's passes in the order in which they run; NULL past the last. Some passes apply only to
- * training, inference or loops. *out_what (may be NULL) gets a sentence, without its period, that states what is true
- * after the pass. */
+ * training, inference or loops. *out_what (may be NULL) gets a sentence, without its period, that states a fact that
+ * holds after the pass. */
 BG_API const char *bg_plan_pass_at(uint32_t index, const char **out_what);
 
 /* Bytes on a device, by class. */

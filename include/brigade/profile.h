@@ -15,18 +15,18 @@ extern "C" {
 #endif
 
 /*
- * Writes the session's trace as Chrome trace events (JSON; open with https://ui.perfetto.dev or chrome://tracing):
- * a process for each replica, a thread for each device, a slice for each action ("F 3": forward of micro-batch 3),
- * arrows from SEND to RECEIVE where both are recorded, and a counter "memory" for each device: the bytes that are live
- * on it at each moment. The file appears complete or not at all. Errors: BG_ERROR_INVALID (the session did not trace,
- * or nothing ran yet), BG_ERROR_IO, BG_ERROR_CANCELED (options.reporting.progress), BG_ERROR_MEMORY.
+ * Writes the session's trace as Chrome trace events (JSON; open with https://ui.perfetto.dev or chrome://tracing): a
+ * process for each replica, a thread for each device, and a slice for each action ("F 3": forward of micro-batch 3).
+ * Arrows lead from SEND to RECEIVE where both are recorded. A counter "memory" for each device has the live bytes at
+ * each moment. The file appears complete or not at all. Errors: BG_ERROR_INVALID (the session did not trace, or nothing
+ * ran yet), BG_ERROR_IO, BG_ERROR_CANCELED (options.reporting.progress), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path,
                                         bg_error *error);
 
-/* Prints for each device the share of time by kind of action and idle, between the first and the last recorded event;
- * for each stage its mean work per step; how far the longest stage is from the mean; and whether events were dropped.
- * malloc'ed. Errors: those above. */
+/* Prints for each device the shares of time of each kind of action and of idling, between the first and the last
+ * recorded event. For each stage it prints the mean work per step, then the difference between the longest stage and
+ * the mean, and whether events were dropped. malloc'ed. Errors: those above. */
 BG_API bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text,
                                           bg_error *error);
 
@@ -39,8 +39,8 @@ BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan
 
 /* Measures a plan that has not run yet: runs it `run_count` times in a separate session, on zeros and with fresh
  * weights. The plan must have been made with options.reporting.trace. Most kernels take the same time for any values,
- * but the backward of a fused convolution, max pool and ReLU skips windows without a gradient: where that matters, run
- * a session on real data and call bg_profile_costs. */
+ * but the backward of a fused convolution, max pool and ReLU skips windows without a gradient. For such a model, run a
+ * session on real data and call bg_profile_costs. */
 BG_API bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
                                     double *out_bytes_per_ns, bg_error *error);
 

@@ -34,9 +34,9 @@ typedef struct bg_safetensors_metadata {
 } bg_safetensors_metadata;
 
 /*
- * Writes a file that appears complete or not at all. The order in the file is by element size, largest first, then by
- * name (bytes), and data begin at a multiple of 8: the same content gives the same file, and every tensor is aligned.
- * The written file is opened again, and its names, types, offsets and metadata are compared before it gets its name.
+ * Writes a file that appears complete or not at all. Tensors are ordered by element size, largest first, then by name
+ * (bytes), and data begin at a multiple of 8. So the same content gives the same file, and every tensor is aligned. The
+ * written file is opened again, and its names, types, offsets and metadata are compared before it gets its name.
  * Errors: BG_ERROR_INVALID (a name or key twice, reserved, or not UTF-8), BG_ERROR_SHAPE, BG_ERROR_IO,
  * BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
  */

@@ -246,11 +246,11 @@ BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t b
  * inference, 0 before the schedule is verified. */
 BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
 
-/* Proves that a completed schedule is valid (it may come from a generator, a file, or a test that damaged it): each
- * action of the problem occurs exactly once on the right device, each value is made before it is read, gradients of a
- * stage are accumulated in ascending micro-batch order, updates follow the last backward, communication matches, remote
- * buffers are on the device when they are used and are stored after changes, and two consecutive steps have no deadlock
- * with the computed depths. The function fills in the depths. */
+/* Proves that a completed schedule is valid, wherever it comes from. Each action of the problem occurs exactly once on
+ * the right device. Each value is made before it is read. Gradients of a stage are accumulated in ascending micro-batch
+ * order, and updates follow the last backward. Communication matches. Remote buffers are on the device when they are
+ * used, and are stored after changes. Two consecutive steps have no deadlock with the computed depths, which the
+ * function sets. */
 BG_API bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
 
 typedef struct bg_schedule_timing {

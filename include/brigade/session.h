@@ -122,8 +122,8 @@ BG_API void bg_session_destroy(bg_session *session);
  *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
  *
  * A reader copies weights that it cannot read in place when it first uses a version: weights in pieces (sections,
- * tensor parallelism) or in remote buffers. Buffers that its own ops write (a cache, say) are its own: they begin with
- * the published value and are never published.
+ * tensor parallelism) or in remote buffers. It also has copies of buffers that its ops write, such as a cache. They
+ * begin with the published value and are never published.
  */
 
 /* Publishes the newest values of all parameters and buffers as one version: runs that begin afterward use it, and runs

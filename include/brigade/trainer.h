@@ -46,9 +46,9 @@ typedef struct bg_ipu_strategy {
      * known after it is compiled. */
     const bg_options *training_options;
     const bg_options *inference_options;
-    /* After each task its report (bg_profile_write) goes to FOLDER/training, /validation, /test or /predict, with its
-     * trace and its summary as profile.json and profile.txt. A folder implies options.reporting.trace. NULL: the folder
-     * in the environment variable BRIGADE_PROFILE, or none. */
+    /* After each task the trainer writes its report (bg_profile_write) to FOLDER/training, /validation, /test or
+     * /predict, with its trace and its summary as profile.json and profile.txt. A folder implies
+     * options.reporting.trace. NULL: the folder in the environment variable BRIGADE_PROFILE, or none. */
     const char *report_folder;
     /* Same as in bg_options, for options that the trainer makes. A call has at least as many iterations as the model
      * has devices. */
@@ -207,8 +207,8 @@ typedef struct bg_trainer_options {
     double batch_shares[BG_TRAINER_TASK_COUNT];
     uint64_t validate_epochs;  /* number of epochs between the validations of a fit; default 1; 0: none */
     uint64_t validate_batches; /* number of batches between them; 0: none within epochs */
-    /* Also validates after every such share of an epoch's batches, rounded down to at least one batch. 0.25 validates
-     * four times; the last one, at the epoch's end, replaces that of validate_epochs. 0: no validation within
+    /* Also validates after each such share of an epoch's batches, rounded down to at least one batch. 0.25 validates
+     * four times. The last validation, at the epoch's end, replaces that of validate_epochs. 0: no validation within
      * epochs. */
     double validate_share;
     uint64_t checkpoint_epochs;  /* number of epochs between BG_ON_SAVE_CHECKPOINT events; 0: never */
@@ -255,7 +255,7 @@ BG_API bg_status bg_trainer_create(const bg_trainer_options *options, bg_weights
                                    bg_error *error);
 BG_API void bg_trainer_destroy(bg_trainer *trainer);
 
-/* Where a task's samples come from: exactly one of the three. */
+/* The source of a task's samples: exactly one of loader, dataset and infeed. */
 typedef struct bg_trainer_data {
     size_t struct_bytes; /* 0, or sizeof(bg_trainer_data): see base.h */
     /* Batches of at most samples_per_call samples. The loader decides shuffling, padding and the remainder. If

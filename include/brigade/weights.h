@@ -129,11 +129,12 @@ static inline bg_weights_save_options bg_weights_save_defaults(void)
 
 /*
  * Writes parameters and buffers, without optimizer state and other training state. `path` ends in ".safetensors" or
- * ".npz", or is a folder (a name without an ending, or with "/" at its end), which is made: model.safetensors, or with
- * folder_bytes model-00001-of-00003.safetensors and so on with model.safetensors.index.json. Files appear complete or
- * not at all; the index comes last. Tensors are written one at a time. Errors: BG_ERROR_INVALID (options; two tensors
- * with one name in the file; another ending; no tensor), BG_ERROR_UNSUPPORTED (a .npz of 4 GiB or more, or of
- * bfloat16), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY.
+ * ".npz", or is a folder (a name without an ending, or with "/" at its end), which is created. A folder has
+ * model.safetensors, or with folder_bytes model-00001-of-00003.safetensors and so on with model.safetensors.index.json.
+ * Files appear complete or not at all; the index comes last. Tensors are written one at a time. Errors:
+ * BG_ERROR_INVALID (options; two tensors with one name in the file; another ending; no tensor), BG_ERROR_UNSUPPORTED (a
+ * .npz of 4 GiB or more, or of bfloat16), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_CANCELED
+ * (progress), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weights_save_options *options,
                                  bg_error *error);
