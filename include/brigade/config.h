@@ -233,19 +233,19 @@ BG_API bg_status bg_run_options_set_transport(bg_run_options *options, const str
                                               bg_error *error);
 /* Adds an anchor, as PopTorch's anchorTensor (bg_output_request). A run then also returns `output`, an output of the
  * graph or the result of an op, as `name` (NULL: the same name) in the given mode. `period` is for BG_OUTPUT_EVERY_N.
- * Errors: BG_ERROR_INVALID if the object is frozen, the output does not exist, the mode is unknown, or the name is
- * already used. */
+ * Errors: BG_ERROR_INVALID if the object is frozen, `output` is empty, the mode is unknown, or the name is already
+ * used; BG_ERROR_MEMORY. */
 BG_API bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output, const char *name,
                                            bg_output_mode mode, uint32_t period, bg_error *error);
 /* Returns the current value of an option; strings and lists live as long as `options`. A seed of 2^63 or more is
- * returned as a string. Errors: BG_ERROR_NOT_FOUND. */
+ * returned as a string. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_MEMORY. */
 BG_API bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_config_value *out, bg_error *error);
 /*
  * Sets several options at once, or none of them on failure; the error names every problem with its place ("file:line:
  * ..."). A string that begins with { is JSON: {"deviceIterations": 7, "outputMode": ["OutputMode.EveryN", 2]}.
  * Otherwise each line has one option as "name value", "name=value" or "name(value)", and # begins a comment. Error
- * messages call the text `name`. Later settings override earlier ones. Errors: BG_ERROR_INVALID, BG_ERROR_PARSE, and
- * BG_ERROR_NOT_FOUND and BG_ERROR_IO for files.
+ * messages call the text `name`. Later settings override earlier ones. Errors: BG_ERROR_INVALID, BG_ERROR_PARSE,
+ * BG_ERROR_MEMORY; for files also BG_ERROR_NOT_FOUND and BG_ERROR_IO.
  */
 BG_API bg_status bg_run_options_parse(bg_run_options *options, const char *text, const char *name, bg_error *error);
 BG_API bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_error *error);

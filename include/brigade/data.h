@@ -111,8 +111,8 @@ enum { BG_DIGITS_ROWS = 28, BG_DIGITS_COLUMNS = 28, BG_DIGITS_CLASSES = 10 };
 /* images: count * 784 bytes; labels: count bytes. */
 BG_API void bg_digits_generate(const bg_digits_options *options, uint8_t *images, uint8_t *labels);
 
-/* Generates the same digits in memory that the function allocates. Errors: BG_ERROR_INVALID (count 0),
- * BG_ERROR_MEMORY. */
+/* Generates the same digits in memory that the function allocates. Errors: BG_ERROR_INVALID (a count of 0 or of 2^31 or
+ * more), BG_ERROR_MEMORY. */
 BG_API bg_status bg_digits_create(const bg_digits_options *options, bg_image_set *out, bg_error *error);
 
 /* ---- data sets ---- */

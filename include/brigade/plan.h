@@ -117,7 +117,7 @@ BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);
 /* Prints which rank has which devices, and tables of each rank's memory (including the transport's) and of the bytes
  * that it sends to other ranks in a step. Equal ranks share a row. The ranks need not exist; 0 means the ranks of
- * options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout). */
+ * options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout), BG_ERROR_MEMORY. */
 BG_API bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **out_text, bg_error *error);
 /* Prints every instruction of every device. */
 BG_API bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *error);

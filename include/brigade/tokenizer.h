@@ -55,7 +55,7 @@ BG_API bg_status bg_tokenizer_encode(const bg_tokenizer *tokenizer, const void *
 /* The bytes of a token, which need not be whole characters. NULL for numbers that are not tokens. */
 BG_API const char *bg_tokenizer_token(const bg_tokenizer *tokenizer, uint32_t token, size_t *out_size_bytes);
 /* Returns the bytes of all tokens, malloc'ed, with a zero byte at the end that *out_size_bytes does not count. Errors:
- * BG_ERROR_INVALID, which names the first number that is not a token. */
+ * BG_ERROR_INVALID, which names the first number that is not a token; BG_ERROR_MEMORY. */
 BG_API bg_status bg_tokenizer_decode(const bg_tokenizer *tokenizer, const uint32_t *tokens, size_t count,
                                      char **out_text, size_t *out_size_bytes, bg_error *error);
 
