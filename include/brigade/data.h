@@ -131,7 +131,7 @@ typedef struct bg_dataset_options {
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
     /* Writes tensor t of a sample to outputs[t], which has the size of sample_types[t]. Several threads call it at once
-     * when the loader has several workers. `epoch` is for augmentation: results that depend on nothing but (epoch,
+     * when the loader has several workers. `epoch` is for augmentation: results that depend only on (epoch,
      * sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status. */
     bg_status (*get)(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[], bg_error *error);
     void *user;

@@ -229,9 +229,9 @@ typedef struct bg_run {
 BG_API bg_status bg_session_execute(bg_session *session, const bg_run *run, uint64_t *out_iterations, bg_error *error);
 /* Runs bg_session_execute with an infeed and arrays for outputs (or NULL). */
 BG_API bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *const *outputs, bg_error *error);
-/* The same with an infeed that the session keeps between runs. `open` makes the infeed, and the session starts it,
- * unless the session already has one for this key and number. The session destroys the infeed when it makes another one
- * or is destroyed itself. */
+/* Runs with an infeed that the session keeps between runs. `open` makes the infeed, and the session starts it, unless
+ * the session already has one for this key and number. The session destroys the infeed when it makes another one or is
+ * destroyed itself. */
 BG_API bg_status bg_session_run_kept(bg_session *session, const void *key, uint64_t number,
                                      bg_status (*open)(void *user, bg_infeed **out, bg_error *error), void *user,
                                      void *const *outputs, bg_error *error);

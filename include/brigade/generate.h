@@ -65,8 +65,8 @@ typedef struct bg_sampling {
     /* Repetition penalty (Keskar et al., 2019): divides the logit of a token that is in the sequence if the logit is
      * above 0, and multiplies it otherwise; 1: no penalty. */
     double repetition_penalty;
-    /* Subtracted from the logit of each token that was generated: presence_penalty once, frequency_penalty for each
-     * occurrence. The prompt is everything that was fed before the first draw. 0: no penalty. */
+    /* Penalties that are subtracted from the logit of each generated token: presence_penalty once, frequency_penalty
+     * for each occurrence. The prompt is everything that was fed before the first draw. 0: no penalty. */
     double presence_penalty, frequency_penalty;
     double temperature; /* divides the logits; 0: always the largest logit (the first of equal ones) */
     uint32_t top_k;     /* keep only the k largest; 0: keep all */

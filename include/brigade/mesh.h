@@ -60,8 +60,8 @@ BG_API uint32_t bg_mesh_group_at(const bg_mesh *mesh, uint32_t axes, uint32_t re
 
 /* ---- groups by size and stride ---- */
 
-/* A group is o, o + stride, ..., o + (size - 1) stride for the lowest replica o that is in no group yet, until all
- * replicas are in one. */
+/* Groups are formed in order: the lowest replica o that is in no group yet forms a group o, o + stride, ..., o + (size
+ * - 1) stride. */
 typedef struct bg_replica_group {
     uint32_t size, stride;
 } bg_replica_group;

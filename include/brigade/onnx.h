@@ -89,7 +89,7 @@ typedef struct bg_onnx_node {
 
 typedef enum bg_onnx_use {
     BG_ONNX_PARAMETER = 0, /* trained */
-    BG_ONNX_FROZEN,        /* a parameter that options freeze: a buffer of the graph */
+    BG_ONNX_FROZEN,        /* a parameter that the options freeze; a buffer of the graph */
     BG_ONNX_BUFFER,        /* running statistics */
     BG_ONNX_CONSTANT       /* not a variable of the graph */
 } bg_onnx_use;

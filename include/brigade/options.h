@@ -295,8 +295,8 @@ typedef struct bg_execution_options {
     const bg_stage_cost *stage_costs;
     uint32_t stage_cost_count;
     double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: messages take no time */
-    /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". An & joins stages that run
-     * at the same time and share neither data nor weights: "B1|B2&B3|B4". A semicolon separates phases (PHASED):
+    /* Assigns blocks to stages, in order: "B1,B2|B3,B4"; a stage may have a device: "B1|B2@0". An & joins stages that
+     * run at the same time and share neither data nor weights: "B1|B2&B3|B4". A semicolon separates phases (PHASED):
      * "B1,B2|B3;B4|B5". "auto:4": four stages that minimize the longest stage by cutting at block borders; "auto-ops:4"
      * cuts inside blocks too. NULL: auto_stage decides. */
     const char *stages;
