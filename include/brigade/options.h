@@ -335,10 +335,9 @@ typedef struct bg_execution_options {
      * returns, which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is
      * no thread; creating the session then fails. The session's infeed needs one more thread, until it is destroyed. A
      * checkpoint also needs one while it is written; without it bg_checkpoint_save reads back by itself, and
-     * bg_checkpoint_finish fails. First values of weights are then made by the calling thread alone. The caller is
-     * responsible for the signals and the placement of these threads, so only BG_PINNING_NONE is allowed. A session of
-     * one worker needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are
-     * blocked. */
+     * bg_checkpoint_finish fails. Then only the calling thread makes first values of weights. The caller is responsible
+     * for the signals and the placement of these threads, so only BG_PINNING_NONE is allowed. A session of one worker
+     * needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1 (default): one if workers leave
