@@ -4,18 +4,18 @@
 #   make check     install what is missing, build, run every test
 #
 #   make           library and program into $(BUILD)
-#   make MINIMAL=1 the core without companions: links libc, libm and threads alone
+#   make MINIMAL=1 the core without companions; links only libc, libm and threads
 #   make install   PREFIX=/usr/local LIBDIR=$(PREFIX)/lib DESTDIR= PYTHONDIR=(where this python3 looks for packages)
 #   make deb       Debian packages, in $(BUILD)/deb; check-deb installs them into a fresh Debian system and uses them there
 #   make man       the manual pages, $(BUILD)/man
 #   make reference every function, type and constant as HTML, $(BUILD)/reference
 #   make site      documents, reference, pictures and a sample report as pages that need no server, $(BUILD)/site
-#   make since     note the release of new symbols of the headers in abi/since.txt
-#   make tables    write the tables of options in the documents anew
-#   make bindings  make what Python and bg_struct_bytes know of the headers anew
-#   make abi       what the binary interface changed since the baseline; abi-baseline makes it the baseline
-#   make format    clang-format every source; format-check only looks
-#   make pictures  draw docs/schedules/*.svg anew
+#   make since     record the release of new symbols of the headers in abi/since.txt
+#   make tables    update the tables of options in the documents
+#   make bindings  update the tables of the headers for Python and bg_struct_bytes
+#   make abi       list changes of the binary interface since the baseline; abi-baseline makes it the baseline
+#   make format    clang-format every source; format-check only checks
+#   make pictures  redraw docs/schedules/*.svg
 #
 # Variables: CC, BUILD (folder), SANITIZE=address,undefined|thread, OPT (optimization flags), ARGS (for `make mnist`).
 
@@ -25,7 +25,7 @@ BUILD ?= $(if $(MINIMAL),build-minimal,build)
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
-# Debian's python3 looks in /usr/lib/python3/dist-packages, and below /usr/local in a folder of its version.
+# Debian's python3 searches /usr/lib/python3/dist-packages, and below /usr/local a folder of its version.
 PYTHONDIR ?= $(PREFIX)/lib/$(if $(filter /usr,$(PREFIX)),python3,$(or $(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null),python3))/dist-packages
 OPT ?= -O2 -g
 SANITIZE ?=
@@ -33,34 +33,34 @@ ARGS ?=
 
 VERSION := $(shell cat VERSION)
 SOVERSION := 1
-# The release whose interface this SONAME began with: the version of the library's symbols.
+# The first release with this SONAME, which is the version of the library's symbols.
 SYMBOL_VERSION := BRIGADE_0.2
-# What the library was made from: cached plans are those of one build.
+# Identifies the sources of the library: cached plans are valid for one build.
 BUILD_ID := $(shell cat Makefile $(sort $(wildcard include/brigade/*.h src/*/*.[ch] src/*/*.def src/kernels/*/*.[ch])) | cksum | tr ' ' '-')
 
-# Rooms of the core (tests/rooms.txt), which need no package; what else there is are companions.
+# Rooms of the core (tests/rooms.txt), which need no package; the other rooms are companions.
 CORE_ROOMS := core kernels device transport graph ops nn transform schedule options plan runtime
 PACKAGES := hwloc jansson yaml-0.1 zlib libpng libprotobuf-c
-# Of these the headers alone: what needs them loads the library when it does (src/data/mnist_download.c).
+# Only the headers of these are needed, because src/data/mnist_download.c loads the library at run time.
 LOADED_PACKAGES := libcurl
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
-# Float results must not depend on what a compiler chooses to contract: fused multiply-adds are written out.
+# Float results must not depend on a compiler's choice of contractions, so fused multiply-adds are written out.
 CFLAGS_ALL = -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread \
 	-Iinclude -Isrc -I$(BUILD)/gen -DBGI_VERSION='"$(VERSION)"' -DBGI_SHARE='"$(PREFIX)/share/brigade"' -DBGI_LIBRARIES='"$(LIBDIR)"' -DBGI_MPI='"$(MPIS)"' $(PACKAGE_CFLAGS) $(CFLAGS)
 LDLIBS_ALL = $(PACKAGE_LIBS) -lm -pthread $(if $(MINIMAL),,-ldl) $(LDLIBS)
-# Tables to unwind the stack are a tenth of the library, and only sanitizers read them: debuggers have -g.
+# Tables for stack unwinding are a tenth of the library, and only sanitizers read them; debuggers use -g.
 ifeq ($(SANITIZE),)
 CFLAGS_ALL += -fno-asynchronous-unwind-tables -fno-unwind-tables
 else
 CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
-# Sanitizer builds look for defects: the compiler verifies what each pass makes.
+# In sanitizer builds Brigade verifies the result of each pass.
 CFLAGS_ALL += -DBGI_VERIFY_PASSES
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
 endif
 LDFLAGS_ALL += $(LDFLAGS)
-# Hundreds of test programs, each with the library in it: they keep the names of functions, but nothing else that a
-# debugger reads, which would be gigabytes. `make TEST_LDFLAGS= tests` links it in. What a sanitizer adds to the library
-# is many times its size: there test programs share one that shows all of its symbols.
+# Hundreds of test programs contain the library. They keep the names of functions but no other debug information, which
+# would take gigabytes; `make TEST_LDFLAGS= tests` links it in. A sanitizer makes the library many times larger, so test
+# programs then share one library that exports all symbols.
 ifeq ($(SANITIZE),)
 TEST_LIBRARY = $(STATIC)
 TEST_LDFLAGS ?= -Wl,--strip-debug
@@ -92,18 +92,19 @@ FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES := $(filter-out bench/mpi_%,$(wildcard bench/*.c))
 EXAMPLE_SOURCES := $(filter-out examples/mpi_%,$(wildcard examples/*.c examples/tutorial/*.c))
 
-# Public headers but that of the companions, whose functions are in libraries of their own. The core has those of core.h.
+# Public headers, except those of the companions for MPI, whose functions are in separate libraries. The core has those
+# of core.h.
 LIBRARY_HEADERS := $(filter-out %/mpi.h,$(wildcard include/brigade/*.h))
 ifneq ($(MINIMAL),)
 LIBRARY_HEADERS := include/brigade/core.h $(shell sed -n 's|^.include <\(brigade/.*\)>|include/\1|p' include/brigade/core.h)
 endif
 LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
-# The messages of ONNX files as C, which protobuf-c makes of src/onnx/format.proto.
+# The messages of ONNX files in C, which protobuf-c generates from src/onnx/format.proto.
 FORMAT := $(BUILD)/gen/onnx/format.pb-c
 ifeq ($(MINIMAL),)
 LIBRARY_OBJECTS += $(FORMAT).o $(BUILD)/gen/report_page.o
 endif
-# What `brigade gpt` trains on when nobody gives it a text.
+# The text that `brigade gpt` trains on by default.
 TEXT_SOURCES := README.md CHANGELOG.md $(wildcard docs/*.md) include/brigade.h $(wildcard include/brigade/*.h)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/gen/gpt_own_text.o
 SUPPORT_OBJECTS := $(SUPPORT_SOURCES:%.c=$(BUILD)/%.o)
@@ -115,7 +116,7 @@ EXAMPLES := $(EXAMPLE_SOURCES:%.c=$(BUILD)/%)
 REPLAYS := $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
-# Preloaded into the program by tests; sanitizers have allocators of their own.
+# Tests preload it into the program; not with sanitizers, which replace the allocator.
 PRELOADS := $(if $(SANITIZE),,$(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c)))
 
 STATIC := $(BUILD)/libbrigade.a
@@ -123,8 +124,8 @@ SHARED := $(BUILD)/libbrigade.so.$(SOVERSION)
 PROGRAM := $(BUILD)/brigade
 MPIS := $(foreach mpi,openmpi mpich,$(if $(shell command -v mpicc.$(mpi) 2>/dev/null),$(mpi)))
 MPI_LIBRARIES := $(MPIS:%=$(BUILD)/libbrigade_mpi_%.so)
-# Examples of each MPI, in C and, where that MPI has a Fortran compiler, in Fortran. Not with sanitizers, whose runtime is
-# that of $(CC), not of mpicc.
+# Examples for each MPI, in C and, if that MPI has a Fortran compiler, in Fortran. They are not built with sanitizers,
+# whose runtime belongs to $(CC), not to mpicc.
 FORTRAN_MPIS := $(foreach mpi,$(MPIS),$(if $(shell command -v mpif90.$(mpi) 2>/dev/null),$(mpi)))
 MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) $(FORTRAN_MPIS:%=$(BUILD)/examples/mpi_surrogate_f90.%))
 
@@ -138,13 +139,13 @@ MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allred
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-# Without companions there is no program; an example shows that the core works by itself.
+# Without companions there is no program, so an example shows that the core works.
 all: $(STATIC) $(SHARED) $(if $(MINIMAL),$(BUILD)/examples/core_digits,$(PROGRAM) $(MPI_LIBRARIES))
 
 # ---- the two commands ----
 
-# The program looks for MNIST in $BRIGADE_DATA and data. Where neither is there, `make mnist` passes the place that
-# tools/find_data.sh finds, which shows in the command that is printed.
+# The program looks for MNIST in $BRIGADE_DATA and data. If both are missing, `make mnist` passes the folder that
+# tools/find_data.sh finds, so the printed command shows it.
 MNIST_DATA = $(if $(BRIGADE_DATA),,$(addprefix --data-dir ,$(filter-out data,$(shell tools/find_data.sh))))
 
 mnist: deps
@@ -169,7 +170,7 @@ check-ranks: all
 check-valgrind: all
 	@tools/valgrind_ranks.sh $(BUILD)
 
-# Instructions of each kernel family beside the recorded ones.
+# Compares the instructions of each kernel family with the recorded numbers.
 check-speed: $(BUILD)/bench/ops
 	@tools/count_instructions.sh $(BUILD)
 
@@ -183,69 +184,70 @@ tests: all $(TESTS) $(OPS_PAGE) $(if $(call to_run,fuzz/test_corpus),$(REPLAYS))
 examples: all $(EXAMPLES) $(MPI_EXAMPLES)
 benches: all $(BENCHES) $(MPI_BENCHES)
 
-# PyTorch, beside which the benches measure.
+# PyTorch, with which the benches compare.
 bench-deps:
 	@tools/dependencies.sh bench
 
-# The digit network beside PyTorch; see the script's head.
+# Compares the digit network with PyTorch; see the script's head.
 bench-mnist: all bench-deps
 	@bench/mnist.sh $(BUILD)
 
-# GPT-2's training step beside PyTorch and oneDNN's products.
+# Compares GPT-2's training step with PyTorch and oneDNN's products.
 bench-gpt: benches bench-deps
 	@bench/gpt.sh $(BUILD)
 
-# Forward and backward of every op beside PyTorch's.
+# Compares forward and backward of every op with PyTorch.
 bench-ops: benches bench-deps
 	@bench/ops.sh $(BUILD)
 
-# Residual networks beside PyTorch.
+# Compares residual networks with PyTorch.
 bench-resnet: benches bench-deps
 	@bench/resnet.sh $(BUILD)
 
-# A U-Net, an LSTM, a masked language model and a decoder beside PyTorch.
+# Compares a U-Net, an LSTM, a masked language model and a decoder with PyTorch.
 bench-models: benches bench-deps
 	@bench/models.sh $(BUILD)
 
-# An exported ResNet-18: training beside the same network built here, inference beside OpenCV and onnxruntime-web.
+# Compares an exported ResNet-18: training with the same network from the library's layers, inference with OpenCV and
+# onnxruntime-web.
 bench-onnx: benches bench-deps
 	@bench/onnx.sh $(BUILD)
 
-# Calls of small models, and serving from several threads, beside PyTorch.
+# Compares calls of small models with PyTorch, and measures serving from several threads.
 bench-serve: benches bench-deps
 	@bench/serve.sh $(BUILD)
 
-# GPT-2 generating with weights of float32, 8 and 4 bits, beside what memory delivers.
+# Compares GPT-2's generation with weights of float32, 8 and 4 bits with the speed of memory.
 bench-generate: $(BUILD)/bench/generate
 	@$(BUILD)/bench/generate
 
-# All tables beside peers.
-# A checkpoint beside the disk's own speed, in the folder DIR.
+# All comparisons with peers.
+# Compares a checkpoint with the disk's own speed, in the folder DIR.
 bench-checkpoint: benches
 	@$(BUILD)/bench/checkpoint $${DIR:-.}
 
 bench-all: bench-ops bench-resnet bench-models bench-onnx bench-serve bench-mnist bench-gpt
 
-# Sums over ranks beside MPI_Allreduce, and training of ranks beside one process and the simulator.
+# Compares sums over ranks with MPI_Allreduce, and training of ranks with one process and the simulator.
 bench-mpi: all $(MPI_BENCHES)
 	@bench/mpi.sh $(BUILD)
 
-# Memory of ranks at the start, and over 10,000 updates.
+# Measures the memory of ranks at the start, and over 10,000 updates.
 bench-mpi-memory: all $(MPI_BENCHES)
 	@bench/mpi_memory.sh $(BUILD)
 
-# The pictures of the documents; tests/cli/test_schedule.sh holds them against the program.
+# The pictures of the documents; tests/cli/test_schedule.sh compares them with the program's output.
 pictures: all
 	@tools/draw_schedules.sh $(PROGRAM) docs/schedules
 
-# The manual pages: of commands from what the program says of itself, of the library from its headers where Python is.
+# The manual pages: those of commands from the program's help, those of the library from its headers if Python exists.
 PYTHON3 := $(shell command -v python3 2>/dev/null)
 man: $(BUILD)/man/man1/brigade.1 $(if $(PYTHON3),$(BUILD)/man/man3/brigade_base.3)
 $(BUILD)/man/man1/brigade.1: $(PROGRAM) tools/make_man.sh
 	@rm -rf $(@D)
 	@tools/make_man.sh $(PROGRAM) $(@D)
 
-# Of functions, types and constants from the headers.
+# Manual pages of functions, types and constants, from the headers.
 REFERENCE := tools/make_reference.py tools/header_docs.py abi/since.txt $(wildcard include/brigade/*.h examples/*.[ch])
 $(BUILD)/man/man3/brigade_base.3: $(REFERENCE)
 	@rm -rf $(@D)
@@ -264,30 +266,30 @@ site: $(PROGRAM)
 	@tools/make_site.py --check $(BUILD)/site
 	@echo $(BUILD)/site/index.html
 
-# The release of each new symbol of the headers; tests/style/test_reference.sh holds the list against them.
+# The release of each new symbol of the headers; tests/style/test_reference.sh compares the list with them.
 since:
 	@tools/make_reference.py since
 
-# Tables of the documents that come from the tables of options; tests/cli/test_options.sh holds them against the program.
+# Tables of the documents that come from the tables of options; tests/cli/test_options.sh compares them with the program.
 tables: all $(OPS_PAGE)
 	@tools/update_tables.sh $(PROGRAM) docs/*.md
 	@$(OPS_PAGE) docs/ops.md >$(BUILD)/ops.md && cat $(BUILD)/ops.md >docs/ops.md
 
-# tests/languages/test_python.sh holds these files against the headers.
+# tests/languages/test_python.sh compares these files with the headers.
 bindings:
 	@tools/make_bindings.py structs >src/bindings/structs.def
 	@tools/make_bindings.py python >python/brigade/_abi.py
 
-# The binary interface beside that of the last release (abigail-tools); see docs/architecture.md.
+# Compares the binary interface with that of the last release (abigail-tools); see docs/architecture.md.
 abi: $(SHARED)
 	@tools/abi.sh check $(SHARED)
 abi-baseline: $(SHARED)
 	@tools/abi.sh write $(SHARED)
 
-# ---- objects: one rule for each instruction set a file is written for ----
+# ---- objects: one rule for each instruction set that files are written for ----
 
-# What is written for an instruction set vectorizes loops whose length is known at run time only; -O3 would do so too, and
-# its copies of loops make the library half as large again without making it faster (clang vectorizes by itself).
+# Files for an instruction set vectorize loops whose length is known only at run time. -O3 would do this too, but its
+# copies of loops make the library half as large again without making it faster (clang vectorizes by default).
 SPEED_FLAGS := $(if $(filter -O2,$(OPT)),$(if $(findstring clang,$(CC)),,-ftree-vectorize -fvect-cost-model=dynamic))
 ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 ifeq ($(ARCH),x86_64)
@@ -297,8 +299,8 @@ AMX_FLAGS := -mamx-tile -mamx-bf16
 AVX2_FLAGS := -mavx2 -mfma -mf16c
 endif
 
-# The sources of all instruction sets are the same: that nothing in them is undefined is checked where they are compiled
-# for the portable one. clang takes minutes for each of the others.
+# The sources of all instruction sets are the same, so undefined behavior is checked only in the portable build. clang
+# takes minutes for each of the others.
 ifneq ($(findstring undefined,$(SANITIZE)),)
 AVX512_FLAGS += -fno-sanitize=undefined
 AVX2_FLAGS += -fno-sanitize=undefined
@@ -320,19 +322,19 @@ $(BUILD)/%_avx2.o: %_avx2.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) $(SPEED_FLAGS) $(AVX2_FLAGS) -MMD -MP -c $< -o $@
 
-# On x86-64 the portable kernels are for processors without AVX2, and for holding the others against: small is enough.
+# On x86-64 the portable kernels serve processors without AVX2 and comparisons in tests, so they are optimized for size.
 $(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
-# Graphs, plans, ops, layers, options and passes are asked once, when a graph or a plan is made, and commands when they start: small is
-# enough. So it is for plain kernels of families whose fast ones take everything but float64.
+# Graphs, plans, ops, layers, options and passes run once, when a graph or a plan is made, and commands when they start,
+# so they are optimized for size. So are plain kernels of families whose fast kernels support everything except float64.
 OFTEN_PLAIN := compare cumulative elementwise embedding index reduce reshape softmax
 SELDOM_PLAIN := $(filter-out $(OFTEN_PLAIN:%=$(BUILD)/src/kernels/%/reference.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/kernels/*/reference.c)))
 $(filter $(BUILD)/src/ops/% $(BUILD)/src/graph/% $(BUILD)/src/plan/% $(BUILD)/src/nn/% $(BUILD)/src/options/% $(BUILD)/src/transform/%,$(LIBRARY_OBJECTS)) $(CLI_OBJECTS) $(SELDOM_PLAIN): \
 	CFLAGS_ALL += $(if $(SPEED_FLAGS),-Os)
-# Fuzzers look for ways through readers, not through kernels, which are much slower when each branch is counted.
+# Fuzzers search paths through readers, not through kernels, which are much slower when each branch is counted.
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
 $(filter $(BUILD)/src/kernels/%,$(LIBRARY_OBJECTS)): CFLAGS_ALL += -fno-sanitize=fuzzer-no-link
 endif
-# The page of reports, with its styles and its script, as one array of the library.
+# The page of reports, with its styles and script, is one array in the library.
 $(BUILD)/gen/report_page.c: src/profile/report.html src/profile/report.css src/profile/report.js tools/pack_page.sh tools/pack_text.sh
 	@mkdir -p $(@D)
 	@tools/pack_page.sh src/profile/report $(@D)/report_page.html
@@ -385,16 +387,16 @@ $(BUILD)/gen/mpi_symbols.map: include/brigade/mpi.h tools/symbols.sh Makefile
 $(PROGRAM): $(CLI_OBJECTS) $(STATIC)
 	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
 
-# A library for each MPI that is there; the program loads the one whose launcher started it.
+# A library for each installed MPI; the program loads the one whose launcher started it.
 $(BUILD)/libbrigade_mpi_%.so: src/mpi/mpi.c $(BUILD)/gen/mpi_symbols.map include/brigade/mpi.h include/brigade/transport.h include/brigade/base.h
 	@mkdir -p $(@D)
 	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -fPIC -fvisibility=hidden -shared -Wl,-soname,libbrigade_mpi_$*.so -Wl,--version-script=$(BUILD)/gen/mpi_symbols.map -Iinclude $(CFLAGS) $(LDFLAGS) $< -o $@ -pthread
 
-# Sessions of these get another device and another transport (tests/copied/wrap.c).
+# Sessions of these tests get another device and another transport (tests/copied/wrap.c).
 $(BUILD)/tests/copied/test_%: $(BUILD)/tests/copied/test_%.o $(COPIED_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
 	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) -Wl,--wrap=bgi_engine_create $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
-# These run in several processes (tests/ranks/wrap.c). One of them replaces what a rank knows of its host.
+# These tests run in several processes (tests/ranks/wrap.c). One of them replaces a rank's information about its host.
 $(BUILD)/tests/ranks/test_agree: MORE_WRAPS := ,--wrap=bgi_cpu_isa,--wrap=bgi_build_id
 $(BUILD)/tests/ranks/test_%: $(BUILD)/tests/ranks/test_%.o $(RANKS_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
 	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) -Wl,--wrap=main,--wrap=bg_plan_create_training,--wrap=bg_plan_create_inference$(MORE_WRAPS) $^ -o $@ -lcmocka $(LDLIBS_ALL)
@@ -402,7 +404,7 @@ $(BUILD)/tests/ranks/test_%: $(BUILD)/tests/ranks/test_%.o $(RANKS_OBJECTS) $(SU
 $(BUILD)/libbrigade_tests.so: $(LIBRARY_OBJECTS)
 	$(CC) -shared $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
 
-# Tests of the core alone take what they need of the other rooms from an archive.
+# Tests of a build with MINIMAL=1 link the other rooms that they need from an archive.
 TEST_SUPPORT := $(SUPPORT_OBJECTS)
 ifneq ($(MINIMAL),)
 $(BUILD)/libtests.a: $(SUPPORT_OBJECTS) $(patsubst %.c,$(BUILD)/%.o,src/data/digits.c src/data/digit_strokes.c src/config/run_options.c $(wildcard src/models/*.c))
@@ -451,24 +453,24 @@ $(BUILD)/bench/$(1).%: bench/$(1).c include/brigade/mpi.h $(STATIC) $(BUILD)/lib
 endef
 $(foreach bench,mpi_allreduce mpi_training mpi_memory,$(eval $(call mpi_bench,$(bench))))
 
-# The compiler writes brigade.mod, which is not the same for each of them.
+# The compiler writes brigade.mod, which differs between compilers.
 $(BUILD)/examples/mpi_surrogate_f90.%: examples/mpi_surrogate.f90 include/brigade/brigade.f90 $(STATIC) $(BUILD)/libbrigade_mpi_%.so
 	@mkdir -p $(BUILD)/examples/fortran.$*
 	mpif90.$* -std=f2018 $(OPT) -Wall -Wextra -J $(BUILD)/examples/fortran.$* include/brigade/brigade.f90 $< -o $@ $(LDFLAGS) $(MPI_EXAMPLE_LIBRARIES)
 
 # ---- install ----
 
-# Files of $(1), with the folders that they are in, below $(2).
+# Installs files of $(1), with their folders, below $(2).
 install_tree = cd $(1) && find . -type f -exec install -D -m 644 '{}' '$(abspath $(DESTDIR)$(2))/{}' ';'
-# One of the package files, with what it is to say of this installation.
-# The system's own files stay where they are; others are found from the package file's place, so that they can be moved.
+# Installs a package file with the values of this installation.
+# Paths of the system stay absolute; others are relative to the package file, so that the installation can be moved.
 install_filled = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@PCPREFIX@|$(if $(filter /usr,$(PREFIX)),$(PREFIX),$${pcfiledir}/@UP@)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@SOVERSION@|$(SOVERSION)|' \
 	-e 's|@PACKAGES@|$(if $(MINIMAL),,$(PACKAGES))|' -e 's|@LIBS@|$(strip $(PACKAGE_LIBS) -lm -pthread $(if $(MINIMAL),,-ldl))|' \
 	-e "s|@UP@|$$(realpath -m --relative-to=$(LIBDIR)/pkgconfig $(PREFIX))|" \
 	-e "s|@ROOT@|$$(realpath -m --relative-to=$(LIBDIR)/cmake/brigade $(PREFIX))|" -e "s|@LIB@|$$(realpath -m --relative-to=$(PREFIX) $(LIBDIR))|" \
 	$(1) >$(DESTDIR)$(2)
 DOC := $(PREFIX)/share/doc/brigade
-# What users copy, with the notes on them.
+# Files that users copy, with their notes.
 INSTALLED_EXAMPLES := $(wildcard examples/*.c examples/*.cpp examples/*.py examples/*.h examples/*.f90 examples/README.md)
 
 install: all $(if $(MINIMAL),,man)
@@ -513,7 +515,7 @@ uninstall:
 deb: all man
 	@MAKEFLAGS= BUILD=$(BUILD) tools/make_deb.sh $(BUILD)/deb
 
-# A fresh Debian system, in which they are installed and used (root, network, Debian: debootstrap).
+# Installs and uses the packages in a fresh Debian system (needs root, network and Debian's debootstrap).
 check-deb: deb
 	@tests/packages/fresh_root.sh $(BUILD)/deb
 

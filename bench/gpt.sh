@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# GPT-2's training step beside llm.c, PyTorch and oneDNN's matrix products, as a table in markdown: best and mean of all
-# steps that were timed. The rows take turns, so that what else the machine does falls on all of them.
+# Compares GPT-2's training step with llm.c, PyTorch and oneDNN's matrix products in a Markdown table: best and mean of
+# all timed steps. The rows take turns, so that other load of the machine affects all of them.
 #
 #   bench/gpt.sh [BUILD]            needs `make benches`; also: make bench-gpt
 #   CORES=2 ROUNDS=3 STEPS=2        each row: ROUNDS times a process that times STEPS steps
-#   LAYERS=12 VOCABULARY=50257      of the model: smaller ones for a quick look
+#   LAYERS=12 VOCABULARY=50257      size of the model; smaller numbers for a quick look
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it); without
 #                                   one its rows are left out
-#   LLMC=DIR                        a clone of github.com/karpathy/llm.c: its CPU trainer is built from there with its
-#                                   own flags and $CC; without one its row is left out
-#   ROWS='PATTERN...'               only the rows whose keys match one of these shell patterns; the keys are
+#   LLMC=DIR                        a clone of github.com/karpathy/llm.c, whose CPU trainer is built with its own
+#                                   flags and $CC; without one its row is left out
+#   ROWS='PATTERN...'               only rows whose keys match one of these shell patterns; the keys are
 #                                   float32 bfloat16 pipelined replicas tensor torch-float32 torch-bfloat16 llmc phased
-#   TIMES=FILE                      every timed step is added to FILE, and the table is of all that it holds: for long
-#                                   measurements in several goes
+#   TIMES=FILE                      appends every timed step to FILE, and makes the table from all steps in it: for
+#                                   long measurements in several parts
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
@@ -32,16 +32,16 @@ die() {
 # shellcheck source=bench/peers/torch.sh
 . bench/peers/torch.sh
 torch_line="no torch"
-if torch_find; then torch_describe; else echo "gpt.sh: no python3 has torch: its rows are left out" >&2; fi
+if torch_find; then torch_describe; else echo "gpt.sh: no python3 has torch, so its rows are left out" >&2; fi
 [ -x "$build/bench/gpt" ] || die "$build/bench/gpt is not there; run make benches"
 if [ -n "${LLMC:-}" ]; then
     llmc=$scratch/llmc
     "${CC:-cc}" -Ofast -march=native -fopenmp -DOMP -Wno-unused-result -I"$LLMC" -o "$llmc" bench/peers/gpt_llmc.c -lm || exit 1
 else
-    echo "gpt.sh: LLMC names no clone of llm.c: its row is left out" >&2
+    echo "gpt.sh: LLMC is not a clone of llm.c, so its row is left out" >&2
 fi
 
-# KEY: whether it is among ROWS.
+# KEY: succeeds if ROWS selects this key.
 wants() {
     local pattern
     set -f
@@ -53,21 +53,21 @@ wants() {
     return 1
 }
 
-# ROW TOKENS FIELD: the lines `FIELD SECONDS` of standard input are times of a row's steps of so many tokens.
+# ROW TOKENS FIELD: reads lines `FIELD SECONDS` from standard input, the times of a row's steps of TOKENS tokens.
 note() { awk -v row="$1" -v tokens="$2" -v field="$3 " 'index($0, field) == 1 { print row "\t" tokens "\t" substr($0, length(field) + 1) }' >>"$times"; }
 
-# OPTION...: a process of ours.
+# OPTION...: runs a process of Brigade.
 brigade() {
     "$build/bench/gpt" --layers "$layers" --vocabulary "$vocabulary" --length $length --cores "$cores" --steps "$steps" --times "$@" \
         >"$scratch/output" || exit 1
 }
 
-# CAPABILITY [bfloat16]: a line `step SECONDS` for each of PyTorch's steps.
+# CAPABILITY [bfloat16]: prints a line `step SECONDS` for each of PyTorch's steps.
 run_torch() {
     ATEN_CPU_CAPABILITY=$1 "$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary" ${2:+"$2"}
 }
 
-# ROW STRATEGY SEQUENCES: a row of that process.
+# ROW STRATEGY SEQUENCES: measures a row with that process.
 one() {
     local row=$1 strategy=$2 sequences=$3
     note "$row" $((sequences * length)) "time $strategy" <"$scratch/output"
@@ -110,7 +110,8 @@ round() {
     fi
 }
 
-# ROW PREFIX TEXT: how many times as fast the first row is as the fastest row whose name begins with PREFIX, by best steps.
+# ROW PREFIX TEXT: prints the speed of ROW, by best steps, divided by that of the fastest row whose name begins with
+# PREFIX.
 ratio() {
     awk -F '\t' -v a="$1" -v prefix="$2" -v text="$3" '
         { if (!($1 in best) || $3 / $2 < best[$1]) best[$1] = $3 / $2; sum[$1] += $3 / $2; count[$1]++ }

@@ -1,9 +1,9 @@
 #!/bin/sh
-# gpt_billion.sh [FOLDER [UPDATES]]: a GPT of 1.2 billion parameters on two devices of 512 MB, remote buffers in files:
-# trains UPDATES (2) weight updates, then as many again from the files, and prints of each run its lines, the most
-# anonymous memory that was seen and what the files take. The files (20 GB, in a new folder of FOLDER or $TMPDIR) are
-# removed.
-# BRIGADE_BUILD names the build; BRIGADE_GPT further values (--set) for a smaller model.
+# gpt_billion.sh [FOLDER [UPDATES]]: trains a GPT of 1.2 billion parameters on two devices of 512 MB, with remote
+# buffers in files. It does UPDATES (2) weight updates, then the same number again from the files. For each run it
+# prints the run's lines, the peak of anonymous memory and the size of the files. The files (20 GB, in a new folder of
+# FOLDER or $TMPDIR) are removed. BRIGADE_BUILD is the build; BRIGADE_GPT has further values (--set) for a smaller
+# model.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,7 +16,7 @@ model="--device-memory 512M --set layers=24 hidden_size=2048 heads=16 vocab_size
 max_positional_length=128 global_batch_size=4 precision=float32 maximum=0.00001 warmup_proportion=0
 data_parallel=1 tensor_parallel_1=2 tensor_parallel_2=1 ${BRIGADE_GPT:-}"
 
-# train UPDATES: until so many are done; $peak gets kB.
+# train UPDATES: trains until UPDATES updates are done; sets $peak in kB.
 train() {
     "$program" gpt pretrain $model --memmap-dir "$folder" --steps "$1" >"$folder/out" &
     pid=$!

@@ -1,5 +1,5 @@
-"""GPT-2's training step in PyTorch, for bench/gpt.sh: a line `step SECONDS` for each. The model, the loss and the optimizer
-of bench/gpt.c: no dropout, AdamW, tied embedding.
+"""Times GPT-2's training step in PyTorch, for bench/gpt.sh: prints a line `step SECONDS` for each step. The model, the loss and
+the optimizer are those of bench/gpt.c: no dropout, AdamW, tied embedding.
 
 usage: gpt_torch.py THREADS STEPS LAYERS VOCABULARY [bfloat16]
 """
@@ -51,7 +51,7 @@ class Gpt(nn.Module):
 model = Gpt()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 tokens = torch.randint(vocabulary, (batch, length + 1))
-for step in range(steps + 1):  # the first does not count
+for step in range(steps + 1):  # the first step does not count
     begin = time.perf_counter()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         loss = model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())

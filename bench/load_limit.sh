@@ -1,9 +1,8 @@
 #!/bin/sh
-# load_limit.sh [FOLDER [RANKS]]: a checkpoint of a GPT (2 GB, in a new folder of FOLDER or $TMPDIR, removed in the end)
-# under limits of the address space (`ulimit -v`) that are well below its size: `brigade checkpoint` reads all of it and
-# converts its weights, and RANKS (8) ranks load it, each its part, and train an update.
-# BRIGADE_BUILD names the build. The limits, as shares of the checkpoint's size in per cent: BRIGADE_LIMIT_COMMANDS (5),
-# BRIGADE_LIMIT (30) of each rank.
+# load_limit.sh [FOLDER [RANKS]]: uses a checkpoint of a GPT (2 GB, in a new folder of FOLDER or $TMPDIR, which is
+# removed at the end) under limits of the address space (`ulimit -v`) far below its size. `brigade checkpoint` reads all
+# of it and converts its weights. RANKS (8) ranks load their parts and train one update. BRIGADE_BUILD is the build. The
+# limits are percentages of the checkpoint's size: BRIGADE_LIMIT_COMMANDS (5), and BRIGADE_LIMIT (30) for each rank.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,7 +25,7 @@ fail() {
 bytes=$(du -sb "$folder/run" | cut -f 1)
 echo "checkpoint: $((bytes / 1000000)) MB"
 
-# limited PERCENT COMMAND...: with so much address space, as a share of the checkpoint's size.
+# limited PERCENT COMMAND...: runs a command with this share of the checkpoint's size as its address space.
 limited() {
     limit=$((bytes / 1024 * $1 / 100))
     shift
@@ -40,7 +39,7 @@ limited "$share" "$program" checkpoint diff "$folder/run" "$folder/run" || fail 
 limited "$share" "$program" checkpoint convert "$folder/run" "$folder/weights.safetensors" || fail convert
 echo "inspect, verify, diff, convert: $((limit * 1024 / 1000000)) MB, $share %"
 
-# try PERCENT RANKS: whether so many load it, each under the limit, and train an update.
+# try PERCENT RANKS: succeeds if RANKS ranks, each under the limit, load the checkpoint and train an update.
 try() {
     limit=$((bytes / 1024 * $1 / 100))
     mpirun --oversubscribe -n "$2" sh -c 'ulimit -v "$0" && exec "$@"' $limit "$program" gpt pretrain $model \

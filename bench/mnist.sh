@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# The digit network's speed: `brigade mnist` in several strategies beside PyTorch, as one table with ratios.
+# Measures the digit network's speed: `brigade mnist` with several strategies and PyTorch, as one table with ratios.
 #
 #   bench/mnist.sh [BUILD]          also: make bench-mnist
-#   ROUNDS=3 EPOCHS=5 TURNS=4       each row is ROUNDS runs of EPOCHS epochs, in turns with the other rows; those that
-#                                   two cores are compared with one by run TURNS times a round
+#   ROUNDS=3 EPOCHS=5 TURNS=4       each row is ROUNDS runs of EPOCHS epochs, in turns with the other rows; the rows
+#                                   that compare two cores with one run TURNS times per round
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it); its BLAS
-#                                   must be one made for speed (bench/peers/torch.sh)
+#                                   must be an optimized one (bench/peers/torch.sh)
 #
-# Prints markdown; the same numbers go to BUILD/bench/mnist.csv. Ends with three checks, each "pass" or "fail"; the exit
-# code is 1 when one fails. What is compared:
+# Prints Markdown and writes the same numbers to BUILD/bench/mnist.csv. Ends with three checks, each "pass" or "fail";
+# the exit code is 1 when one fails. The compared numbers:
 #
-#   best     the fastest epoch of a row: what it does when nothing disturbs it. Beside PyTorch's best.
-#   median   of its epochs but each run's first, which finds caches and processors cold.
+#   best     the fastest epoch of a row, the least disturbed one; compared with PyTorch's best.
+#   median   of the row's epochs except the first of each run, when caches and processors are cold.
 #
-# A processor's speed drifts, with its temperature and with what else it does, by more than what two pipelines differ in.
-# So pipelines on two cores are compared with one device on one core by turns: each turn runs one after the other, a
-# turn's ratio is that of its rows' medians, and what counts is the median of the turns' ratios. Where there is a second
-# core the loader of a row on one core works there.
+# A processor's speed drifts with its temperature and load, by more than the difference between two pipelines. So
+# pipelines on two cores are compared with one device on one core in turns: a turn runs both, its ratio is that of their
+# medians, and the result is the median of the turns' ratios. If a second core exists, the loader of a row on one core
+# uses it.
 #
 #   Brigade  the whole program: batches drawn in random order and copied by its loader, pixels standardized by the
 #            network, forward, backward, AdamW; images over the wall time of an epoch. Micro-batch 40, 10 of them a
 #            weight update, 10 updates a call.
-#   PyTorch  the same network, loss and optimizer on images that are in memory, in order, standardized beforehand.
+#   PyTorch  the same network, loss and optimizer, on images that are in memory, in order and already standardized.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
@@ -48,7 +48,7 @@ if [ "$(nproc)" -lt "$cores" ]; then die "needs $cores cores, this process may u
 torch_find || die "no python3 has torch (on Debian: tools/dependencies.sh bench)"
 torch_describe
 
-# ---- data: MNIST where tools/find_data.sh finds it, else generated digits ----
+# ---- data: MNIST if tools/find_data.sh finds it, otherwise generated digits ----
 
 mnist=
 folder=$(tools/find_data.sh)
@@ -62,7 +62,7 @@ else
     mnist=$scratch/digits
     "$program" data digits --dir "$mnist" >/dev/null || die "cannot generate digits"
 fi
-# Ten thousand test images are over in a moment: inference is timed on the sixty thousand of the training set.
+# Ten thousand test images take too little time, so inference is timed on the sixty thousand of the training set.
 mkdir "$scratch/inference"
 for file in "$mnist"/train-*; do
     for split in train t10k; do
@@ -134,7 +134,7 @@ for round in $(seq "$rounds"); do
         # shellcheck disable=SC2086
         run $arguments --data-dir "$scratch/inference" --epochs 0 --test-batch-size 40 >>"$scratch/inference.$index"
     done <<<"$rows"
-    # The peer runs in every round, so that whatever else the machine does hits both.
+    # PyTorch runs in every round, so that other load of the machine affects both.
     for capability in $torch_capabilities; do
         ATEN_CPU_CAPABILITY=$capability "$python" bench/mnist_torch.py --threads "1,$cores" --rounds 1 --seconds 1 \
             >"$scratch/torch" || exit 1
@@ -175,7 +175,7 @@ while IFS='|' read -r name arguments; do
     [ "$index" = 1 ] && pipelined=$training && pipelined_inference=$inference
     names[index]=$name bests[index]=$training
 done <<<"$rows"
-# MODE: rate and capability of the row at hand.
+# MODE: prints rate and capability of the current row.
 torch_row() { sed -n "s/^$1,$threads,$batch,$accumulation,//p" "$scratch/torch.csv"; }
 
 while IFS=, read -r threads batch accumulation; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The digit network in PyTorch: images a second, for bench/mnist.sh.
+"""Measures the digit network in PyTorch, in images per second, for bench/mnist.sh.
 
-The network, the loss and the optimizer are those of `brigade mnist`. PyTorch gets an easier task: the images are
-float32 and standardized beforehand, batches are slices of memory in order, there is no data loader. Prints CSV:
+The network, the loss and the optimizer are those of `brigade mnist`. PyTorch has an easier task: the images are float32 and
+already standardized, batches are slices of memory in order, and there is no data loader. Prints CSV:
 mode,threads,batch,accumulation,images_per_s (the best of several rounds).
 
 usage: mnist_torch.py [--threads 1,2] [--seconds 2] [--rounds 3]
@@ -16,7 +16,7 @@ try:
     from torch import nn
     import torch.nn.functional as F
 except ImportError as cause:
-    sys.exit(f"mnist_torch.py: PyTorch is not there ({cause}); on Debian: apt-get install python3-torch")
+    sys.exit(f"mnist_torch.py: PyTorch cannot be imported ({cause}); on Debian: apt-get install python3-torch")
 
 IMAGES = 4000
 
@@ -37,9 +37,9 @@ class Network(nn.Module):
 
 
 def rate(work, batch, seconds, rounds):
-    """Images a second of the best round; `work(i)` does the i-th batch."""
+    """Returns the images per second of the best round; `work(i)` processes batch i."""
     count, best = IMAGES // batch, 0.0
-    for i in range(count):  # warm up: allocator, kernels chosen
+    for i in range(count):  # warm-up: allocator, choice of kernels
         work(i)
     for _ in range(rounds):
         done, start, elapsed = 0, time.perf_counter(), 0.0

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Training of a U-Net, an LSTM over 256 steps, a masked language model over padded sentences and a decoder of 110 million parameters beside
-# PyTorch, as a table in markdown: medians of all steps that were timed, with the share of the machine's arithmetic, measured in the same
-# rounds. The rows take turns, so that what else the machine does falls on all of them.
+# Compares training of a U-Net, an LSTM over 256 steps, a masked language model over padded sentences and a decoder of
+# 110 million parameters with PyTorch in a Markdown table: medians of all timed steps, with the share of the machine's
+# peak, measured in the same rounds. The rows take turns, so that other load of the machine affects all of them.
 #
 #   bench/models.sh [BUILD]             needs `make benches`; also: make bench-models
 #   NETWORKS="unet lstm bert llama"     the models, each with its batch (bench/models.c)
 #   ROUNDS=3 STEPS=5                    each row: ROUNDS times a process that times STEPS steps
-#   THREADS="1 2"                       of PyTorch: one and all, of which the better counts
+#   THREADS="1 2"                       of PyTorch: one and all; the faster one counts
 #   PYTHON=...                          a Python that has torch (default: the first python3 on the PATH that has it)
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -28,7 +28,7 @@ for program in models ops; do
     [ -x "$build/bench/$program" ] || die "$build/bench/$program is not there; run make benches"
 done
 
-# ROW: the lines `step SECONDS` of standard input are times of it.
+# ROW: reads lines `step SECONDS` from standard input, the times of the row.
 note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"; }
 
 batch_of() { case $1 in unet | bert) echo 16 ;; lstm) echo 32 ;; *) echo 1 ;; esac; }

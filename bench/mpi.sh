@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Ranks of one machine, with each MPI that the build has, as tables in markdown whose rows pass or fail: sums beside
-# MPI_Allreduce of the same bytes (bench/mpi_allreduce.c); training beside one process with as many cores, and beside
-# what the simulator says (bench/mpi_training.c).
+# Measures ranks on one machine, with each MPI of the build, in Markdown tables whose rows pass or fail. It compares
+# sums with MPI_Allreduce of the same bytes (bench/mpi_allreduce.c), and training with one process on the same cores and
+# with the simulator's prediction (bench/mpi_training.c).
 #
 #   bench/mpi.sh [BUILD]            also: make bench-mpi
-#   RANKS=2                         how many; as many as there are processors by default
-#   LARGEST_KB=262144               of the sums; 0 leaves them out
+#   RANKS=2                         number of ranks; default: the number of processors
+#   LARGEST_KB=262144               size of the largest sum; 0: no sums
 #   TURNS=5 LAYERS=12 VOCABULARY=50257 ONLY=TEXT
-#                                   of training: turns of a row; GPT-2's size; rows whose names have the text, and "-"
-#                                   for none
+#                                   training: turns of a row; GPT-2's size; only rows whose names contain the text,
+#                                   "-" for no rows
 #   MPIS='openmpi mpich'
 #
-# A ratio of 1 is as fast, 2 twice as fast. The slowest rank's time counts, and medians of turns. Needs a machine that
-# does nothing else. The exit code is 1 when a row fails.
+# A ratio of 1 means equally fast, 2 twice as fast. Times are those of the slowest rank, as medians of turns. The
+# machine must be idle. The exit code is 1 when a row fails.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
@@ -21,7 +21,7 @@ ranks=${RANKS:-$(getconf _NPROCESSORS_ONLN)}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 code=0
 
-# start MPI PROGRAM ARGUMENT...: on each rank.
+# start MPI PROGRAM ARGUMENT...: runs the program on each rank.
 start() {
     local mpi=$1
     shift

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Memory of ranks, with each MPI that the build has, as two tables in markdown (bench/mpi_memory.c): what a rank needs to
-# start its part of a model of 64 devices, and what 10,000 updates of a small network add.
+# Measures the memory of ranks, with each MPI of the build, in two Markdown tables (bench/mpi_memory.c): the memory that
+# a rank needs to start its part of a model of 64 devices, and the growth over 10,000 updates of a small network.
 #
 #   bench/mpi_memory.sh [BUILD]     also: make bench-mpi-memory
-#   RANKS='1 8 64'                  of the first table
-#   GROWTH_RANKS='2 4'              of the second one
+#   RANKS='1 8 64'                  numbers of ranks in the first table
+#   GROWTH_RANKS='2 4'              numbers of ranks in the second table
 #   MPIS='openmpi mpich'
 #
 # Times do not matter here, so ranks may share processors. The exit code is 1 when a row fails.
@@ -32,7 +32,7 @@ for mpi in ${MPIS:-openmpi mpich}; do
     fi
 done
 
-echo "$("$build/brigade" --version | head -n 1), $(getconf _NPROCESSORS_ONLN) processors. MiB of the rank that has most."
+echo "$("$build/brigade" --version | head -n 1), $(getconf _NPROCESSORS_ONLN) processors. MiB of the rank with the most memory."
 echo
 echo "| 64 stages of 1 MiB of weights | ranks | devices of a rank | MPI | plan | session | first update | shared |"
 echo "|---|---:|---:|---:|---:|---:|---:|---:|"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ResNet-18 on images of 32 x 32 as PyTorch exports it: training beside the same network built with the library's layers,
-# inference beside OpenCV's dnn module and onnxruntime-web (WebAssembly), as tables in markdown: medians of all steps
-# that were timed. The rows take turns, so that what else the machine does falls on all of them.
+# Measures ResNet-18 on images of 32 x 32, exported by PyTorch, in Markdown tables: training compared with the same
+# network built from the library's layers, inference with OpenCV's dnn module and onnxruntime-web (WebAssembly). Numbers
+# are medians of all timed steps. The rows take turns, so that other load of the machine affects all of them.
 #
 #   bench/onnx.sh [BUILD]               needs `make benches`; also: make bench-onnx
 #   BATCHES="1 32"                      images of a step
@@ -28,7 +28,7 @@ has_opencv=false
 module=$(tools/onnxruntime_web.sh "$build" 2>/dev/null) && module=$PWD/$module
 command -v node >/dev/null || module=
 
-# ROW: the lines `step SECONDS` of standard input are times of it.
+# ROW: reads lines `step SECONDS` from standard input, the times of the row.
 note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"; }
 
 ours() {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Forward and backward of every op beside PyTorch's, in turns: a table in markdown. Run by bench/ops.sh.
+"""Compares forward and backward of every op with PyTorch, in turns, in a Markdown table. bench/ops.sh runs it.
 
-Each case is measured in rounds; in each round ours and PyTorch's, on one thread and on all, one after the other. The
-best of all counts. `of the peak`: the share of what the machine can do at most, which was measured in the same rounds:
-arithmetic for products and convolutions, else a copy of as many bytes as the op's operands have.
+Each case is measured in rounds. A round measures Brigade's op and PyTorch's, on one thread and on all. The best of all
+rounds counts. `of the peak` is the share of the machine's peak, measured in the same rounds: arithmetic for products and
+convolutions, otherwise a copy of the same number of bytes as the op's operands have.
 """
 import argparse
 import os
@@ -33,7 +33,7 @@ DIMENSIONS.update({"conv1d": 5, "conv3d": 5, "max_pool1d": 4, "max_pool3d": 4, "
 
 
 def spell(op, dims):
-    """A case's shape for people."""
+    """Describes a case's shape."""
     if op in ("conv", "conv_transpose"):
         n, c, h, w, o, k, s, p, g = dims
         return f"{n} x {c} x {h} x {w}, {o} of {k} x {k}" + (f", stride {s}" if s > 1 else "") + (f", {g} groups" if g > 1 else "")
@@ -60,7 +60,7 @@ def spell(op, dims):
 
 
 def variant(kernels):
-    """Instruction sets of the kernels; which of them are plain C."""
+    """Returns the instruction sets of the kernels, and which kernels are plain C."""
     plain = [k for k in kernels if "." not in k]
     return f"plain: {', '.join(plain)}" if plain else ""
 
@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--milliseconds", type=float, default=40, help="of each measurement")
     parser.add_argument("--only", default="", help="regular expression of the cases to measure: `op dim...`")
-    parser.add_argument("--slower", action="store_true", help="exit with 1 when an op is slower than PyTorch's")
+    parser.add_argument("--slower", action="store_true", help="exit with 1 when an op is slower than in PyTorch")
     options = parser.parse_args()
     threads = sorted({int(t) for t in options.threads.split(",")})
     ours = Server([options.program])
@@ -99,7 +99,7 @@ def main():
                 if flops > 0:
                     flops_peak = max(flops_peak, float(ours.ask(f"flops {t} {options.milliseconds / 4}")[0]))
                 copy = min(copy, float(ours.ask(f"copy:{size:.0f} {t} {options.milliseconds / 4}")[0]))
-        least = max(copy, flops / flops_peak * 1e-3 if flops_peak > 0 else 0.0)  # what binds
+        least = max(copy, flops / flops_peak * 1e-3 if flops_peak > 0 else 0.0)  # the limit that applies
         ratios.append(peer / best)
         if peer < best:
             slower.append(f"{op} {spell(op, [int(d) for d in dims])}")

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Forward and backward of every op beside PyTorch's, as a table in markdown: see bench/ops.py, whose options may follow.
+# Compares forward and backward of every op with PyTorch in a Markdown table. bench/ops.py describes it; its options may
+# follow.
 #
 #   bench/ops.sh [BUILD] [OPTION...]    needs `make benches`; also: make bench-ops
 #   bench/ops.sh build --only '^conv'   some of the cases

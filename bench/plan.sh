@@ -1,10 +1,10 @@
 #!/bin/sh
-# Predicted times of updates beside measured ones, in turns (bench/predict.c): plan.sh [TURNS [CORES]]
-# The same for two ranks of a core under mpirun, by the link that brigade doctor measures: plan.sh ranks [TURNS]
+# Compares predicted times of updates with measured ones, in turns (bench/predict.c): plan.sh [TURNS [CORES]]
+# The same for two ranks of one core each under mpirun, with the link that brigade doctor measures: plan.sh ranks [TURNS]
 # Time and memory of planning and simulating many devices: plan.sh scale [DEVICES]
 cd "$(dirname "$0")/.." || exit 1
 
-# plan ARGUMENT...: what /usr/bin/time says of a plan, behind its first lines
+# plan ARGUMENT...: prints the first lines of a plan, then the output of /usr/bin/time
 plan() {
     /usr/bin/time -o "$out.time" -f '%e s, %U s of processor time, %M KB' build/brigade plan gpt --config tiny \
         --device ipu-mk2 --tensor_parallel_1 1 --tensor_parallel_2 1 "$@" >"$out"
@@ -28,7 +28,7 @@ if [ "${1:-}" = scale ]; then
     exit 0
 fi
 
-# row NAME TURNS COMMAND ARGUMENT...: a training, in samples a second
+# row NAME TURNS COMMAND ARGUMENT...: measures a training in samples per second
 row() {
     name=$1 turns=$2
     shift 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# ResNet-8, ResNet-18 and a MobileNet on images of 32 x 32 beside PyTorch, training and inference, as a table in markdown: medians of all
-# steps that were timed, with the share of the machine's arithmetic, measured in the same rounds. The rows take turns, so that what else the machine does falls on all of them.
+# Compares training and inference of ResNet-8, ResNet-18 and a MobileNet on images of 32 x 32 with PyTorch in a Markdown
+# table: medians of all timed steps, with the share of the machine's peak, measured in the same rounds. The rows take
+# turns, so that other load of the machine affects all of them.
 #
 #   bench/resnet.sh [BUILD]             needs `make benches`; also: make bench-resnet
 #   NETWORKS="resnet8 resnet18 mobilenet" BATCHES="32 128"      the networks, and images of a step
@@ -26,7 +27,7 @@ for program in resnet ops; do
     [ -x "$build/bench/$program" ] || die "$build/bench/$program is not there; run make benches"
 done
 
-# ROW: the lines `step SECONDS` of standard input are times of it.
+# ROW: reads lines `step SECONDS` from standard input, the times of the row.
 note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"; }
 
 # NETWORK BATCH training|inference

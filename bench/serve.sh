@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Calls of small models beside PyTorch's, and serving from two threads and two processes, as a table in markdown.
+# Compares calls of small models with PyTorch, and measures serving from two threads and two processes, in a Markdown
+# table.
 #
 #   bench/serve.sh [BUILD]              needs `make benches`; also: make bench-serve
-#   SECONDS_EACH=1                      of each measurement
+#   SECONDS_EACH=1                      length of each measurement
 #   PYTHON=...                          a Python that has torch (default: the first python3 on the PATH that has it)
 set -u
 cd "$(dirname "$0")/.." || exit 1

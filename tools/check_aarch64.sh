@@ -1,5 +1,5 @@
 #!/bin/sh
-# The core for aarch64, without companions, cross-built and tried under an emulator: the digit network of
+# Builds the core for aarch64, without companions, and tests it under an emulator: the digit network of
 # examples/core_digits.c, every kernel with NEON and with portable vectors against the plain C ones, and the recorded bits
 # of training.
 #
@@ -7,7 +7,7 @@
 #   CROSS=aarch64-linux-gnu-                  the compiler's prefix
 #
 # On Debian it needs the packages gcc-aarch64-linux-gnu and qemu-user, and, of the architecture arm64
-# (`dpkg --add-architecture arm64`), libcmocka-dev. It skips where they are missing.
+# (`dpkg --add-architecture arm64`), libcmocka-dev. Without them the script skips its tests.
 # Ends with "N passed, N failed, N skipped".
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -28,7 +28,7 @@ done
 printf '#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <cmocka.h>\nint main(void) { return 0; }\n' |
     "${cross}gcc" -x c - -lcmocka -o /dev/null 2>/dev/null || skip "there is no libcmocka-dev of arm64"
 
-# SOURCES: what is built of them.
+# SOURCES: prints the programs that are built from them.
 built() { for source in "$@"; do echo "$build/${source%.c}"; done; }
 
 # shellcheck disable=SC2046,SC2086

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The speed of kernels, checked without a clock: how many instructions each case of bench/instructions.txt takes under
-# valgrind, which runs the kernels for AVX2 and the portable ones, beside the number that is recorded there. The counts
-# do not depend on the machine or on its load. They depend on the compiler, so those of another one are not compared.
-# valgrind knows no AVX-512: where the processor has it, the AVX-512 kernels are timed beside the AVX2 ones in turns,
-# and must not be slower.
+# Checks the speed of kernels without a clock: counts the instructions of each case of bench/instructions.txt under
+# valgrind, with the kernels for AVX2 and the portable ones, and compares them with the recorded numbers. The counts do
+# not depend on the machine or on its load. They depend on the compiler, so counts of another compiler are not compared.
+# valgrind does not support AVX-512. On a processor that has it, the script times the AVX-512 kernels and the AVX2 ones
+# in turns; the AVX-512 kernels must not be slower.
 #
 #   tools/count_instructions.sh [BUILD]           needs $(BUILD)/bench/ops; also: make check-speed
 #   tools/count_instructions.sh --record [BUILD]  writes the counts into bench/instructions.txt
@@ -32,17 +32,18 @@ skip() {
     skipped=$((skipped + 1))
 }
 
-[ -x "$program" ] || { echo "count_instructions.sh: $program is not there; run make $program" >&2 && exit 1; }
+[ -x "$program" ] || { echo "count_instructions.sh: $program does not exist; run make $program" >&2 && exit 1; }
 command -v valgrind >/dev/null 2>&1 || { skip "there is no valgrind" && finish; }
 grep -qw avx2 /proc/cpuinfo 2>/dev/null || sets=portable
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-# What compilers say of themselves in the programs that they make.
+# The description of the compiler that is recorded in a program.
 compiler=$(readelf -p .comment "$program" | sed -n 's/^ *\[ *[0-9a-f]*\] *//p' | paste -s -d ';')
 recorded=$(sed -n 's/^# compiler: //p' "$table")
 grep -v '^#' "$table" | sed 's/ *|.*//' >"$folder/cases"
 
-# count SET: a line of each case with its instructions into $folder/SET, and the names of its kernels into names.SET.
+# count SET: writes a line for each case with its instructions into $folder/SET, and the names of its kernels into
+# names.SET.
 count() {
     valgrind --tool=callgrind --toggle-collect=run_counted --dump-after=run_counted --dump-line=no \
         --callgrind-out-file="$folder/dump.$1" "$program" --count "$1" <"$folder/cases" >"$folder/names.$1" 2>"$folder/log.$1" ||
@@ -75,7 +76,7 @@ if [ -n "$record" ]; then
     exit
 fi
 
-# Families: each has a case, whose kernels are the ones that were meant.
+# Each family of kernels must have a case, which must run the intended kernels.
 families=$(cd src/kernels && ls -d */fast_body.h | cut -d / -f 1)
 for set in $sets; do
     missing=$(tr ' ' '\n' <"$folder/names.$set" | sed -n "s/\\.$set\$//p" | sort -u >"$folder/kernels"
@@ -110,7 +111,7 @@ else
     done
 fi
 
-# A median of turns may still be wrong on a machine that does something else: cases that are slow are timed again.
+# The median of the turns may still be wrong on a busy machine, so slow cases are timed again.
 if grep -qw avx512vl /proc/cpuinfo 2>/dev/null; then
     cp "$folder/cases" "$folder/slow"
     for _ in 1 2 3; do

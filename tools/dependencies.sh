@@ -1,11 +1,11 @@
 #!/bin/sh
 # Installs the Debian packages that the build and the tests need, and ends at once when they are installed.
-# On other systems it names what is missing, and succeeds if pkg-config and the compiler find everything.
+# On other systems it names missing libraries, and succeeds if pkg-config and the compiler find everything.
 #
 #   tools/dependencies.sh          for building and testing
-#   tools/dependencies.sh bench    and the peers of the benches: PyTorch with a BLAS made for speed, OpenCV
+#   tools/dependencies.sh bench    also the peers of the benches: PyTorch with an optimized BLAS, OpenCV
 #
-# Keep in step with PACKAGES and LDLIBS_ALL in the Makefile.
+# Keep these lists equal to PACKAGES and LDLIBS_ALL in the Makefile.
 set -u
 
 packages="gcc make pkg-config libhwloc-dev libjansson-dev libyaml-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libonnx-testdata libcmocka-dev libopenmpi-dev openmpi-bin"
@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 
-# What pkg-config and the C compiler cannot find; empty when all is there.
+# Prints the modules that pkg-config and the C compiler cannot find; empty if they find all.
 missing_modules() {
     command -v pkg-config >/dev/null 2>&1 || { echo "pkg-config"; return; }
     for module in $modules; do
@@ -32,7 +32,7 @@ if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>
     fail "this is no Debian system; please install:" $missing "(on Debian: $packages)"
 fi
 
-# One query: packages that are installed, pkg-config possibly by its new name.
+# One query for the installed packages; pkg-config may have its new name.
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package} \n' $packages pkgconf 2>/dev/null | sed -n 's/^installed //p')
 missing=
 for package in $packages; do
@@ -59,7 +59,7 @@ apt() {
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >"$log" 2>&1
 }
 
-# An update that fails (a source that is gone, no network) matters only when the packages cannot be had.
+# A failed update (a missing source, no network) matters only if the packages then cannot be installed.
 apt update || true
 apt install --no-install-recommends $missing ||
     fail "apt-get could not install$missing: $(grep -m 1 '^E:' "$log" || tail -n 1 "$log")"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Draws every schedule that the program knows as SVG: tools/draw_schedules.sh PROGRAM FOLDER
 #
-# Four devices, eight micro-batches, one network: where a schedule wants two stages a device, each costs half.
+# Each has four devices, eight micro-batches and the same network. With two stages per device each stage costs half.
 set -eu
 program=$1 folder=$2
 

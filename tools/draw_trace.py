@@ -6,8 +6,8 @@ usage: draw_trace.py TRACE.json OUT.svg [--step N]     (default: the shortest up
     brigade mnist --epochs 1 --steps 40 --profile --profile-dir profile
     tools/draw_trace.py profile/trace.json docs/pipeline.svg
 
-Forwards are drawn above, backwards below; the bar under a row says on which core it ran. A bar that is too narrow for its
-number has none. Only Python's own library is needed.
+Forwards are drawn above and backwards below; the bar under a row shows the core. A bar that is too narrow has no number.
+The script needs only Python's standard library.
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ CORES = ["#555555", "#c4c4c4", "#7a4b4b", "#4b7a6a", "#6a4b7a", "#a08040"]
 
 
 def read(path):
-    """Devices' names, and compute events by step."""
+    """Reads the devices' names, and compute events by step."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
@@ -37,7 +37,7 @@ def span(events):
 
 
 def choose(steps):
-    """The shortest step that the recording has whole: not the first, which warms up, nor the oldest kept."""
+    """Returns the shortest complete step, except the first one, which warms up, and the oldest recorded one."""
     whole = sorted(steps)[1:] or sorted(steps)
     return min(whole, key=lambda step: span(steps[step])[1] - span(steps[step])[0])
 

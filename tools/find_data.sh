@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the folder of this repository's developers that holds MNIST: $BRIGADE_DATA, data, or ../shared/data, a folder
-# that several clones share. Prints nothing if none of them does. The program itself looks only in the first two.
+# that several clones share. Prints nothing if no folder has it. The program itself looks only in the first two.
 [ $# -eq 0 ] || { echo "usage: find_data.sh (in the repository's folder)" >&2; exit 2; }
 for place in "${BRIGADE_DATA:-}" data ../shared/data; do
     [ -n "$place" ] || continue

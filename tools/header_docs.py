@@ -1,13 +1,13 @@
-"""The public headers as a list of symbols with their comments: what the reference, the manual pages and the test of tags
-are made from.
+"""Reads the public headers as a list of symbols with their comments, for the reference, the manual pages and the test of
+tags.
 
-A comment that ends on the line before a declaration is the declaration's. Declarations that follow it without a blank
-line share it. A comment between blank lines, and what stands below "---- name ----", belongs to the section.
+A comment that ends on the line before a declaration belongs to the declaration. Declarations that follow it without a blank
+line share it. A comment between blank lines, and text below "---- name ----", belongs to the section.
 
-Five tags end a comment, each with a colon behind it: Shapes, Errors, Threads, Owner, Since. A symbol that does not have
-a tag of its own takes it from the group that shares its comment, from its section, and then from the head of its header,
-so that a header says once what holds for all of it. Owner follows from the declaration where base.h's two sentences on
-ownership decide it, and Since comes from abi/since.txt.
+Five tags end a comment, each followed by a colon: Shapes, Errors, Threads, Owner, Since. A symbol without a tag inherits it
+from the group that shares its comment, from its section, or from the head of its header, so that a header states common
+facts once. Owner follows from the declaration where base.h's two sentences on ownership decide it, and Since comes from
+abi/since.txt.
 """
 import pathlib
 import re
@@ -26,14 +26,14 @@ class Symbol:
         self.code = code            # the declaration as it is written, without its comment
         self.header = header
         self.section = section
-        self.doc = ""               # of its own or of its group
+        self.doc = ""               # from its own comment or its group's
         self.shared = []            # the other symbols of its group
         self.members = []           # enumerators, fields: (name, comment)
         self.tags = {}              # own and inherited
 
     @property
     def prototype(self):
-        """One line, without BG_API and attributes; of an inline function without its body."""
+        """The declaration in one line, without BG_API and attributes; for an inline function without the body."""
         text = re.sub(r"\bBG_API |static inline | BG_PRINTF\(.*?\)", "", self.code)
         text = text[:text.index("\n{")] if self.kind == "inline" else text
         return " ".join(text.split()).rstrip(";")
@@ -73,7 +73,7 @@ class Header:
 
 
 def plain(comment):
-    """A comment's text: delimiters and the margin of stars are gone, paragraphs and drawings stay."""
+    """A comment's text without delimiters and the margin of stars, but with paragraphs and drawings."""
     text = re.sub(r"^/\*+", "", comment.strip())
     text = re.sub(r"\*+/$", "", text)
     lines = [re.sub(r"^[ \t]*\* ?", "", line) if i else line.lstrip() for i, line in enumerate(text.split("\n"))]
@@ -169,7 +169,7 @@ def add_member(found, text):
 
 
 def make_symbol(code, header, section):
-    """A declaration as a symbol; None where it is none of ours, as a bare `struct x;` whose body follows."""
+    """Makes a symbol from a declaration; None for others, such as a bare `struct x;` whose body follows."""
     flat = " ".join(re.sub(r"/\*.*?\*/", " ", code, flags=re.S).split())
     if match := re.match(r"BG_API .*?\b(bg_\w+)\(", flat):
         return Symbol("function", match[1], code, header, section)
@@ -194,7 +194,7 @@ def make_symbol(code, header, section):
 
 
 class Reader:
-    """One header; `doc` is a comment that waits for its declaration."""
+    """Reads one header; `doc` is a comment whose declaration has not come yet."""
 
     def __init__(self, path):
         self.header = Header(path.name)
@@ -311,7 +311,7 @@ def needs(symbol):
 
 
 def find_owner(symbol, names):
-    """Who owns what a function gives, as base.h has it for the whole library; None where that does not decide."""
+    """Who owns a function's results, by the rule of base.h; None where that rule does not decide."""
     said = []
     for kind, parameter in re.findall(r"(\w+) \*\*(out\w*)", symbol.parameters):
         if kind == "char" and f"const char **{parameter}" not in symbol.parameters:
@@ -340,7 +340,7 @@ def find_owner(symbol, names):
 
 
 def find_shapes(symbol):
-    """A sentence with an arrow between shapes says them, whether or not it has the tag."""
+    """Returns the sentence with an arrow between shapes, with or without the tag."""
     for sentence in re.split(r"(?<=[.:;])\s+(?=[A-Z`*])", " ".join(symbol.doc.split())):
         if "->" in sentence and ("[" in sentence or "scalar" in sentence):
             return sentence

@@ -6,9 +6,9 @@ usage: list_trace.py TRACE.json [--step N] [--rows N]     (default: the shortest
     mpirun -n 2 brigade mnist --strategy single --replicas 2 --steps 40 --profile
     tools/list_trace.py profile/trace.json
 
-All devices are on one clock, also those of other ranks. The last lines cover the whole recording. A sum's time is that of
-its REDUCE or GATHER. How long a message is on its way, from its SEND to the end of its RECEIVE, is known only where the
-receiver computes nothing meanwhile. Only Python's own library is needed.
+All devices use one clock, also those of other ranks. The last lines cover the whole recording. The time of a sum is that of
+its REDUCE or GATHER. The time of a message, from its SEND to the end of its RECEIVE, is known only if the receiver computes
+nothing at that time. The script needs only Python's standard library.
 """
 import argparse
 import json
@@ -19,11 +19,11 @@ WIDTH = 24
 
 
 def read(path):
-    """Slices by device, (device, end) pairs of messages, and the devices' names."""
+    """Reads slices by device, (device, end) pairs of messages, and the devices' names."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     tracks = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
-    # What runs beside a program has a track of its own, behind those of the devices.
+    # Transfers parallel to a program have a separate track, after those of the devices.
     beside = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"
               and ": " in e["args"]["name"].partition("(")[0]}
     devices = sorted(tracks - beside)
@@ -46,7 +46,7 @@ def name(device):
 
 
 def choose(slices):
-    """The shortest update that is neither the first, which warms up, nor the oldest kept."""
+    """Returns the shortest update, except the first one, which warms up, and the oldest recorded one."""
     spans = {}
     for events in slices.values():
         for e in events:
@@ -71,7 +71,7 @@ def list_step(slices, step, most):
 
 
 def join(spans):
-    """The same moments without overlaps, in order."""
+    """Joins overlapping spans and sorts them."""
     out = []
     for begin, end in sorted(spans):
         if out and begin <= out[-1][1]:
@@ -86,7 +86,7 @@ def measure(spans):
 
 
 def common(a, b):
-    """How long two lists of joined spans have in common."""
+    """Returns the time for which two lists of joined spans overlap."""
     total, i, j = 0.0, 0, 0
     while i < len(a) and j < len(b):
         total += max(0.0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))

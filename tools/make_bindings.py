@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Reads the public headers and writes what other languages need of them.
+"""Reads the public headers and writes the tables that bindings of other languages need.
 
     tools/make_bindings.py python > python/brigade/_abi.py
     tools/make_bindings.py structs > src/bindings/structs.def
     tools/make_bindings.py layout > layout.c     # prints sizes and offsets, as the C compiler has them
 
-clang-format gives the headers one form for everything, so a parser this short is enough. A construct that it does not
-understand is an error. tests/languages/test_python.sh holds the files against the headers and
-the layout against the C compiler.
+clang-format gives the headers a uniform layout, so this short parser is enough. A construct that it does not understand is
+an error. tests/languages/test_python.sh compares the files with the headers and the layout with the C compiler.
 """
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Of an MPI's library, which programs that have that MPI link.
+# Headers of an MPI's library, which only programs with that MPI link.
 LEFT_OUT = {"mpi.h", "core.h"}
 
 SCALARS = {
@@ -30,14 +29,14 @@ def fail(text):
 
 
 def strip_comments(text):
-    """Without comments and preprocessor lines; comments become one space so that tokens stay apart."""
+    """Removes comments and preprocessor lines; a comment becomes one space, so that tokens stay separate."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", "", text, flags=re.M)
     return text.replace('extern "C" {', "")
 
 
 def split_outside(text, separator):
-    """Parts of text between separators that are outside all brackets."""
+    """Splits text at separators that are outside all brackets."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "({[") - (c in ")}]")
@@ -55,14 +54,14 @@ class Headers:
         self.structs = {}     # name: [(field, type)], or None when it is opaque
         self.callbacks = {}   # name: (result, [(parameter, type)])
         self.functions = {}   # name: (result, [(parameter, type)], has variable arguments, prototype)
-        self.order = []       # structs and callbacks as they are defined
+        self.order = []       # structs and callbacks in the order of their definitions
         for path in sorted((ROOT / "include/brigade").glob("*.h"), key=self.place):
             if path.name not in LEFT_OUT:
                 self.read(path)
 
     @staticmethod
     def place(path):
-        """Headers after those that they include."""
+        """Orders headers after those that they include."""
         done = {}
 
         def depth(name):
@@ -104,7 +103,7 @@ class Headers:
         return ("struct", name)
 
     def declare(self, text):
-        """(name, type) of a declaration without its semicolon."""
+        """Returns (name, type) of a declaration without its semicolon."""
         text = " ".join(text.replace("*", " * ").split())
         match = re.match(r"(.*?)\( \* (\w+)( \[\w+\])?\) ?\((.*)\)$", text) or \
             re.match(r"(.*?)\( \* (\w*)()\) ?\((.*)\)$", text)
@@ -124,7 +123,7 @@ class Headers:
         return (words[1] if len(words) == 2 else ""), made
 
     def parameters(self, text):
-        """A function's parameters, arrays as the pointers that they are; whether there are further ones."""
+        """Returns a function's parameters, with arrays as pointers, and whether it has variable arguments."""
         found, more = [], False
         for part in split_outside(text, ","):
             if part == "...":
@@ -189,10 +188,10 @@ class Headers:
             else:
                 fail(f"{path.name}: this is not understood: {part[:120]}")
 
-    # ---- what is made of it ----
+    # ---- output ----
 
     def size_words(self, made, seen=()):
-        """A lower bound of a type's size in bytes, to tell small structs from large ones."""
+        """Returns a lower bound of a type's size in bytes, which separates small structs from large ones."""
         kind = made[0]
         if kind == "struct":
             fields = self.structs.get(made[1])
@@ -236,12 +235,12 @@ class Headers:
 
     def python_callback(self, result, parameters):
         if result[0] == "struct" or any(t[0] == "struct" for _, t in parameters):
-            return "c_void_p"  # ctypes has no callbacks with structs by value
+            return "c_void_p"  # ctypes does not support callbacks with structs by value
         inner = ", ".join(self.python_type(t) for _, t in parameters)
         return f"CFUNCTYPE({self.python_type(result)}{', ' if inner else ''}{inner})"
 
     def known(self):
-        """Structs with fields, and callbacks, in an order in which each follows what it holds by value."""
+        """Returns structs with fields, and callbacks, each after the structs that it holds by value."""
         return [name for name in self.order]
 
 

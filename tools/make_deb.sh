@@ -1,6 +1,6 @@
 #!/bin/sh
-# Debian packages of a build: the library, what developers need, the program, the Python package, and a companion for each
-# MPI.
+# Makes Debian packages of a build: the library, the development files, the program, the Python package, and a companion
+# for each MPI.
 #
 #   BUILD=build tools/make_deb.sh FOLDER
 #
@@ -50,7 +50,7 @@ take() {
     done
 }
 
-# What dpkg-shlibdeps reads; the library's package is made here and not known to dpkg.
+# The files that dpkg-shlibdeps reads, because dpkg does not know the library's package.
 mkdir -p "$work/debian"
 printf 'Source: brigade\n\nPackage: brigade\nArchitecture: any\n' >"$work/debian/control"
 printf 'libbrigade %s libbrigade%s (= %s)\n' "$soversion" "$soversion" "$version" >"$work/debian/shlibs.local"
@@ -85,7 +85,7 @@ finish() {
         echo "$7" | sed 's/^/ /'
     } >"$work/$package/DEBIAN/control"
     (cd "$work/$package" && find usr -type f -exec md5sum '{}' ';' | LC_ALL=C sort -k 2 >DEBIAN/md5sums)
-    # The linker's cache of the fresh system learns of new libraries by dpkg's own trigger.
+    # dpkg's own trigger updates the linker's cache for new libraries.
     if [ -n "$(find "$work/$package" -name 'lib*.so.*' -type f)" ]; then
         echo "activate-noawait ldconfig" >"$work/$package/DEBIAN/triggers"
     fi
@@ -118,7 +118,7 @@ suggested packages are needed to link the static library."
 finish brigade "$architecture" science "Recommends: libcurl4
 Suggests: libbrigade-openmpi, libbrigade-mpich" "" "neural networks split over several devices (program)" \
     "The program brigade, presets, manual page and guides."
-# It calls the library by the layout of its structs: the two are of one release.
+# The package depends on the layout of the library's structs, so both must be of one release.
 finish python3-brigade all python "" "python3, python3-numpy, $library (= $version)" "neural networks split over several devices (Python 3)" \
     "Builds, trains and runs networks with NumPy arrays. Nothing in it is compiled:
 it calls the library by ctypes."

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The manual pages of the program, one for each command, from its --help, which comes from the tables of options.
+# Makes the manual pages of the program, one for each command, from its --help, which comes from the tables of options.
 #
 #   tools/make_man.sh PROGRAM FOLDER      writes FOLDER/brigade.1, FOLDER/brigade-mnist.1, ...
 set -eu
@@ -7,8 +7,8 @@ program=$1 folder=$2
 version=$("$program" --version | sed -n 's/^brigade //p')
 mkdir -p "$folder"
 
-# Help as the body of a page: usage comes first, a heading ends with a colon, options and names of a list begin in the
-# third column, words of an option in the 29th. Examples are printed as they are.
+# Converts help to the body of a page. Usage comes first, and a heading ends with a colon. Options and names of a list
+# begin in column 3, the text of an option in column 29. Examples are printed unchanged.
 sections() {
     awk '
     function escape(text) {
@@ -55,7 +55,7 @@ sections() {
     { print escape($0) }'
 }
 
-# page NAME SUMMARY WORD...: the page of a command.
+# page NAME SUMMARY WORD...: writes the page of a command.
 page() {
     file=$1 text=$2
     shift 2

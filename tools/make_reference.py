@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The reference of the library from its headers: manual pages and HTML.
+"""Makes the reference of the library from its headers, as manual pages and HTML.
 
     tools/make_reference.py man FOLDER      FOLDER/bg_session_run.3, FOLDER/brigade_session.3, ...
     tools/make_reference.py html FOLDER     FOLDER/index.html and a page for each header and each example, with a search
     tools/make_reference.py check           names every symbol that lacks a tag that applies to it
-    tools/make_reference.py since           adds new symbols to abi/since.txt with the release that is being made
+    tools/make_reference.py since           adds new symbols to abi/since.txt with the next release
 
-header_docs.py says how comments of the headers are read, and which tags apply to what.
+header_docs.py describes how comments of the headers are read, and which tags apply to which symbols.
 """
 import html
 import json
@@ -40,7 +40,7 @@ class Reference:
         return self.symbols.get(name) or self.members.get(name)
 
     def summary(self, symbol):
-        """The first sentence, for lists; of a symbol without a comment, what it is."""
+        """The first sentence, for lists; for a symbol without a comment, its kind."""
         text = " ".join(symbol.doc.split("\n\n")[0].split())
         text = re.split(r"(?<=[.:;])\s", text, maxsplit=1)[0].rstrip(".:;")
         if not text:
@@ -50,7 +50,7 @@ class Reference:
 
 
 def declaration(symbol):
-    """As it is written, without what only the compiler needs."""
+    """The declaration as in the header, without parts that only the compiler needs."""
     code = symbol.code
     if symbol.kind == "inline":
         code = code[:code.index("\n{")] + ";"
@@ -138,7 +138,7 @@ def write_man(reference, folder):
 # ---- HTML ----
 
 def link_words(reference, text, here):
-    """Escaped text with its symbols as links."""
+    """Escapes text and links its symbols."""
     def link(match):
         symbol = reference.find(match[0])
         if symbol is None:
@@ -311,7 +311,8 @@ SEARCH = """
 
 
 def page(title, body, base="", places=(("index.html", "Reference"),), texts=None):
-    """A whole page; `base` leads from it to the folder of the style, the search and its index, `texts` to that of the text index."""
+    """Makes a complete page; `base` is the path from the page to the folder of the style, the search and its index, `texts` to that of
+    the text index."""
     links = "".join(f'<a href="{base}{place}">{words}</a>' for place, words in places)
     return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
             f'content="width=device-width, initial-scale=1"><title>{html.escape(title)} - Brigade {VERSION}</title>'
@@ -416,7 +417,7 @@ def check(reference):
 
 
 def write_since(reference):
-    """New symbols belong to the release whose symbol version the Makefile has."""
+    """Adds new symbols with the release whose symbol version the Makefile has."""
     release = re.search(r"^SYMBOL_VERSION := BRIGADE_(\S+)", (ROOT / "Makefile").read_text(), re.M)[1]
     path = ROOT / "abi/since.txt"
     known = header_docs.read_since()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The documents, the reference, pictures of schedules and a sample report as one folder of pages, which need no server.
+"""Makes one folder of pages, which need no server, from the documents, the reference, pictures of schedules and a sample report.
 
-    tools/make_site.py PROGRAM FOLDER     FOLDER/VERSION/..., and FOLDER/index.html with the versions that are there
-    tools/make_site.py --check FOLDER     names every link and every anchor that leads nowhere
+    tools/make_site.py PROGRAM FOLDER     FOLDER/VERSION/..., and FOLDER/index.html with all versions in the folder
+    tools/make_site.py --check FOLDER     lists every broken link and anchor
 
 Markdown becomes HTML by cmark-gfm (Debian: cmark-gfm). All Markdown files below docs are on the site.
 """
@@ -38,7 +38,7 @@ def slug(heading):
 
 
 def add_anchors(body):
-    """Anchors of headings; those that come again get numbers. Returns the page and its headings."""
+    """Adds anchors to headings; repeated ones get numbers. Returns the page and its headings."""
     seen, found = {}, []
 
     def anchor(match):
@@ -58,7 +58,7 @@ class Site:
         self.entries = []  # of the search: name, address from the version's folder, words
 
     def place(self, document):
-        """Where a document's page is, from the version's folder."""
+        """The path of a document's page from the version's folder."""
         if document == pathlib.Path("README.md"):
             return "index.html"
         if document.name == "README.md":
@@ -66,7 +66,7 @@ class Site:
         return str(document.with_suffix(".html"))
 
     def target(self, document, address):
-        """What a link of a document becomes; None where it leads out of the site."""
+        """The link on the page for a link of a document; None if it leads out of the site."""
         if re.match(r"[a-z]+:", address) or address.startswith("#"):
             return address
         path, _, anchor = address.partition("#")
@@ -154,14 +154,14 @@ class Site:
         self.write("schedules.html", "Schedules", "\n".join(out))
 
     def write_report(self):
-        """A short training of the digit network, profiled, on generated digits."""
+        """Writes the report of a short, profiled training of the digit network on generated digits."""
         with tempfile.TemporaryDirectory() as folder:
             environment = dict(os.environ, BRIGADE_DATA=f"{folder}/digits")
             run(self.program, "data", "digits", "--dir", "digits", "--count", "4000", "--test-count", "400", cwd=folder)
             run(self.program, "mnist", "--epochs", "1", "--profile", "--quiet", cwd=folder, env=environment)
             shutil.copyfile(f"{folder}/profile/report.html", self.folder / "report.html")
 
-    # ---- the whole ----
+    # ---- the site ----
 
     def make(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -186,7 +186,7 @@ class Site:
         self.write_versions()
 
     def write_versions(self):
-        """The first page of the whole folder: every version that is in it, the newest first."""
+        """Writes the first page of the folder, which lists its versions, the newest first."""
         top = self.folder.parent
         versions = sorted((p.parent.name for p in top.glob("*/index.html")), key=lambda v: [int(n) for n in re.findall(r"\d+", v)], reverse=True)
         rows = "".join(f'<li><a href="{v}/index.html">Brigade {v}</a></li>' for v in versions)
@@ -199,7 +199,7 @@ class Site:
 # ---- links ----
 
 def check(folder):
-    """Every address of every page leads to a file, and every anchor to an element."""
+    """Checks that every address of every page leads to a file, and every anchor to an element."""
     texts = {path.resolve(): path.read_text() for path in folder.rglob("*.html")}
     anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in texts.items()}
     problems, count = [], 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Breaks the sources on purpose, one small change (mutant) at a time, and reports which test notices.
+"""Breaks the sources on purpose, one small change (mutant) at a time, and reports which tests fail.
 
 usage: mutants.py [--check | --list] [--lists GLOB] [--scratch DIR] [--limit SECONDS] [PATTERN...]
 
@@ -9,14 +9,14 @@ mutant the tool builds the tests that the mutant names, runs them, and prints on
 `LIVES`. A mutant counts as caught when every test it names fails, and when those tests pass without the mutant. The exit
 code is 1 if a mutant lives.
 
-    --check      build nothing: every old text occurs once in its file, every named test exists, every named row of
-                 docs/capabilities.md names one of the tests (`make check` does this)
+    --check      build nothing, but check that every old text occurs once in its file, every named test exists, and every named
+    row of docs/capabilities.md names one of the tests (`make check` does this)
     --list       print the names
     --lists GLOB other lists
     --scratch D  keep the copy in folder D, so that the next call compiles only what changed since
-    --limit S    a test that runs longer has noticed (default: 600)
+    --limit S    a test that runs longer than this has failed (default: 600)
 
-CC and MAKE choose compiler and make (CC="ccache gcc" pays); RUN is a command that runs each test, such as `nice`.
+CC and MAKE choose compiler and make (CC="ccache gcc" saves time); RUN is a command that runs each test, such as `nice`.
 
 To add a mutant, write a paragraph into the list of the room it changes:
 
@@ -29,7 +29,7 @@ To add a mutant, write a paragraph into the list of the room it changes:
                                         may begin and the last may end within a line
     + new text                          any number of lines in their place
 
-Several `file` parts are one mutant. Keep old texts short, so that unrelated changes of the file leave them alone. A mutant
+A mutant may have several `file` parts. Keep old texts short, so that unrelated changes of the file do not affect them. A mutant
 that no longer applies is an error: adapt its text, or remove the mutant together with the code it changed.
 """
 import argparse
@@ -128,7 +128,7 @@ def has_test(root, test):
 
 
 def rows_of(root):
-    """Row number: text of all its lines."""
+    """A mapping of row numbers to the text of all their lines."""
     rows = {}
     path = os.path.join(root, ROWS)
     for line in read_file(path).splitlines() if os.path.exists(path) else []:
@@ -196,10 +196,10 @@ def copy_tree(root, scratch):
 class Runner:
     def __init__(self, scratch, limit_s):
         self.scratch, self.limit_s = scratch, limit_s
-        self.clean = {}  # of a test program: what fails without a mutant
+        self.clean = {}  # of a test program: tests that fail without a mutant
 
     def build(self, tests):
-        """Builds the programs of the tests; the output of make if that fails, else None."""
+        """Builds the programs of the tests. Returns the output of make if that fails, otherwise None."""
         targets = set()
         for path in {test.partition(":")[0] for test in tests}:
             if path.startswith("tests/examples/"):
@@ -219,7 +219,7 @@ class Runner:
         return made.stdout if made.returncode else None
 
     def failures(self, path):
-        """The tests of a program that fail: names, and `*` when it ends badly without naming one."""
+        """The names of a program's failing tests; `*` if it fails without naming a test."""
         command = ["./" + path] if path.endswith(".sh") else ["build/" + path[:-2]]
         environment = dict(os.environ, BRIGADE_BUILD=os.path.join(self.scratch, "build"))
         process = subprocess.Popen(os.environ.get("RUN", "").split() + command, cwd=self.scratch, env=environment,
@@ -238,11 +238,11 @@ class Runner:
             failed = set(re.findall(r"^\[  FAILED  \] (\w+)$", output, re.M))
             started = re.findall(r"^\[ RUN      \] (\w+)$", output, re.M)
             ended = set(re.findall(r"^\[ +(?:OK|FAILED|SKIPPED) +\] (\w+)$", output, re.M))
-            failed |= {name for name in started if name not in ended}  # it crashed, or ran into the limit
+            failed |= {name for name in started if name not in ended}  # it crashed, or exceeded the limit
         return failed or {"*"}
 
     def run(self, mutant):
-        """None if every named test notices the mutant, else what is wrong."""
+        """Returns None if every named test fails with the mutant, otherwise a description of the problem."""
         originals = {edit[0]: read_file(os.path.join(self.scratch, edit[0])) for edit in mutant.edits}
         paths = sorted({test.partition(":")[0] for test in mutant.tests})
         for path in paths:

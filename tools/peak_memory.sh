@@ -1,6 +1,6 @@
 #!/bin/sh
-# peak_memory.sh PID SECONDS: checks the process at this interval until it ends, and prints the most anonymous memory that
-# it was seen to have, in kB (RssAnon of /proc/PID/status: pages of files do not count).
+# peak_memory.sh PID SECONDS: checks the process at this interval until it ends, and prints the largest amount of
+# anonymous memory that it had, in kB (RssAnon of /proc/PID/status: pages of files do not count).
 set -u
 
 peak=0

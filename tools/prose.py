@@ -3,13 +3,13 @@
 
 usage: prose.py [--draw N] [--seed S] [--worst N] [PART...]
 
-PART is of readme, docs, headers, comments and messages; by default all. For each part it prints the number of sentences, the median of their
+PART is one of readme, docs, headers, comments and messages; default: all. For each part it prints the number of sentences, the median of their
 words, the share of those without a verb, and how often the patterns below occur in 1000 sentences. --draw N prints N sentences
-with their places instead; the same seed draws the same ones. --worst N prints the files with the most patterns.
+with their places instead; the same seed draws the same sentences. --worst N prints the files with the most patterns.
 
-What is a sentence: text between full stops, outside of code and tables; of comments in C, that of whole comments; of messages,
-each string with a space that the library or the program puts into an error or prints. A verb is recognized by a list of words and
-endings, so the share is an estimate: compare it with an older one, not with other texts.
+A sentence is text between full stops, outside of code and tables; in C, text of whole comments; among messages, each string
+with a space that the library or the program prints or reports as an error. Verbs are recognized by a list of words and
+endings, so their share is an estimate: compare it with earlier results, not with other texts.
 """
 import argparse
 import random
@@ -141,7 +141,7 @@ def main():
     found = {part: [s for name in files(PARTS[part]) for s in sentences(part, name)] for part in parts}
     everything = [s for part in parts for s in found[part]]
     if options.draw:
-        # Each part has an equal share: the few sentences that everybody reads count as much as the many that few do.
+        # Each part has an equal share, so that the few sentences of README count as much as the many comments.
         source = random.Random(options.seed)
         for part in parts:
             share = min(len(found[part]), -(-options.draw // len(parts)))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The version script of a shared library: each function that the headers declare with BG_API, under one version, and no
-# other symbol. For the linker a function that is declared but not defined in this library is not an error.
+# Writes the version script of a shared library: each function that the headers declare with BG_API, under one version,
+# and no other symbol. The linker ignores declared functions that this library does not define.
 #
 #   tools/symbols.sh VERSION HEADER... > symbols.map
 set -eu
@@ -8,7 +8,7 @@ version=$1
 shift
 echo "$version {"
 echo "global:"
-# A declaration may take several lines, and its function is the first name before a parenthesis. A macro is no declaration.
+# A declaration may have several lines; its function is the first name before a parenthesis. A macro is not a declaration.
 cat "$@" | awk '
     /^BG_API / { text = ""; is_in = 1 }
     is_in { text = text " " $0 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes src/data/unicode_classes.def: which characters beyond ASCII are letters, numbers or white space in Unicode.
+"""Makes src/data/unicode_classes.def, the table of characters beyond ASCII that are letters, numbers or white space in Unicode.
 
     python3 tools/unicode_classes.py > src/data/unicode_classes.def
 """

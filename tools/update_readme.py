@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Puts real output into README.md and docs/performance.md: runs the commands and replaces what stands between their
-markers. README's rows of speed are three rows of the bench.
+"""Updates output in README.md and docs/performance.md: runs the commands and replaces the text between their markers.
+README's rows of speed are three rows of the bench.
 
 usage: update_readme.py [first] [mnist] [check] [bench]     (default: all; run it on a quiet machine)
 """
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-KEPT_LINES = 12  # of `make check`: the first ones, then the last
+KEPT_LINES = 12  # lines of `make check`: the first ones, then the last
 
 
 def run(*command):
@@ -18,7 +18,7 @@ def run(*command):
 
 
 def mnist():
-    """README shows a clone with MNIST in `data`: where it is elsewhere, `data` is a link to it for the run."""
+    """README shows a clone with MNIST in `data`. If MNIST is elsewhere, `data` is a link to it for the run."""
     place = run("tools/find_data.sh")[0][0]
     is_linked = place not in ("", "data") and not os.path.lexists("data")
     if is_linked:
@@ -50,7 +50,7 @@ def bench():
 
 
 def speed(lines):
-    """Processor, table head and three rows: a pipeline, one device, the fastest PyTorch row by training."""
+    """Returns the processor, the table head and three rows: a pipeline, one device, and PyTorch's fastest row in training."""
     table = [line for line in lines if line.startswith("|")]
     rows = [line for line in table if line.startswith(("| Brigade, pipelined, 4 stages, 2 cores", "| Brigade, single device, 1 core"))]
     peers = [line for line in table if line.startswith("| torch")]
@@ -75,7 +75,7 @@ def main():
     failed = False
     for name in sys.argv[1:] or list(known):
         if name not in known:
-            sys.exit(f"update_readme.py: `{name}` is none of {', '.join(known)}")
+            sys.exit(f"update_readme.py: `{name}` is unknown; use one of {', '.join(known)}")
         lines, code = known[name]()
         failed = failed or code != 0
         put("docs/performance.md" if name == "bench" else "README.md", name, lines)

@@ -4,7 +4,7 @@
 #   <!-- table: ARGUMENTS of `brigade options --to markdown` -->
 #   <!-- end of table -->
 #
-# `<!-- table: flags -->` stands for the flags of all commands, from the tables of their help.
+# `<!-- table: flags -->` is the table of the flags of all commands, from their help.
 #
 #   tools/update_tables.sh PROGRAM FILE...
 set -eu
@@ -14,7 +14,7 @@ made=$(mktemp)
 table=$(mktemp)
 trap 'rm -f "$made" "$table"' EXIT
 
-# Commands that have options of their own, as the helps list them. `brigade plan MODEL` has those of the model's command.
+# Prints the commands that have options, as listed in the help. `brigade plan MODEL` has those of the model's command.
 commands() {
     for command in $("$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
         case $command in
@@ -25,7 +25,7 @@ commands() {
     done
 }
 
-# A row for each flag and sentence, with the commands that have it and their defaults.
+# Prints a row for each flag and description, with the commands that have it and their defaults.
 flags() {
     printf '| Flag | Commands | Default | What it does |\n|---|---|---|---|\n'
     commands | while read -r command; do

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Four ranks under valgrind, with the suppressions that Open MPI ships and those of tests/ranks/mpi.supp: the digit
-# network as a pipeline, as replicas with state in pieces, and with remote buffers; GPT with both meshes. No read of
-# uninitialized memory and no leak is accepted.
+# Runs four ranks under valgrind, with the suppressions that Open MPI ships and those of tests/ranks/mpi.supp: the digit
+# network as a pipeline, as replicas with state in pieces, and with remote buffers; GPT with both meshes. Any read of
+# uninitialized memory and any leak is a failure.
 #
 #   tools/valgrind_ranks.sh [BUILD]            also: make check-valgrind
 #
@@ -9,7 +9,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# What a rank says of a run that is this slow.
+# Ranks wait longer, because runs under valgrind are slow.
 export BRIGADE_OPTIONS=wait_limit_s=600
 build=$(realpath "${1:-${BUILD:-build}}")
 own=$PWD/tests/ranks/mpi.supp
@@ -17,7 +17,7 @@ passed=0 failed=0
 
 for needed in valgrind mpirun.openmpi; do
     command -v $needed >/dev/null 2>&1 && continue
-    echo "skipped: there is no $needed"
+    echo "skipped: $needed is not installed"
     echo "0 passed, 0 failed, 1 skipped"
     exit 0
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/models.c's models in PyTorch, for bench/models.sh: a line `step SECONDS` for each step.
+"""Times bench/models.c's models in PyTorch, for bench/models.sh: prints a line `step SECONDS` for each step.
 
 usage: models_torch.py unet|lstm|bert|llama BATCH THREADS STEPS
 """
@@ -148,7 +148,7 @@ else:
     words = torch.randint(32000, (batch, 257))
     model, data = Llama(), (words[:, :-1], words[:, 1:].contiguous())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-for step in range(-2, steps):  # two do not count
+for step in range(-2, steps):  # the first two steps do not count
     begin = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
     model(*data).backward()

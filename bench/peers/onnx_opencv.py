@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An ONNX model in OpenCV's dnn module, for bench/onnx.sh: a line `step SECONDS` for each step.
+"""Times an ONNX model in OpenCV's dnn module, for bench/onnx.sh: prints a line `step SECONDS` for each step.
 
 usage: onnx_opencv.py FILE BATCH THREADS STEPS
 """
@@ -13,7 +13,7 @@ path, batch, threads, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), i
 cv2.setNumThreads(threads)
 net = cv2.dnn.readNetFromONNX(path)
 images = numpy.random.default_rng(1).standard_normal((batch, 3, 32, 32), dtype=numpy.float32)
-for step in range(-2, steps):  # two do not count
+for step in range(-2, steps):  # the first two steps do not count
     begin = time.perf_counter()
     net.setInput(images)
     net.forward()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""PyTorch's half of bench/ops.sh: forward and backward of single ops.
+"""Measures PyTorch for bench/ops.sh: forward and backward of single ops.
 
-Reads lines `THREADS MILLISECONDS op dim...` as `build/bench/ops --list` prints them, writes the microseconds of the best
-of as many runs as fit in that time; `-` for what PyTorch does not have. Gradients come from torch.autograd.grad with a
-given gradient of the result, so that nothing is added up or reset beside the op.
+Reads lines `THREADS MILLISECONDS op dim...` as `build/bench/ops --list` prints them. For each line it prints the
+microseconds of the best run within that time, or `-` for ops that PyTorch does not have. Gradients come from
+torch.autograd.grad with a given gradient of the result, so that only the op itself is timed.
 """
 import sys
 import time
@@ -17,7 +17,7 @@ def leaf(*shape):
 
 
 def with_gradient(op, *inputs):
-    """One run: `op` of the inputs, then the gradients of those that want one."""
+    """Returns a run: `op` of the inputs, then the gradients of inputs that need one."""
     wanted = [x for x in inputs if x.requires_grad]
     dy = torch.randn_like(op(*inputs))
 
@@ -71,7 +71,7 @@ def transpose(a, b, c, first, d, *_):
     back = torch.randn(a, b, c, d).permute(dims).contiguous()
     x = torch.randn(a, b, c, d)
 
-    def run():  # the gradient is the same move; autograd would leave it a view
+    def run():  # the gradient is the same copy; autograd would return a view
         x.permute(dims).contiguous()
         back.permute(dims).contiguous()
 
@@ -163,7 +163,7 @@ def ctc(samples, steps, classes, targets, *_):
 
 
 def function(op, is_positive=False):
-    """An elementwise function; numbers 0.1 .. 1.1 where it wants positive ones."""
+    """An elementwise function, with numbers 0.1 .. 1.1 if it needs positive ones."""
     return lambda n, *_: with_gradient(op, (torch.rand(n) + 0.1).requires_grad_() if is_positive else leaf(n))
 
 
@@ -172,7 +172,7 @@ def without_gradient(op, *inputs):
 
 
 def block(op, count=1):
-    """Of tensors of three dims."""
+    """Makes a case of tensors with three dims."""
     return lambda a, b, c, *_: with_gradient(op, *(leaf(a, b, c) for _ in range(count)))
 
 
@@ -267,7 +267,7 @@ def weighted_loss(rows, classes, *_):
 def total(a, b, c, *_):
     x, dy, dx = torch.randn(a, b, c), torch.randn(a, 1, c), torch.empty(a, b, c)
 
-    def run():  # the gradient is written out, as ours; autograd would leave it a view
+    def run():  # the gradient is copied, as in Brigade; autograd would return a view
         x.sum(1, keepdim=True)
         dx.copy_(dy.expand(a, b, c))
 
@@ -421,7 +421,7 @@ def main():
         torch.set_num_threads(int(threads))
         key = (op, *dims)
         if key not in made:
-            made.clear()  # one case at a time in memory
+            made.clear()  # only one case at a time is in memory
             made[key] = OPS[op](*(int(d) for d in dims)) if op in OPS else None
         print("-" if made[key] is None else f"{best(made[key], float(milliseconds)):.3f}", flush=True)
 

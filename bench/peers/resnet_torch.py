@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/resnet.c's networks in PyTorch, for bench/resnet.sh: a line `step SECONDS` for each step.
+"""Times bench/resnet.c's networks in PyTorch, for bench/resnet.sh: prints a line `step SECONDS` for each step.
 
 usage: resnet_torch.py resnet8|resnet18|mobilenet BATCH THREADS STEPS training|inference
        resnet_torch.py NETWORK BATCH THREADS STEPS export PATH   writes PATH.train.onnx and PATH.eval.onnx, for bench/onnx.sh
@@ -69,7 +69,7 @@ class Network(nn.Module):
 
 model = Network()
 if sys.argv[5] == "export":
-    with torch.no_grad():  # equal tensors would be joined by Identity nodes, which OpenCV 4.6 cannot read
+    with torch.no_grad():  # the exporter would join equal tensors by Identity nodes, which OpenCV 4.6 cannot read
         for tensor in list(model.parameters()) + [b for n, b in model.named_buffers() if "running" in n]:
             tensor.add_(0.01 * torch.rand(tensor.shape))
     for trains in (True, False):
@@ -85,7 +85,7 @@ else:
     model.eval()
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-for step in range(-2, steps):  # two do not count
+for step in range(-2, steps):  # the first two steps do not count
     begin = time.perf_counter()
     if trains:
         optimizer.zero_grad(set_to_none=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The digit network in PyTorch, one image a call, and one op: microseconds a call, for bench/serve.sh.
+"""Measures calls of the digit network with one image, and of one op, in PyTorch, in microseconds, for bench/serve.sh.
 
-One thread, inference mode, traced and frozen by TorchScript as well: the faster of the two counts. Prints CSV lines as
-bench/serve.c does: what,1,value,unit.
+It uses one thread and inference mode, with and without a frozen TorchScript trace; the faster one counts. It prints CSV
+lines like bench/serve.c: what,1,value,unit.
 
 usage: serve_torch.py [SECONDS]
 """
@@ -30,7 +30,7 @@ class Network(nn.Module):
 
 
 def times(function, x, seconds):
-    """Seconds of each call."""
+    """Returns the seconds of each call."""
     found = []
     for _ in range(200):
         function(x)

@@ -1,15 +1,16 @@
-# Sourced by the benches that run PyTorch: finds a Python that has torch, and makes PyTorch compute as fast as it can.
-# The caller has `die` and, if wanted, PYTHON.
+# Benches that run PyTorch source this file. It finds a Python that has torch, and makes PyTorch compute as fast as it
+# can. The caller defines `die` and may set PYTHON.
 #
 #   torch_find            sets `python`; fails when no Python has torch
-#   torch_describe        sets `torch_line`, for tables: versions, BLAS, its core type, capabilities. Dies on a BLAS that
-#                         is not made for speed: ratios to it would be worth nothing
-#   torch_capabilities    the values of ATEN_CPU_CAPABILITY to try; the best of them counts
-#   torch_fastest FILES   one row a key (all fields but the last two of CSV lines `key...,capability,rate`) with the
+#   torch_describe        sets `torch_line`, for tables: versions, BLAS, its core type, capabilities. Fails on a BLAS
+#                         that is not optimized, because ratios to it would be meaningless
+#   torch_capabilities    the values of ATEN_CPU_CAPABILITY to try; the fastest one counts
+#   torch_fastest FILES   one row per key (all fields except the last two of CSV lines `key...,capability,rate`) with the
 #                         highest rate: `key...,rate,capability`
 #
-# Debian's OpenBLAS does not know every processor by its model number and then takes its oldest kernels, so its core type
-# is set by the instruction set: SkylakeX with AVX-512, Haswell with AVX2. OPENBLAS_CORETYPE of the environment wins.
+# Debian's OpenBLAS does not recognize every processor by its model number, and then uses its oldest kernels. So the
+# script sets its core type by the instruction set: SkylakeX with AVX-512, Haswell with AVX2. OPENBLAS_CORETYPE in the
+# environment takes precedence.
 
 torch_find() {
     local candidate

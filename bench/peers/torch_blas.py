@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Prints which PyTorch this is and which BLAS multiplies its matrices: one line for the benches' tables.
+"""Prints the version of PyTorch and of the BLAS that it uses, as one line for the benches' tables.
 
-Exits with 1 and prints the remedy when the BLAS is the reference implementation, which is up to thirty times slower than
-one made for speed.
+Exits with 1 and prints the remedy when the BLAS is the reference implementation, which is up to thirty times slower than an
+optimized one.
 """
 import ctypes
 import re
@@ -12,7 +12,7 @@ import torch
 
 
 def loaded_libraries():
-    """Paths of the shared libraries that are mapped once a product was computed."""
+    """Returns the paths of the shared libraries that are mapped after a product was computed."""
     a = torch.ones(64, 64)
     (a @ a).sum().item()
     with open("/proc/self/maps", encoding="utf-8") as file:
@@ -20,7 +20,7 @@ def loaded_libraries():
 
 
 def openblas_name(path):
-    """Version and core type of an OpenBLAS, or None when the library is something else."""
+    """Returns the version and core type of an OpenBLAS, or None for other libraries."""
     library = ctypes.CDLL(path)
     try:
         corename, config = library.openblas_get_corename, library.openblas_get_config
@@ -45,7 +45,7 @@ def find_blas():
 def main():
     blas = find_blas()
     if blas is None:
-        print("PyTorch multiplies with a BLAS that is not made for speed; on Debian: apt-get install libopenblas0-pthread")
+        print("PyTorch uses a BLAS that is not optimized; on Debian: apt-get install libopenblas0-pthread")
         sys.exit(1)
     print(f"torch {torch.__version__} with {blas}")
 

@@ -1,19 +1,19 @@
 /*
  * base.h: what every other header needs: visibility, status codes, errors, element types, shapes.
  *
- * Errors. Every function that can fail returns a bg_status and takes an optional `bg_error *` (NULL is fine). It may be
- * uninitialized or hold an older failure: the function clears it first, so that success leaves it clear and failure
- * leaves one line saying what, where, which value, and what would be right. Within a call the first cause is kept, and
- * outer layers prepend where it happened. Nothing here allocates, so running out of memory can be reported. If an
- * object, a path, options, a list or the place of a result is needed, a NULL there is BG_ERROR_INVALID, and the message
- * names the parameter.
+ * Errors. Every function that can fail returns a bg_status and takes an optional `bg_error *` (NULL is fine). The
+ * struct may be uninitialized or hold an older failure, because the function clears it first. Success leaves it clear;
+ * failure leaves one line that says what failed, where, which value is wrong, and what would be right. Within a call
+ * the first cause is kept, and outer layers prepend the place where it happened. Recording an error allocates nothing,
+ * so running out of memory can be reported. A NULL where an object, a path, options, a list or the place of a result is
+ * required gives BG_ERROR_INVALID, and the message names the parameter.
  *
  * Ownership, for the whole library: what comes through an `out` parameter is yours to destroy; what is returned
  * directly is borrowed from its parent. `*_destroy(NULL)` is fine. On failure `*out` is untouched.
  *
  * Threads: any thread may call these functions at any time; one thread at a time uses a bg_error.
  *
- * Errors: the status that is given or found; nothing is allocated.
+ * Errors: the status that the caller passes; of bg_type_validate, BG_ERROR_SHAPE, and BG_ERROR_INVALID for NULL.
  */
 #ifndef BRIGADE_BASE_H
 #define BRIGADE_BASE_H
@@ -41,12 +41,12 @@ typedef enum bg_status {
     BG_ERROR_SHAPE,         /* shapes or types do not fit together: fix the model */
     BG_ERROR_PARSE,         /* a file's content is wrong: fix the file */
     BG_ERROR_NOT_FOUND,     /* a named thing does not exist */
-    BG_ERROR_MEMORY,        /* the allocator returned nothing */
+    BG_ERROR_MEMORY,        /* the allocator returned NULL */
     BG_ERROR_BUDGET,        /* out of budget: a plan exceeds a device's memory budget, or a session exceeds the
                                machine's free memory */
     BG_ERROR_UNSUPPORTED,   /* correct, but not possible here */
     BG_ERROR_IO,            /* the operating system refused */
-    BG_ERROR_COMMUNICATION, /* a peer failed or went away */
+    BG_ERROR_COMMUNICATION, /* a peer failed or disconnected */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
     BG_ERROR_CANCELED,      /* the caller asked to stop */
     BG_ERROR_RANGE,         /* the data ended: provide more, or repeat them */
@@ -60,17 +60,17 @@ typedef enum bg_status {
  * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), or an ..._init
  *   function for bindings, which pass the size they know), that function sets the size, and 0 is refused with the
  *   function's name.
- * - If such a struct may begin as all-zero ((bg_run){.inputs = inputs}), 0 means this release's size. A
- * program that wants the check sets `.struct_bytes = sizeof(bg_run)`.
+ * - Where such a struct may begin as all-zero ((bg_run){.inputs = inputs}), 0 means this release's size. A program that
+ *   wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
  * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and structs that the library fills have no size
  * field; they change only with the library's SONAME. */
 
 #define BG_ERROR_MESSAGE_BYTES 4096
 
-/* Caller-held. Functions that take a bg_error clear it first, whatever it holds. bg_error_set and bg_error_context add
- * to the existing text, so for them the struct must be zero-initialized, cleared, or one that the library passed to a
- * callback. */
+/* An error, held by the caller. Functions that take a bg_error clear it first, whatever it holds. bg_error_set and
+ * bg_error_context keep the recorded text, so for them the struct must be zero-initialized, cleared, or one that the
+ * library passed to a callback. */
 typedef struct bg_error {
     bg_status status;
     char message[BG_ERROR_MESSAGE_BYTES];
@@ -82,8 +82,8 @@ BG_API const char *bg_version(void);
 /* A short name for a status ("shape", "budget", ...); never NULL. */
 BG_API const char *bg_status_name(bg_status status);
 
-/* For users' own ops and data sets, which the library calls with a clear error: records a failure, printf style, and
- * returns `status`. A cause that is already recorded is kept. `error` may be NULL. */
+/* Records a failure, with a message in the style of printf, and returns `status`. It is for users' own ops and data
+ * sets, which the library calls with a clear error. A cause that is already recorded is kept. `error` may be NULL. */
 BG_API bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 
 /* Prepends "where: " to the recorded message and returns `status`. `error` may be NULL. */
@@ -103,11 +103,11 @@ typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done
 
 /* ---- memory ---- */
 
-/* The caller's allocator. `allocate` returns size_bytes (above 0) with undefined content, at a multiple of `alignment`
- * (a power of two), or NULL. `release` gets the memory back, with the same size. Set both functions or neither; without
- * them memory comes from the C library. The threads that create, use and destroy the objects call both functions, so
- * several threads may call them at once if objects of several threads share the allocator. They must outlive those
- * objects. */
+/* The caller's allocator. `allocate` must return size_bytes (above 0) with undefined content, at a multiple of
+ * `alignment` (a power of two), or NULL. `release` gets the memory back, with the same size. Set both functions or
+ * neither; without them memory comes from the C library. The functions are called in the threads that create, use and
+ * destroy the objects, and by several threads at once if objects of several threads share the allocator. They must
+ * outlive these objects. */
 typedef struct bg_allocator {
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
@@ -120,11 +120,11 @@ typedef enum bg_dtype {
     BG_DTYPE_NONE = 0,
     BG_FLOAT32,
     BG_BFLOAT16,
-    BG_FLOAT64, /* gradient checks; every reference kernel takes it */
+    BG_FLOAT64, /* for gradient checks; every reference kernel supports it */
     BG_INT32,
     BG_UINT8,
     BG_FLOAT16, /* IEEE 754 binary16 */
-    BG_INT64,   /* as int32, for counters beyond 2^31 */
+    BG_INT64,   /* like int32, for counters beyond 2^31 */
     BG_DTYPE_COUNT
 } bg_dtype;
 

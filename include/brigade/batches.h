@@ -23,9 +23,10 @@ typedef struct bg_batches bg_batches;
  * same order for every size. Failures become the graph's error. */
 typedef void (*bg_batch_model)(void *user, bg_graph *graph, int64_t samples);
 
-/* `options` (NULL: the defaults) apply to all plans, which are for inference with one device iteration. Memory that
- * they point to, `model` and `user` must outlive the batches. Publishes the weights if they were never published. Makes
- * the maximum size at once. Errors: BG_ERROR_INVALID (most_samples below 1); those of plans and readers. */
+/* Creates a bg_batches, and the plan and the reader of the maximum size. `options` (NULL: the defaults) apply to all
+ * plans, which are for inference with one device iteration. Memory that they point to, `model` and `user` must outlive
+ * the batches. Publishes the weights if they were never published. Errors: BG_ERROR_INVALID (most_samples below 1);
+ * those of plans and readers. */
 BG_API bg_status bg_batches_create(bg_batch_model model, void *user, int64_t most_samples, const bg_options *options,
                                    bg_weights *weights, bg_batches **out, bg_error *error);
 BG_API void bg_batches_destroy(bg_batches *batches);
@@ -33,11 +34,11 @@ BG_API void bg_batches_destroy(bg_batches *batches);
 /* Makes the plan and the reader of a size before it is needed. */
 BG_API bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_error *error);
 /* Runs one batch with the newest published weights. Inputs and outputs are as in bg_session_run, for `samples` samples.
- * One thread at a time; each serving thread has its own bg_batches. Errors: BG_ERROR_RANGE (`samples` is 0 or above the
- * maximum), and bg_session_run's. */
+ * Errors: BG_ERROR_RANGE (`samples` is 0 or above the maximum), those of plans and readers, and bg_session_run's. */
 BG_API bg_status bg_batches_run(bg_batches *batches, int64_t samples, const void *const *inputs, void *const *outputs,
                                 bg_error *error);
-/* The reader of a size, for its streams; NULL if that size has not been made yet. Borrowed. */
+/* The reader of a size, whose streams describe inputs and outputs; NULL if that size has not been made yet.
+ * Borrowed. */
 BG_API bg_session *bg_batches_session(const bg_batches *batches, int64_t samples);
 
 #ifdef __cplusplus

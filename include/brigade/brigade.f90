@@ -1,9 +1,10 @@
-! brigade.f90: what a Fortran program needs to train in place: graphs of linear layers, options by name, plans, sessions,
-! weights, and MPI as the transport. Compile it with the program and link libbrigade and libbrigade_mpi_<mpi>.
+! brigade.f90: the functions with which a Fortran program trains a network in place: graphs of linear layers, options by
+! name, plans, sessions, weights, and MPI as the transport. Compile it with the program and link libbrigade and
+! libbrigade_mpi_<mpi>.
 !
-! Names, arguments and errors are those of the C headers, which document them. Objects are type(c_ptr); texts are
-! `bg_text`, a C string. Dimensions are those of C: the last one is the innermost, a Fortran array has them reversed.
-! More functions of the headers can be declared the same way.
+! Names, arguments and errors are those of the C headers, which document them. Objects are type(c_ptr), and strings are
+! C strings from `bg_text`. Dimensions are those of C, where the last one is the innermost; a Fortran array has them in
+! reverse order. Other functions of the headers can be declared in the same way.
 module brigade
   use, intrinsic :: iso_c_binding
   implicit none
@@ -35,7 +36,7 @@ module brigade
     integer(c_int64_t) :: dims(6)
   end type
 
-  type, bind(c) :: bg_optimizer ! bg_optimizer_parse fills it in
+  type, bind(c) :: bg_optimizer ! set by bg_optimizer_parse
     integer(c_int) :: kind
     real(c_double) :: learning_rate, weight_decay, momentum, dampening
     logical(c_bool) :: nesterov, combined
@@ -180,7 +181,7 @@ module brigade
 
     function bg_session_create(plan, weights, session, error) bind(c) result(status)
       import
-      type(c_ptr), value :: plan, weights ! c_null_ptr: weights of its own
+      type(c_ptr), value :: plan, weights ! weights c_null_ptr: the session makes them
       type(c_ptr), intent(inout) :: session
       type(bg_error), intent(inout) :: error
       integer(c_int) :: status
@@ -194,7 +195,7 @@ module brigade
     function bg_session_run(session, inputs, outputs, error) bind(c) result(status)
       import
       type(c_ptr), value :: session
-      type(c_ptr), intent(in) :: inputs(*), outputs(*) ! c_loc of contiguous arrays with the target attribute
+      type(c_ptr), intent(in) :: inputs(*), outputs(*) ! c_loc of contiguous arrays that have the target attribute
       type(bg_error), intent(inout) :: error
       integer(c_int) :: status
     end function
@@ -230,14 +231,14 @@ module brigade
 
 contains
 
-  ! A C string.
+  ! Makes a C string.
   pure function bg_text(text)
     character(*), intent(in) :: text
     character(len(text) + 1, kind=c_char) :: bg_text
     bg_text = text // c_null_char
   end function
 
-  ! What an error says, without the C string's end.
+  ! The message of an error as a Fortran string.
   pure function bg_message(error)
     type(bg_error), intent(in) :: error
     character(:), allocatable :: bg_message

@@ -6,14 +6,14 @@
  *     bg_value x = graph.input("x", BG_FLOAT32, {4, 2});
  *     bg_value hidden = bg_tanh(graph, bg_linear_layer(graph, "fc1", x, 8, true));
  *
- * It is thin on purpose. Every object converts to the pointer of the C interface, so each of its functions can be
+ * The header is thin on purpose. Every object converts to the pointer of the C interface, so each C function can be
  * called with the object, and brigade::call() turns a status into an exception:
  *
  *     brigade::dataset part;
  *     brigade::call(bg_dataset_take, all, uint64_t{3200}, part.out());
  *
- * What each function does, and which thread may call it, the C headers say. Objects can be moved and not copied. An
- * object that was moved from holds NULL.
+ * The C headers describe each function and the threads that may call it. Objects can be moved but not copied. An object
+ * that was moved from holds NULL.
  */
 #ifndef BRIGADE_BRIGADE_HPP
 #define BRIGADE_BRIGADE_HPP
@@ -77,7 +77,7 @@ namespace detail
 
 } // namespace detail
 
-/* Calls a function that returns a bg_status, with a bg_error behind `arguments`, and throws when it fails. */
+/* Calls a function that returns a bg_status, with a bg_error after `arguments`, and throws when the function fails. */
 template <class... Parameters, class... Arguments>
 void call(bg_status (*function)(Parameters...), Arguments &&...arguments)
 {
@@ -87,7 +87,7 @@ void call(bg_status (*function)(Parameters...), Arguments &&...arguments)
     check(function(std::forward<Arguments>(arguments)..., &cause), cause);
 }
 
-/* The same for functions that print: the text comes back, and its memory is freed. */
+/* Calls a function that prints, returns the text, and frees the memory of the C string. */
 template <class... Parameters, class... Arguments>
 std::string text(bg_status (*function)(Parameters...), Arguments &&...arguments)
 {
@@ -132,7 +132,7 @@ template <class Object, void (*destroy)(Object *)> class owner
         return object_;
     }
 
-    /* Gives the object up. */
+    /* Releases the object: the caller must destroy it. */
     Object *release() noexcept
     {
         Object *const object = object_;
@@ -148,7 +148,7 @@ template <class Object, void (*destroy)(Object *)> class owner
         if (old != object)
             destroy(old);
     }
-    /* For the `out` parameter of a C function; what was owned is destroyed first. */
+    /* For the `out` parameter of a C function. An object that is owned already is destroyed first. */
     Object **out() noexcept
     {
         reset();
@@ -168,7 +168,7 @@ using onnx = owner<bg_onnx, bg_onnx_destroy>;
 
 /* ---- types ---- */
 
-/* Of C++ types that are elements of tensors. */
+/* The element types that correspond to C++ types. */
 template <class Element> struct dtype_of;
 template <> struct dtype_of<float> {
     static constexpr bg_dtype value = BG_FLOAT32;
@@ -186,12 +186,12 @@ template <> struct dtype_of<uint8_t> {
     static constexpr bg_dtype value = BG_UINT8;
 };
 
-/* Throws for a shape that cannot be. */
+/* Makes a type; throws if the shape is invalid. */
 inline bg_type make_type(bg_dtype dtype, const std::vector<int64_t> &dims)
 {
     if (dims.size() > BG_MAX_RANK)
-        detail::fail(BG_ERROR_SHAPE, "a shape of " + std::to_string(dims.size()) + " dimensions; there are at most " +
-                                         std::to_string(BG_MAX_RANK));
+        detail::fail(BG_ERROR_SHAPE, "the shape has " + std::to_string(dims.size()) +
+                                         " dimensions but may have at most " + std::to_string(BG_MAX_RANK));
     const bg_type type = bg_type_make(dtype, static_cast<uint32_t>(dims.size()), dims.data());
 
     call(bg_type_validate, &type);
@@ -207,7 +207,7 @@ inline std::string to_string(const bg_type &type)
 
 /* ---- graphs ---- */
 
-/* A model. Building is sticky, as in C: check(), or the plan, throws what went wrong first. */
+/* A model. Building is sticky, as in C: check() and making a plan throw the first error. */
 class graph : public owner<bg_graph, bg_graph_destroy>
 {
   public:
@@ -228,7 +228,7 @@ class graph : public owner<bg_graph, bg_graph_destroy>
         const bg_type type = make_type(dtype_of<Element>::value, dims);
 
         if (bg_type_element_count(&type) != static_cast<int64_t>(values.size()))
-            detail::fail(BG_ERROR_SHAPE, "constant `" + name + "` is " + to_string(type) + " and has " +
+            detail::fail(BG_ERROR_SHAPE, "constant `" + name + "` is " + to_string(type) + " but has " +
                                              std::to_string(values.size()) + " elements");
         return bg_graph_constant(get(), name.c_str(), &type, values.data());
     }
@@ -243,7 +243,7 @@ class graph : public owner<bg_graph, bg_graph_destroy>
     {
         bg_graph_output(get(), name.c_str(), value);
     }
-    /* The next block: a stage of its own in a pipeline, unless options say otherwise. */
+    /* Begins the next block, which is a separate stage in a pipeline unless options assign it otherwise. */
     void block(const std::string &name, uint32_t device = BG_DEVICE_NONE)
     {
         bg_block_start(get(), name.c_str(), device);
@@ -262,7 +262,7 @@ class graph : public owner<bg_graph, bg_graph_destroy>
     }
 };
 
-/* Names that are added while it lives get `name` and a dot in front (bg_scope_begin). */
+/* While a scope exists, names that are added get `name` and a dot as prefix (bg_scope_begin). */
 class scope
 {
   public:
@@ -283,8 +283,8 @@ class scope
 
 /* ---- options ---- */
 
-/* Options that own their texts and lists; the names are those of docs/options.md. Where a function wants options, the C
- * struct of bg_options_defaults() does as well. */
+/* Options that own their strings and lists; the names are those of docs/options.md. Functions that take options also
+ * accept the C struct of bg_options_defaults(). */
 class options
 {
   public:
@@ -318,8 +318,9 @@ class options
     {
         return set(name, std::to_string(value));
     }
-    /* Follows the work with plans of these options: see bg_reporting_options. Returning true, or throwing, cancels it.
-     * The options must outlive the plans. A later function takes the place of this one; an empty one is not called. */
+    /* Sets a function that reports the progress of work with plans of these options (bg_reporting_options). The
+     * function cancels the work by returning true or throwing. The options must outlive the plans. A later call
+     * replaces the function; an empty function is not called. */
     using progress_function = std::function<bool(const char *what, uint64_t done, uint64_t total)>;
     options &progress(progress_function function)
     {
@@ -332,7 +333,7 @@ class options
         reporting.progress_user = progress_.get();
         return *this;
     }
-    /* All that has a name, one a line. */
+    /* All named options, one on each line. */
     std::string print() const
     {
         return text(bg_options_print, bg_run_options_view(options_));
@@ -403,7 +404,7 @@ class plan : public owner<bg_plan, bg_plan_destroy>
 
 /* ---- weights ---- */
 
-/* What became of each tensor of a file. */
+/* The result for each tensor of a file. */
 class weights_report
 {
   public:
@@ -438,7 +439,7 @@ class weights_report
     {
         return report_.results == nullptr ? nullptr : report_.results + report_.result_count;
     }
-    /* A line for each tensor that was not simply loaded. */
+    /* One line for each tensor that was not loaded unchanged. */
     std::string print() const
     {
         return text(bg_weights_report_print, &report_);
@@ -452,7 +453,7 @@ class weights_report
     bg_weights_report report_;
 };
 
-/* Named tensors that sessions share. The functions without an object take what bg_session_weights() gives. */
+/* Named tensors that sessions share. The static functions work on weights that bg_session_weights() returns. */
 class weights : public owner<bg_weights, bg_weights_destroy>
 {
   public:
@@ -461,7 +462,7 @@ class weights : public owner<bg_weights, bg_weights_destroy>
         call(bg_weights_create, out());
     }
 
-    /* The newest value; data are valid until the next call on the weights. */
+    /* The newest value. Its data are valid until the next call on the weights. */
     bg_weight find(const std::string &name) const
     {
         return find(get(), name);
@@ -483,7 +484,7 @@ class weights : public owner<bg_weights, bg_weights_destroy>
         const bg_weight found = find(from, name);
 
         if (found.type.dtype != dtype_of<Element>::value)
-            detail::fail(BG_ERROR_SHAPE, "`" + name + "` is " + to_string(found.type) + ", not " +
+            detail::fail(BG_ERROR_SHAPE, "`" + name + "` is " + to_string(found.type) + " but was read as " +
                                              bg_dtype_name(dtype_of<Element>::value));
         const Element *const data = static_cast<const Element *>(found.data);
         return std::vector<Element>(data, data + bg_type_element_count(&found.type));
@@ -494,7 +495,7 @@ class weights : public owner<bg_weights, bg_weights_destroy>
         const bg_type type = make_type(dtype_of<Element>::value, dims);
 
         if (bg_type_element_count(&type) != static_cast<int64_t>(values.size()))
-            detail::fail(BG_ERROR_SHAPE, "`" + name + "` is " + to_string(type) + " and gets " +
+            detail::fail(BG_ERROR_SHAPE, "`" + name + "` is " + to_string(type) + " but gets " +
                                              std::to_string(values.size()) + " elements");
         call(bg_weights_set, get(), name.c_str(), &type, values.data());
     }
@@ -521,7 +522,7 @@ class weights : public owner<bg_weights, bg_weights_destroy>
 
         call(bg_weights_save, from, path.c_str(), options != nullptr ? options : &defaults);
     }
-    /* For readers; returns the version. */
+    /* Publishes the newest values for readers; returns the version. */
     uint64_t publish()
     {
         return publish(get());
@@ -550,7 +551,7 @@ struct input {
           dtype(dtype_of<Element>::value)
     {
     }
-    /* Of an element type that C++ has no type for. */
+    /* An array of an element type for which C++ has no type. */
     input(std::string input_name, bg_dtype elements, const void *values, size_t bytes)
         : name(std::move(input_name)), data(values), size_bytes(bytes), dtype(elements)
     {
@@ -561,7 +562,7 @@ struct input {
     bg_dtype dtype;
 };
 
-/* Where a run leaves an output. A vector gets the output's size. */
+/* The memory to which a run writes an output. A vector gets the output's size. */
 struct output {
     template <class Element>
     output(std::string output_name, std::vector<Element> &values)
@@ -580,7 +581,7 @@ struct output {
         : name(output_name), dtype(elements), place([output_name, values, bytes](size_t wanted) -> void * {
               if (bytes != wanted)
                   detail::fail(BG_ERROR_SHAPE, "output `" + output_name + "` has " + std::to_string(wanted) +
-                                                   " bytes; there is room for " + std::to_string(bytes));
+                                                   " bytes but its memory has " + std::to_string(bytes));
               return values;
           })
     {
@@ -594,12 +595,12 @@ class session : public owner<bg_session, bg_session_destroy>
 {
   public:
     session() noexcept = default;
-    /* Of a plan, which must outlive it. */
+    /* Makes a session of a plan, which must outlive it. */
     explicit session(const bg_plan *plan, bg_weights *weights = nullptr)
     {
         call(bg_session_create, plan, weights, out());
     }
-    /* With a plan of its own; the graph may go. */
+    /* Makes a session that owns its plan. The graph may be destroyed. */
     static session training(const bg_graph *graph, bg_value loss, const bg_optimizer &optimizer,
                             const bg_options *options = nullptr, bg_weights *weights = nullptr)
     {
@@ -615,7 +616,7 @@ class session : public owner<bg_session, bg_session_destroy>
         call(bg_session_create_inference, graph, options, weights, made.out());
         return made;
     }
-    /* A session for one thread over published weights, beside others. */
+    /* Makes a session for inference in one thread over published weights, beside other sessions. */
     static session reader(const bg_plan *plan, bg_weights *weights)
     {
         session made;
@@ -630,7 +631,7 @@ class session : public owner<bg_session, bg_session_destroy>
         return bg_session_weights(get());
     }
 
-    /* One run. Every input is given once; outputs that are not named are not returned. */
+    /* Runs the session once. Every input must be given once; outputs that are not named are not returned. */
     void run(const std::vector<input> &inputs, const std::vector<output> &outputs)
     {
         std::vector<const void *> from(bg_session_input_count(get()), nullptr);
@@ -662,7 +663,7 @@ class session : public owner<bg_session, bg_session_destroy>
     {
         if (stream.micro_batch_type.dtype != dtype)
             detail::fail(BG_ERROR_SHAPE, std::string(kind) + " `" + name + "` has elements of " +
-                                             bg_dtype_name(stream.micro_batch_type.dtype) + ", not " +
+                                             bg_dtype_name(stream.micro_batch_type.dtype) + " but is given as " +
                                              bg_dtype_name(dtype));
     }
     size_t place(const input &given, const std::vector<const void *> &from) const
@@ -677,7 +678,7 @@ class session : public owner<bg_session, bg_session_destroy>
         check_type("input", given.name, found, given.dtype);
         if (given.size_bytes != found.size_bytes)
             detail::fail(BG_ERROR_SHAPE, "input `" + given.name + "` has " + std::to_string(given.size_bytes) +
-                                             " bytes; a run takes " + std::to_string(found.size_bytes) + ", " +
+                                             " bytes but a run needs " + std::to_string(found.size_bytes) + ": " +
                                              std::to_string(found.count) + " micro-batches of " +
                                              to_string(found.micro_batch_type));
         return index;
@@ -696,8 +697,9 @@ class session : public owner<bg_session, bg_session_destroy>
 
 /* ---- trainers ---- */
 
-/* bg_trainer with functions of C++. An exception that one of them throws ends the trainer's function, which throws it
- * again. `options` are bg_trainer_options_defaults() with what differs; what they point at must outlive the trainer. */
+/* A bg_trainer with C++ functions. An exception that such a function throws ends the trainer's function, which throws
+ * it again. `options` are bg_trainer_options_defaults() with changes; memory that they point to must outlive the
+ * trainer. */
 class trainer
 {
   public:
@@ -771,7 +773,7 @@ class trainer
         return found;
     }
 
-    /* All samples of a data set, with the defaults. */
+    /* Data with all samples of a data set, and default options. */
     static bg_trainer_data data(const bg_dataset *samples)
     {
         bg_trainer_data made = bg_trainer_data();
@@ -781,7 +783,7 @@ class trainer
     }
 
   private:
-    /* Where the C functions find it, also when the trainer is moved. */
+    /* The state is on the heap, so that its address stays the same when the trainer is moved. */
     struct state {
         model_function model;
         event_function on_event;
@@ -832,7 +834,7 @@ class trainer
 
 /* ---- generating ---- */
 
-/* What was added to a prompt. */
+/* The tokens that were added to a prompt. */
 struct generation {
     std::vector<uint32_t> tokens;
     std::string text; /* empty without a tokenizer */
@@ -840,7 +842,7 @@ struct generation {
     double log_share, score;
 };
 
-/* A GPT that continues sequences of tokens; `sequences` of them run side by side. */
+/* A GPT that continues sequences of tokens, `sequences` at the same time. */
 class generator : public owner<bg_generator, bg_generator_destroy>
 {
   public:
@@ -850,8 +852,8 @@ class generator : public owner<bg_generator, bg_generator_destroy>
         call(bg_generator_create_batch, &model, options, weights, sequences, out());
     }
 
-    /* options.returned_beams results for each prompt, beside each other. Seeds are that of options.sampling and the
-     * numbers after it. */
+    /* Continues prompts. The result has options.returned_beams adjacent elements for each prompt. Prompt i has the seed
+     * options.sampling.seed + i. */
     std::vector<generation> run(const std::vector<std::vector<uint32_t>> &prompts,
                                 const bg_generation_options &options = bg_generation_defaults()) const
     {

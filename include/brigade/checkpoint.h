@@ -45,9 +45,9 @@ typedef struct bg_checkpoint_save_options {
     bool one_file;            /* rank 0 writes one file for all ranks; false: each rank writes its part */
     bool metric_rises;        /* a higher metric is better; false (default): a lower one */
     const char *metric_name;  /* name of `metric`, which the checkpoint records; NULL (default): none */
-    double metric;            /* such as the loss of a validation with these weights; recorded when it is finite */
-    uint32_t keep_best;       /* also keep this many checkpoints with the best values of the metric, which is the one
-                                 that the newest checkpoint with a metric names; 0 (default): none */
+    double metric;            /* such as the loss of a validation with these weights; recorded if it is finite */
+    uint32_t keep_best;       /* also keep this many checkpoints with the best values of a metric, the one in the
+                                 newest checkpoint that has a metric; 0 (default): none */
 } bg_checkpoint_save_options;
 BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
 static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
@@ -60,7 +60,7 @@ static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
 
 /*
  * Writes DIRECTORY/checkpoint_train_step_<n>.safetensors, where n is bg_session_step; creates the directory if it is
- * missing. All ranks call it. When the new checkpoint was written, read back and its checksum compared, the function
+ * missing. All ranks call it. The function then reads the new checkpoint back and compares its checksum. After that it
  * removes older checkpoints beyond max_checkpoints, and temporary files of processes that were killed. A file that
  * cannot be removed is a warning in the log of the session's options. The function allocates no copy of the weights.
  * `options` NULL: the defaults. Errors, with every older checkpoint left unchanged: BG_ERROR_INVALID (options; a
@@ -78,14 +78,14 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
  *
  *     begin --> bg_session_run ... --> is it written? --> bg_session_run ... --> finish
  *
- * The thread works in pieces of at most 1 MiB. While a run keeps all processors of the session busy, it pauses between
- * them: writing and reading back take 1/32 of a processor each. So a checkpoint takes at most 32 times the processor
- * time that it needs, and the time of the disk. bg_checkpoint_finish waits without these pauses.
+ * The thread works in pieces of at most 1 MiB. While a run keeps all processors of the session busy, the thread pauses
+ * between pieces, so that writing and reading back take 1/32 of a processor each. A checkpoint thus takes at most 32
+ * times the processor time that it needs, plus the time of the disk. bg_checkpoint_finish waits without these pauses.
  *
  * With one process the checkpoint is complete when the thread has written it. With several ranks it is complete after
  * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. Only one writer at a time
  * may write to a folder. The session must live until bg_checkpoint_finish, which waits for the thread, returns its
- * status and frees the writer. All ranks call all three functions. Errors: those of bg_checkpoint_save, where
+ * status and frees the writer. All ranks call all three functions. Errors: those of bg_checkpoint_save, of which
  * bg_checkpoint_finish returns the errors of writing; BG_ERROR_INVALID (one_file with several ranks). Owner: *out
  * belongs to the caller, who releases it with bg_checkpoint_finish.
  */
@@ -97,19 +97,19 @@ BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,
 BG_API bg_status bg_checkpoint_is_written(bg_checkpoint_writer *writer, bool *out, bg_error *error);
 BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* NULL is allowed */
 
-/* Takes the memory for the copy before the first checkpoint needs it, so that the training does not wait while the
- * system provides it, which can take far longer than the copy. All ranks call it. */
+/* Allocates the memory for the copy before the first checkpoint needs it. Otherwise the training waits while the system
+ * provides the memory, which can take far longer than the copy. All ranks call it. */
 BG_API bg_status bg_checkpoint_reserve_memory(bg_session *session, bg_error *error);
-/* Frees the memory that the session keeps for bg_checkpoint_begin, unless a writer uses it: call it after
- * bg_checkpoint_finish. This rank's own; other ranks need not call it. */
+/* Frees the memory that the session keeps for bg_checkpoint_begin on this rank, unless a writer uses it: call it after
+ * bg_checkpoint_finish. Other ranks need not call it. */
 BG_API bg_status bg_checkpoint_release_memory(bg_session *session, bg_error *error);
 
-/* What happens when the checkpoint has another seed, or when one side lacks the state of automatic loss scaling or, in
- * inference, the optimizer's. A weight of another type is always an error; `drop` decides about parameters, buffers and
- * the optimizer. */
+/* What happens when the checkpoint has another seed, or when only one side has the state of automatic loss scaling or,
+ * in inference, the optimizer's state. A weight of another type is always an error; `drop` decides about parameters,
+ * buffers and the optimizer. */
 typedef enum bg_checkpoint_differences {
     BG_CHECKPOINT_WARN = 0, /* logs one line for each kind; missing weights keep their values */
-    BG_CHECKPOINT_IGNORE,   /* logs nothing, not even what is dropped */
+    BG_CHECKPOINT_IGNORE,   /* logs nothing, not even dropped parts */
     BG_CHECKPOINT_REFUSE,   /* BG_ERROR_INVALID; nothing is changed */
 } bg_checkpoint_differences;
 
@@ -118,22 +118,23 @@ typedef struct bg_checkpoint_load_options {
     const char *file;    /* in the directory; NULL: the one of the latest step */
     bg_checkpoint_differences differences;
     /*
-     * What may be dropped from the file; a mismatch is an error otherwise. The log names what was dropped. NULL or "":
-     * nothing. "optimizer": the optimizer state in the file. The session's optimizer state starts from zero, at an
-     * update count of 0. Needed when
-     *     another optimizer made it (or one with another setting that changes what its state means: momentum on or off,
-     *     combined, centered, tf_variant).
-     * "parameters": parameters and buffers, with their state, that only one side has: what the file lacks keeps the
-     *     value that it has in the weights, what the weights lack is left out. Needed for a model of other depth or
-     *     structure.
-     * "optimizer,parameters": both.
+     * The parts of the file that may be dropped; otherwise a mismatch is an error. The log names the dropped parts.
+     *
+     * - NULL or "": nothing.
+     * - "optimizer": the optimizer state in the file. The session's optimizer state starts from zero, at an update
+     *   count of 0. Needed when another optimizer made the state, or the same one with another setting that changes the
+     *   state's meaning (momentum on or off, combined, centered, tf_variant).
+     * - "parameters": parameters and buffers, with their state, that only one side has. Those that the file lacks keep
+     *   their values in the weights; those that the weights lack are left out. Needed for a model of another depth or
+     *   structure.
+     * - "optimizer,parameters": both.
      */
     const char *drop;
     /* The optimizer of a file that does not name one (earlier releases did not write it), in the form that
      * bg_optimizer_parse reads ("adamw"). When this is NULL, the kinds of state decide (exp_inf belongs to AdaMax); an
      * ambiguous set of kinds is an error. */
     const char *optimizer;
-    /* What error messages call the two options above; NULL: options.drop, options.optimizer. */
+    /* The names of the two options above in error messages; NULL: options.drop, options.optimizer. */
     const char *drop_option, *optimizer_option;
     bg_log_function log; /* NULL: the log of the session's options */
     void *log_user;
@@ -147,7 +148,7 @@ static inline bg_checkpoint_load_options bg_checkpoint_load_defaults(void)
     return options;
 }
 
-/* What a checkpoint holds besides the weights. Free it with bg_checkpoint_clear. */
+/* The content of a checkpoint besides the weights. Free it with bg_checkpoint_clear. */
 typedef struct bg_checkpoint {
     uint64_t step; /* weight updates done */
     uint64_t seed;
@@ -159,20 +160,21 @@ typedef struct bg_checkpoint {
 BG_API void bg_checkpoint_clear(bg_checkpoint *checkpoint);
 
 /*
- * Sets the session's weights and its step. The checkpoint is checked as a whole before anything is changed. `out` may
- * be NULL, as may `options`. A checkpoint of another optimizer or another model is BG_ERROR_INVALID, with the names or
- * numbers of both, unless options.drop allows it. An inference session loads no optimizer state, so its optimizer is
- * not compared. Errors: BG_ERROR_NOT_FOUND (no checkpoint there: start a new training), BG_ERROR_PARSE (damaged; the
- * message says what to do; an older one is never used silently), BG_ERROR_UNSUPPORTED (a newer version of the format),
- * BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. If a file changes after it was checked, reading its
- * values may end with BG_ERROR_IO. Some weights then have the checkpoint's values, so load again.
+ * Sets the session's weights and its step from a checkpoint, which is checked as a whole before anything is changed.
+ * `out` may be NULL, as may `options`. A checkpoint of another optimizer or another model gives BG_ERROR_INVALID, with
+ * the names or numbers of both, unless options.drop allows it. An inference session loads no optimizer state, so its
+ * optimizer is not compared. Errors: BG_ERROR_NOT_FOUND (no checkpoint there: start a new training), BG_ERROR_PARSE
+ * (damaged; the message says what to do; an older one is never used silently), BG_ERROR_UNSUPPORTED (a newer version of
+ * the format), BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. If a file changes after it was checked,
+ * reading its values may end with BG_ERROR_IO. Some weights then have the checkpoint's values, so load again.
  */
 BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
                                     const bg_checkpoint_load_options *options, bg_checkpoint *out, bg_error *error);
 
-/* The same for weights without a session: an empty bg_weights receives every name of the checkpoint. The seed and the
- * optimizer are not compared; a session that is then created with another optimizer is refused. Without
- * options.reporting.log nothing is logged. After a failed run, this is how a new session gets its weights. */
+/* Loads a checkpoint into weights without a session: an empty bg_weights receives every name of the checkpoint. The
+ * seed and the optimizer are not compared; a session that is then created with another optimizer is refused. Without
+ * options.reporting.log nothing is logged. A program uses this function to get the weights of a new session after a
+ * failed run. */
 BG_API bg_status bg_checkpoint_load_weights(bg_weights *weights, const char *directory,
                                             const bg_checkpoint_load_options *options, bg_checkpoint *out,
                                             bg_error *error);

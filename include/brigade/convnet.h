@@ -26,7 +26,7 @@ extern "C" {
 enum {                         /* bits of bg_convnet_options.outputs */
        BG_CONVNET_LOGITS = 1,  /* "logits" [N, 10] */
        BG_CONVNET_LOSS = 2,    /* "loss": mean cross-entropy, float32 scalar */
-       BG_CONVNET_CORRECT = 4, /* "correct": images whose largest logit is at the label, int32 scalar */
+       BG_CONVNET_CORRECT = 4, /* "correct": number of images whose largest logit is that of the label, int32 scalar */
        BG_CONVNET_ALL = 7
 };
 
@@ -40,7 +40,7 @@ typedef struct bg_convnet_options {
     bool checkpoint_blocks; /* recomputation keeps the result of each block (bg_graph_checkpoint) */
 } bg_convnet_options;
 
-/* 40 images, float32, uint8 labels, none ignored (-100), all outputs. */
+/* Defaults: 40 images, float32, uint8 labels, labels of -100 ignored, all outputs. */
 BG_API void bg_convnet_options_init(bg_convnet_options *options, size_t struct_bytes);
 static inline bg_convnet_options bg_convnet_defaults(void)
 {

@@ -1,6 +1,6 @@
 /*
  * core.h: the core of the library, which needs only the C library, its mathematics and threads (`make MINIMAL=1`). It
- * describes a network, plans how it runs, and runs it. Everything else is built on these headers.
+ * describes a network, plans how the network runs, and runs it. Everything else is built on these headers.
  */
 #ifndef BRIGADE_CORE_H
 #define BRIGADE_CORE_H

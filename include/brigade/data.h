@@ -1,8 +1,8 @@
 /*
- * data.h: where samples come from: IDX files, MNIST, generated digits, data sets in memory or behind a callback, and
- * the loader that shuffles them into batches ahead of the consumer.
+ * data.h: sources of samples (IDX files, MNIST, generated digits, data sets in memory or behind a callback), and the
+ * loader that shuffles samples into batches ahead of the consumer.
  *
- * Nothing here looks at the environment, prints, or knows what a batch is used for.
+ * Nothing here reads the environment, prints, or depends on the use of a batch.
  *
  * Threads: any number of threads may read one data set; one thread at a time uses a loader. bg_loader_help may be
  * called by any thread.
@@ -23,10 +23,9 @@ extern "C" {
 
 /*
  * Reads an IDX file of uint8 with 1 to 4 dimensions, plain or gzipped (recognized by its content, not its name). A file
- * whose size does not agree with its header is refused, as are headers that promise more than 2 GiB; a hostile file
- * makes the reader allocate no more than about a thousand times the file's own size. Errors: BG_ERROR_NOT_FOUND,
- * BG_ERROR_IO, BG_ERROR_PARSE (with the byte offset), BG_ERROR_UNSUPPORTED (another element type or rank),
- * BG_ERROR_MEMORY.
+ * whose size does not agree with its header is refused, as are headers of more than 2 GiB. The reader never allocates
+ * more than about a thousand times the file's own size. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (with
+ * the byte offset), BG_ERROR_UNSUPPORTED (another element type or rank), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_idx_read(const char *path, bg_array *out, bg_error *error);
 
@@ -112,13 +111,14 @@ enum { BG_DIGITS_ROWS = 28, BG_DIGITS_COLUMNS = 28, BG_DIGITS_CLASSES = 10 };
 /* images: count * 784 bytes; labels: count bytes. */
 BG_API void bg_digits_generate(const bg_digits_options *options, uint8_t *images, uint8_t *labels);
 
-/* The same, in memory that the function allocates. Errors: BG_ERROR_INVALID (count 0), BG_ERROR_MEMORY. */
+/* Generates the same digits in memory that the function allocates. Errors: BG_ERROR_INVALID (a count of 0 or of 2^31 or
+ * more), BG_ERROR_MEMORY. */
 BG_API bg_status bg_digits_create(const bg_digits_options *options, bg_image_set *out, bg_error *error);
 
 /* ---- data sets ---- */
 
 /*
- * Samples that are read by index. Every sample has the same tensors with the same types. Immutable; any number
+ * A set of samples that are read by index. Every sample has the same tensors with the same types. Immutable; any number
  * of loaders and threads may share one. Files become data sets in brigade/readers.h.
  */
 typedef struct bg_dataset bg_dataset;
@@ -130,10 +130,9 @@ typedef struct bg_dataset_options {
     uint64_t sample_count; /* 1 to 2^32 - 1 */
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
-    /* The user's samples: writes tensor t of the sample to outputs[t] (the size of sample_types[t]). Called by several
-     * threads at once when the loader has several workers. `epoch` is for augmentation: results that depend on nothing
-     * but (epoch, sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status.
-     */
+    /* Writes tensor t of a sample to outputs[t], which has the size of sample_types[t]. Several threads call it at once
+     * when the loader has several workers. `epoch` is for augmentation: results that depend only on (epoch,
+     * sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status. */
     bg_status (*get)(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[], bg_error *error);
     void *user;
 } bg_dataset_options;
@@ -155,34 +154,34 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
 /* ---- data sets made from data sets ---- */
 
 /*
- * Each is lazy: a sample is read only when it is requested. Each holds its source, so the source may be destroyed at
- * once. Sample i of epoch e stays a function of (e, i), so the order does not depend on the number of workers, and a
- * run resumes at any place. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
+ * Each of these data sets is lazy: a sample is read only when it is requested. Each holds its source, so the source may
+ * be destroyed at once. Sample i of epoch e is always a function of (e, i), so the order does not depend on the number
+ * of workers, and a run can resume at any place. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
  */
 
-/* The first `count` samples, or all if there are fewer. */
+/* Makes a data set of the first `count` samples, or of all if the source has fewer. */
 BG_API bg_status bg_dataset_take(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error);
 
-/* All but the first `count`, of which there must be more. */
+/* Makes a data set of all samples except the first `count`; the source must have more than `count`. */
 BG_API bg_status bg_dataset_skip(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error);
 
-/* The samples of the first data set, then those of the second, and so on; their tensors must have the same types
- * (BG_ERROR_SHAPE). */
+/* Makes a data set of the samples of the first source, then those of the second, and so on. The tensors of all sources
+ * must have the same types (BG_ERROR_SHAPE). */
 BG_API bg_status bg_dataset_concatenate(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out,
                                         bg_error *error);
 
-/* Every `shard_count`-th sample, from sample `shard_index` on. */
+/* Makes a data set of every `shard_count`-th sample, from sample `shard_index` on. */
 BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t shard_count, bg_dataset **out,
                                   bg_error *error);
 
-/* Epoch e has the source's epochs count * e ... count * e + count - 1, one after the other. */
+/* Makes a data set whose epoch e has the source's epochs count * e ... count * e + count - 1, one after the other. */
 BG_API bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error);
 
 /*
- * A different order for each epoch, which is a function of (seed, epoch). `buffer` 0: a sample may come at any
- * position. Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from the buffer,
- * and the next sample of the source replaces it. So sample i comes at position i - buffer + 1 at the earliest. Memory:
- * 8 bytes per sample.
+ * Reads the source in a different order in each epoch, which is a function of (seed, epoch). `buffer` 0: a sample may
+ * come at any position. Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from
+ * the buffer, and the next sample of the source replaces it. So sample i comes at position i - buffer + 1 at the
+ * earliest. Memory: 8 bytes per sample.
  */
 BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out,
                                     bg_error *error);
@@ -195,8 +194,8 @@ typedef struct bg_dataset_map_options {
     uint32_t tensor_count; /* number of tensors of the new samples; 0: the number and types of the source's */
     const bg_type *sample_types;
     /* Makes a sample of other tensors from a sample of the source: inputs[t] are the source's tensors, outputs[t] the
-     * new ones. Called by several threads at once. Randomness that depends on nothing but a seed, `epoch` and
-     * `sample_index` is the same for any number of workers. On failure fill `error` and return its status. */
+     * new ones. Several threads call it at once. Random numbers that depend only on a seed, `epoch` and `sample_index`
+     * are the same for any number of workers. On failure fill `error` and return its status. */
     bg_status (*map)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
                      void *const outputs[], bg_error *error);
     void *user;
@@ -205,36 +204,36 @@ typedef struct bg_dataset_map_options {
 BG_API bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *options, bg_dataset **out,
                                 bg_error *error);
 
-/* Tensor `tensor_index`, which is uint8, as float32: ((x / 255) - mean) / deviation with torchvision's bits. There is
- * one mean and one deviation for all elements (channel_count 1), or one for each plane of the tensor's first dimension.
- */
+/* Converts tensor `tensor_index` from uint8 to float32: ((x / 255) - mean) / deviation, with the same bits as in
+ * torchvision. There is one mean and one deviation for all elements (channel_count 1), or one for each plane of the
+ * tensor's first dimension. */
 typedef struct bg_normalize_options {
     size_t struct_bytes; /* 0, or sizeof(bg_normalize_options): see base.h */
     uint32_t tensor_index;
     uint32_t channel_count;
     const float *means;
-    const float *deviations; /* none is 0 */
+    const float *deviations; /* each not 0 */
 } bg_normalize_options;
 
 BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *options, bg_dataset **out,
                                       bg_error *error);
 
-/* Samples with the tensors of all sources, in their order. All sources must have the same number of samples
+/* Makes samples that have the tensors of all sources, in their order. All sources must have the same number of samples
  * (BG_ERROR_SHAPE). */
 BG_API bg_status bg_dataset_zip(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out, bg_error *error);
 
-/* Tensor `tensor_index` in another element type and shape. Values do not change. Integers that do not fit, and
- * fractions that would become integers, are errors of their samples (BG_ERROR_PARSE). With channels the result is a
- * float type, computed in float32: ((x / 255) - mean) / deviation for uint8, and (x - mean) / deviation for other
+/* Converts tensor `tensor_index` to another element type and shape. Values do not change. Integers that do not fit, and
+ * fractions that would become integers, are errors of their samples (BG_ERROR_PARSE). With channels the result has a
+ * float type and is computed in float32: ((x / 255) - mean) / deviation for uint8, and (x - mean) / deviation for other
  * types. There is one mean and one deviation for all elements (channel_count 1), or one for each plane of the source's
  * first dimension. */
 typedef struct bg_convert_options {
     size_t struct_bytes; /* 0, or sizeof(bg_convert_options): see base.h */
     uint32_t tensor_index;
     bg_type type;           /* must have the source's number of elements */
-    uint32_t channel_count; /* 0: values stay */
+    uint32_t channel_count; /* 0: values do not change */
     const float *means;
-    const float *deviations; /* none is 0 */
+    const float *deviations; /* each not 0 */
 } bg_convert_options;
 
 /* Errors: BG_ERROR_SHAPE (another number of elements), BG_ERROR_INVALID, BG_ERROR_MEMORY. */
@@ -276,8 +275,8 @@ BG_API bg_sample_stream bg_dataset_stream(const bg_dataset *dataset);
 
 /*
  * Batches of a data set, in an order that is a function of (seed, epoch) and never of the number of workers. Workers
- * fill a ring of batches ahead of the consumer, also across the end of an epoch, and sleep when it is full. Nothing is
- * allocated after creation. One thread consumes.
+ * fill a ring of batches ahead of the consumer, also across the end of an epoch, and sleep when the ring is full.
+ * Nothing is allocated after creation. One thread consumes the batches.
  */
 typedef struct bg_loader bg_loader;
 
@@ -303,13 +302,13 @@ typedef struct bg_loader_options {
     uint64_t seed;           /* seed of the order */
     uint32_t worker_count;   /* 0: batches are made in the caller, on demand */
     uint32_t prefetch_depth; /* batches ready ahead of the one in use, at least 1 */
-    /* The part of this process when several share the data set. All use the same order and take disjoint parts of equal
-     * size (without drop_last the first parts may have one sample more). With drop_last the part shifts by the size of
-     * the remainder in odd epochs, so that every sample is used. */
+    /* The part of this process when several processes share the data set. All use the same order and get disjoint parts
+     * of equal size (without drop_last the first parts may have one sample more). With drop_last the part shifts by the
+     * size of the remainder in odd epochs, so that every sample is used. */
     uint32_t process_index;
     uint32_t process_count;
     /* Lists of samples instead of a computed order. An epoch has sampler_list_count lists; sampler_combine consecutive
-     * ones make a batch, which has at most batch_size samples. They exclude shuffle and several processes. With
+     * ones make a batch, which has at most batch_size samples. Lists exclude shuffle and several processes. With
      * drop_last a last batch of fewer lists is left out. The function writes the indices of list `list` of an epoch: at
      * least one, at most `limit`, each below the data set's count. The indices depend only on (epoch, list). One thread
      * at a time calls it. */
@@ -319,20 +318,20 @@ typedef struct bg_loader_options {
     uint64_t sampler_list_count;
     uint64_t sampler_combine;
     bool early_preload;     /* begins epoch 0 at creation instead of with the first bg_loader_begin_epoch */
-    bool load_indefinitely; /* prepares the next epoch at the end of one; otherwise when it is begun */
+    bool load_indefinitely; /* prepares the next epoch when one ends; false: when the next one is begun */
     /* Only for streams. */
     uint32_t shard_count;    /* how many shards are read side by side; 0: one for each worker, at least 1 */
-    uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: samples that a shard hands over at once, 0: batch_size */
-    /* Runs a worker on a thread that the caller provides, as bg_options.execution.start_thread does for a session: one
-     * for each worker, until the loader is destroyed. A stream has at most as many workers as shards. NULL: threads of
-     * the system, in which all signals are blocked. */
+    uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: samples that a shard passes on at once; 0: batch_size */
+    /* Runs a worker on a thread that the caller provides, as bg_options.execution.start_thread does for a session. It
+     * is called once for each worker, which runs until the loader is destroyed. A stream has at most as many workers as
+     * shards. NULL: threads of the system, in which all signals are blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     bg_allocator allocator; /* for the memory of batches; all-zero: the C library */
 } bg_loader_options;
 
-/* Async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no sampler, no
- * early preload, load_indefinitely. */
+/* Defaults: async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no
+ * sampler, no early preload, load_indefinitely. */
 BG_API void bg_loader_options_init(bg_loader_options *options, size_t struct_bytes);
 static inline bg_loader_options bg_loader_options_defaults(void)
 {
@@ -351,9 +350,9 @@ typedef struct bg_batch {
     uint64_t epoch;
 } bg_batch;
 
-/* Borrows the data set. Workers sleep until the first bg_loader_begin_epoch. Errors: BG_ERROR_INVALID (an invalid
- * option; or, with drop_last, fewer samples than one batch), BG_ERROR_MEMORY, BG_ERROR_IO (a thread could not be
- * started). */
+/* Creates a loader, which borrows the data set. Its workers sleep until the first bg_loader_begin_epoch. Errors:
+ * BG_ERROR_INVALID (an invalid option; or, with drop_last, fewer samples than one batch), BG_ERROR_MEMORY, BG_ERROR_IO
+ * (a thread could not be started). */
 BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *options, bg_loader **out,
                                   bg_error *error);
 
@@ -384,7 +383,7 @@ BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uin
 BG_API void bg_loader_destroy(bg_loader *loader);
 
 BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* batches in an epoch; 0 for a stream */
-/* Samples that an epoch leaves out because of drop_last. It is 0 also where the loader cannot tell: for streams,
+/* Samples that an epoch leaves out because of drop_last. It is also 0 where the number is not known: for streams,
  * samplers, and one of several processes. */
 BG_API uint64_t bg_loader_dropped_count(const bg_loader *loader);
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
@@ -392,14 +391,14 @@ BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
 BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
 
 /*
- * Goes to the beginning of an epoch, from any place. The epoch after the one that just ended is already being prepared;
- * any other choice (a restart, a jump after a resume) drops prepared batches. Batches that were returned before are no
- * longer valid. Call this to continue after an error, too.
+ * Moves the loader to the beginning of an epoch, from any place. The epoch after the one that just ended is already
+ * being prepared; any other choice (a restart, a jump after a resume) drops prepared batches. Batches that were
+ * returned before are no longer valid. Call this to continue after an error, too.
  */
 BG_API bg_status bg_loader_begin_epoch(bg_loader *loader, uint64_t epoch, bg_error *error);
 
-/* As above, from batch `position` of the epoch on (to resume in the middle); position may be the epoch's batch count.
- */
+/* Moves the loader to batch `position` of an epoch, to resume in the middle; `position` may be the epoch's batch
+ * count. */
 BG_API bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t position, bg_error *error);
 
 /*
@@ -411,16 +410,16 @@ BG_API bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t 
 BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error);
 
 /*
- * Lets a thread that is idle for a moment copy some kilobytes of samples to a batch ahead. Returns false if there are
- * none to copy, if another thread is copying, or if samples are not simply copied (callbacks, streams). Any thread may
- * call it until the loader is destroyed. After the first call the loader's own threads fill batches only while fewer
- * than half of prefetch_depth are ready.
+ * Lets a thread that is idle for a moment copy some kilobytes of samples to a batch that is not needed yet. Returns
+ * false if there are no samples to copy, if another thread is copying, or if samples are not simply copied (callbacks,
+ * streams). Any thread may call it until the loader is destroyed. After the first call the loader's own threads fill
+ * batches only while fewer than half of prefetch_depth are ready.
  */
 BG_API bool bg_loader_help(bg_loader *loader);
 
-/* How well the loader keeps up, since its creation. */
+/* Counts since the creation of the loader, which show how well it keeps up. */
 typedef struct bg_loader_statistics {
-    uint64_t batch_count; /* handed out */
+    uint64_t batch_count; /* batches returned */
     uint64_t miss_count;  /* the number of these batches that the consumer had to wait for */
     uint64_t wait_ns;     /* total time that the consumer waited */
 } bg_loader_statistics;
@@ -430,10 +429,11 @@ BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
 /* ---- infeeds of samples (feed.h) ---- */
 
 /* Makes micro-batches of a loader's batches, each of which must be a whole number of micro-batches (drop_last or
- * pad_multiple). Borrows the loader, which the infeed alone may use until it is destroyed. */
+ * pad_multiple). Borrows the loader; only the infeed may use it until the infeed is destroyed. */
 BG_API bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *options, bg_infeed **out,
                                          bg_error *error);
-/* The samples of a data set in ascending order; the remainder of an epoch is left out. Borrows the data set. */
+/* Makes micro-batches of the samples of a data set in ascending order; the remainder of an epoch is left out. Borrows
+ * the data set. */
 BG_API bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_options *options, bg_infeed **out,
                                           bg_error *error);
 
@@ -489,9 +489,9 @@ BG_API bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchm
 BG_API bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json,
                                      bg_error *error);
 
-/* The same for an infeed's callback (feed.h): `types` of one element's tensors, 1 to BG_DATASET_MAX_TENSORS. The
- * callback is called in this thread, epoch_count x elements_per_epoch times. Errors are those above, the callback's own
- * with the element's number, and BG_ERROR_INVALID if it reports the end of the data too early. */
+/* The same for an infeed's callback (feed.h). `types` are those of one element's tensors, 1 to BG_DATASET_MAX_TENSORS.
+ * The callback is called in this thread, epoch_count x elements_per_epoch times. Errors are those above, the callback's
+ * own with the element's number, and BG_ERROR_INVALID if it reports the end of the data too early. */
 BG_API bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count, bg_infeed_source source,
                                             void *user, const bg_benchmark_options *options, char **out_json,
                                             bg_error *error);

@@ -36,8 +36,8 @@ typedef enum bg_stream_form {
 /* The shape of all values of a stream in one run. Errors: BG_ERROR_SHAPE (more dimensions than BG_MAX_RANK, or no value
  * was returned). */
 BG_API bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type *out, bg_error *error);
-/* Checks that an array of this type, in either form, fits an input of a run. BG_ERROR_SHAPE names every factor of
- * its first dimension: micro-batch, device iterations, accumulation, replicas, input group size. */
+/* Checks that an array of this type, in either form, fits an input of a run. The message of BG_ERROR_SHAPE names every
+ * factor of the first dimension: micro-batch, device iterations, accumulation, replicas, input group size. */
 BG_API bg_status bg_session_check_input(const bg_session *session, uint32_t index, const bg_type *type,
                                         bg_error *error);
 
@@ -74,7 +74,7 @@ typedef struct bg_infeed_options {
 } bg_infeed_options;
 
 BG_API void bg_infeed_options_init(bg_infeed_options *options, size_t struct_bytes);
-/* depth 1, a tuple, no repeat, from the beginning */
+/* Defaults: depth 1, a tuple, no repeat, from the beginning. */
 static inline bg_infeed_options bg_infeed_options_defaults(void)
 {
     bg_infeed_options options;
@@ -83,33 +83,34 @@ static inline bg_infeed_options bg_infeed_options_defaults(void)
     return options;
 }
 
-/* `types` are those of one micro-batch of each tensor. */
+/* Creates an infeed. `types` are those of one micro-batch of each tensor. */
 BG_API bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infeed_source source, void *user,
                                   const bg_infeed_options *options, bg_infeed **out, bg_error *error);
 
 /* A source of samples: the first dimension of an input is the number of samples in an element. */
 typedef struct bg_sample_source {
     size_t struct_bytes; /* 0, or sizeof(bg_sample_source): see base.h */
-    /* Called when the infeed is started, before the first element. NULL: nothing to do. */
+    /* Called when the infeed is started, before the first element; may be NULL. */
     bg_status (*begin)(void *user, uint64_t samples_per_element, bg_error *error);
     bg_infeed_source next;
-    void (*end)(void *user); /* when the infeed is destroyed; NULL: nothing to do */
+    void (*end)(void *user); /* called when the infeed is destroyed; may be NULL */
     void *user;
 } bg_sample_source;
-/* `types` are those of a sample. Copies the struct; on failure `end` is not called. */
+/* Creates an infeed of samples. `types` are those of a sample. The struct is copied; on failure `end` is not called. */
 BG_API bg_status bg_infeed_create_samples(const bg_type *types, uint32_t tensor_count, const bg_sample_source *source,
                                           const bg_infeed_options *options, bg_infeed **out, bg_error *error);
 
 /* Checks the tensors against the session's inputs, allocates memory and starts the thread. Call it once for each
  * infeed. */
 BG_API bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, bg_error *error);
-/* Waits for a call of the source in progress and ends the thread. It must not be called during a run. */
+/* Waits for a call of the source that is in progress, ends the thread and frees the infeed. It must not be called
+ * during a run. */
 BG_API void bg_infeed_destroy(bg_infeed *infeed);
-/* The number of elements that devices have used. Between runs. */
+/* The number of elements that devices have used. Call it between runs. */
 BG_API uint64_t bg_infeed_used_count(const bg_infeed *infeed);
 /* The plan of the session that the infeed was started for; NULL if it was not started. */
 BG_API const bg_plan *bg_infeed_plan(const bg_infeed *infeed);
-/* Whether the source has reported the end of the data. Between runs. */
+/* Whether the source has reported the end of the data. Call it between runs. */
 BG_API bool bg_infeed_has_ended(const bg_infeed *infeed);
 
 /* ---- outfeeds ---- */
@@ -124,12 +125,12 @@ typedef struct bg_outfeed bg_outfeed;
 typedef struct bg_outfeed_options {
     size_t struct_bytes; /* set by bg_outfeed_options_defaults; see base.h */
     /* Leaves are names of the session's outputs: "loss", a tuple "(loss, correct)", a dictionary "{d1: sum, d2: diff}"
-     * ("{loss}" is short for "{loss: loss}"), and any nesting of these: "({a: x, b: (y, z)}, loss)". NULL with `loss`.
-     */
+     * ("{loss}" is short for "{loss: loss}"), and any nesting of these: "({a: x, b: (y, z)}, loss)". NULL with
+     * `loss`. */
     const char *structure;
     bool newest_only; /* keep only the newest row; false: keep each row until it is read */
-    uint32_t
-        buffer_depth; /* rows that may wait for the consumer before a bounded queue stops the devices: at least 1 */
+    /* The number of rows, at least 1, that may wait for the consumer before a bounded queue stops the devices. */
+    uint32_t buffer_depth;
     /* Allocates only buffer_depth rows and the rows of the step in progress: the devices wait until the consumer reads
      * rows. When false, the outfeed allocates all rows of a run, and keeps unread rows of earlier runs. Excludes
      * newest_only. */
@@ -145,7 +146,7 @@ typedef struct bg_outfeed_options {
 } bg_outfeed_options;
 
 BG_API void bg_outfeed_options_init(bg_outfeed_options *options, size_t struct_bytes);
-/* every row, depth 1, not bounded */
+/* Defaults: every row, depth 1, not bounded. */
 static inline bg_outfeed_options bg_outfeed_options_defaults(void)
 {
     bg_outfeed_options options;
@@ -157,7 +158,7 @@ static inline bg_outfeed_options bg_outfeed_options_defaults(void)
 BG_API bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out, bg_error *error);
 /* Detaches the consumer: unread rows are lost, and the devices continue. May be called during a run. */
 BG_API void bg_outfeed_destroy(bg_outfeed *outfeed);
-/* Call it once for each outfeed, between runs. */
+/* Attaches the outfeed to a session, whose runs then fill it. Call it once for each outfeed, between runs. */
 BG_API bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *error);
 
 typedef struct bg_outfeed_leaf {
@@ -191,12 +192,12 @@ BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completio
 /* The settings of a run. All-zero is a run of bg_session_run without inputs and outputs. */
 typedef struct bg_run {
     size_t struct_bytes; /* 0, or sizeof(bg_run): see base.h */
-    /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all do. */
+    /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all inputs do. */
     const void *const *inputs;
     /* Inputs that stay the same during the run: inputs[i] has one micro-batch, which every micro-batch reads. NULL:
      * none. */
     const bool *constants;
-    bg_infeed *infeed;    /* started for this session; or NULL */
+    bg_infeed *infeed;    /* an infeed that was started for this session; or NULL */
     void *const *outputs; /* as for bg_session_run; NULL: no output is returned */
     /* Loops (loop.h): first and last values of the carried values, by [value]; last values have the dimension [replica]
      * in front. A NULL entry or list means zeros for first values; last values of a NULL entry or list are not
@@ -210,8 +211,7 @@ typedef struct bg_run {
      * replica. NULL: none. */
     const char *stop;
     /* Work for idle workers, such as bg_loader_help. Workers call it as long as it returns true, possibly several at
-     * the same time, and never after the run. It should take microseconds, because devices wait for it. NULL: none.
-     */
+     * the same time, and never after the run. It should take microseconds, because devices wait for it. NULL: none. */
     bool (*spare)(void *user);
     void *spare_user;
     bool synthetic; /* no data move between host and devices: for timing. Outfeeds get no rows */
@@ -221,17 +221,17 @@ typedef struct bg_run {
 } bg_run;
 
 /*
- * One run. *out_iterations (may be NULL) gets the number of completed device iterations; output arrays hold values of
- * these only. Errors beyond bg_session_run's: BG_ERROR_RANGE if the infeed's data ended before the run did, and the
- * source's error if the source failed. After these two errors the completed iterations are valid, and the session can
- * run again.
+ * Runs the session with the settings of `run`. *out_iterations (may be NULL) gets the number of completed device
+ * iterations; output arrays hold only values of completed iterations. Errors beyond bg_session_run's: BG_ERROR_RANGE if
+ * the infeed's data ended before the run did, and the source's error if the source failed. After these two errors the
+ * completed iterations are valid, and the session can run again.
  */
 BG_API bg_status bg_session_execute(bg_session *session, const bg_run *run, uint64_t *out_iterations, bg_error *error);
-/* bg_session_execute with an infeed and arrays for outputs (or NULL). */
+/* Runs bg_session_execute with an infeed and arrays for outputs (or NULL). */
 BG_API bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *const *outputs, bg_error *error);
-/* The same with an infeed that the session keeps between runs. `open` makes the infeed, and the session starts it,
- * unless the session already has one for this key and number. The session destroys the infeed when it makes another one
- * or is destroyed itself. */
+/* Runs with an infeed that the session keeps between runs. `open` makes the infeed, and the session starts it, unless
+ * the session already has one for this key and number. The session destroys the infeed when it makes another one or is
+ * destroyed itself. */
 BG_API bg_status bg_session_run_kept(bg_session *session, const void *key, uint64_t number,
                                      bg_status (*open)(void *user, bg_infeed **out, bg_error *error), void *user,
                                      void *const *outputs, bg_error *error);

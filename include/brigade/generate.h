@@ -1,10 +1,9 @@
 /*
- * generate.h: a GPT that continues sequences of tokens. The keys and values of earlier tokens are cached, so that each
+ * generate.h: a GPT that continues sequences of tokens. The keys and values of earlier tokens are cached, so each
  * further token costs one step.
  *
- *     one sequence, by hand:     feed, then again and again: sample, feed
- *     any number of prompts:     bg_generator_run: several at once, stop strings, a callback for each token, beam
- * search
+ *     one sequence, by hand     bg_generator_feed, then bg_generator_sample and bg_generator_feed in turn
+ *     any number of prompts     bg_generator_run: several at once, stop strings, a callback for each token, beam search
  *
  * Threads: one thread at a time uses a generator.
  *
@@ -24,38 +23,38 @@ extern "C" {
 typedef struct bg_generator bg_generator;
 
 /*
- * `weights` holds the model's weights (trained by a session, or loaded), and the cache's buffers are added to it.
- * Missing parameters are an error unless options->numerics.initialize_missing asks for values made from the seed.
- * model->sequence_length is the number of prompt tokens of one run, at most 32. `options` are those of the plans, for
- * inference; NULL: defaults, but one device (BG_STRATEGY_SINGLE), so that all cores work on each product. The devices
- * of a pipeline wait for one another if only few sequences are generated. Errors: those of bg_gpt_build_step, of plans
- * and of sessions.
+ * Creates a generator. `weights` holds the model's weights (trained by a session, or loaded), and the cache's buffers
+ * are added to it. Missing parameters are an error unless options->numerics.initialize_missing asks for values made
+ * from the seed. model->sequence_length is the number of prompt tokens of one run, at most 32. `options` are those of
+ * the plans, for inference; NULL: the defaults with one device (BG_STRATEGY_SINGLE), so that all cores work on each
+ * product. The devices of a pipeline wait for one another if only few sequences are generated. Errors: those of
+ * bg_gpt_build_step, of plans and of sessions.
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);
-/* The same for `sequences` sequences that run side by side. bg_generator_run uses all of them; the functions for one
- * sequence use the first. Each sequence has its own cache, and its results have the same bits as when it is generated
- * alone. Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
+/* Creates a generator of `sequences` sequences that run side by side. bg_generator_run uses all of them; the functions
+ * for one sequence use the first. Each sequence has its own cache, and its results have the same bits as when it is
+ * generated alone. Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
 #define BG_GENERATOR_MOST_SEQUENCES BG_GPT_MOST_SEQUENCES
 BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
 /* The session that appends one token at a time, or with `of_prompt` a session that reads a prompt in larger steps: of
- * two, for steps of up to 32 and of up to 128 tokens, the one that has read more. It serves profiles and reports. */
+ * two, for steps of up to 32 and of up to 128 tokens, the one that has read more. Profiles and reports need it. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
 /* Tokens seen so far; at most the model's positions. */
 BG_API int64_t bg_generator_length(const bg_generator *generator);
 
-/* Appends tokens to the sequence. BG_ERROR_INVALID: a token outside the vocabulary; BG_ERROR_RANGE: more than the model
- * has positions (nothing is appended). Otherwise errors are those of bg_session_run. */
+/* Appends tokens to the sequence. BG_ERROR_INVALID: a token outside the vocabulary; BG_ERROR_RANGE: more tokens than
+ * the model has positions (no token is appended). Otherwise errors are those of bg_session_run. */
 BG_API bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, size_t count, bg_error *error);
 
 /* Resets the generator to an empty sequence. */
 BG_API void bg_generator_reset(bg_generator *generator);
 
-/* Logits of the next token [vocabulary], until the next feed; NULL before the first one. */
+/* Logits of the next token [vocabulary], valid until the next feed; NULL before the first one. */
 BG_API const float *bg_generator_logits(const bg_generator *generator);
 
 /* How the next token is drawn. The fields apply in their order: penalties change the logits, the temperature turns them
@@ -63,26 +62,26 @@ BG_API const float *bg_generator_logits(const bg_generator *generator);
  * probability. */
 typedef struct bg_sampling {
     size_t struct_bytes; /* set by bg_sampling_defaults; see base.h */
-    /* Repetition penalty (Keskar et al., 2019): the logit of a token that is in the sequence is divided by it if it is
-     * above 0, and multiplied by it otherwise; 1: no penalty. */
+    /* Repetition penalty (Keskar et al., 2019): divides the logit of a token that is in the sequence if the logit is
+     * above 0, and multiplies it otherwise; 1: no penalty. */
     double repetition_penalty;
-    /* Subtracted from the logit of each token that was generated: presence_penalty once, frequency_penalty for each
-     * occurrence. The prompt is everything that was fed before the first draw. 0: no penalty. */
+    /* Penalties that are subtracted from the logit of each generated token: presence_penalty once, frequency_penalty
+     * for each occurrence. The prompt is everything that was fed before the first draw. 0: no penalty. */
     double presence_penalty, frequency_penalty;
     double temperature; /* divides the logits; 0: always the largest logit (the first of equal ones) */
     uint32_t top_k;     /* keep only the k largest; 0: keep all */
-    double top_p; /* keep the fewest tokens, largest first, whose probabilities sum to top_p (Holtzman et al., 2020); 1:
-                     keep all */
-    double
-        min_p; /* keep tokens with at least this share of the largest probability (Nguyen et al., 2024); 0: keep all */
-    /* Typical sampling (Meister et al., 2022): keeps the fewest tokens whose probabilities sum to typical_p, in the
-     * order of how near their information is to the mean; 1: keeps all. */
+    /* Keep the fewest tokens, largest first, whose probabilities sum to top_p (Holtzman et al., 2020); 1: keep all. */
+    double top_p;
+    /* Keep tokens with at least this share of the largest probability (Nguyen et al., 2024); 0: keep all. */
+    double min_p;
+    /* Typical sampling (Meister et al., 2022): keeps the fewest tokens whose probabilities sum to typical_p. Tokens
+     * whose information is nearest to the mean come first. 1: keeps all. */
     double typical_p;
     uint64_t seed; /* a drawn token is a function of its logits, this seed and its position in the sequence */
 } bg_sampling;
 
 BG_API void bg_sampling_init(bg_sampling *options, size_t struct_bytes);
-/* temperature 1, all tokens, no penalty, seed 0 */
+/* Defaults: temperature 1, all tokens, no penalty, seed 0. */
 static inline bg_sampling bg_sampling_defaults(void)
 {
     bg_sampling options;
@@ -96,10 +95,9 @@ static inline bg_sampling bg_sampling_defaults(void)
 BG_API bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampling, uint32_t *out_token,
                                      bg_error *error);
 
-/* The probability with which each token of a vocabulary is drawn, in out_shares [vocabulary], for any logits. `tokens`
- * is the sequence so far, whose first prompt_count tokens are the prompt; only penalties read it. Errors: as above;
- * BG_ERROR_MEMORY.
- */
+/* Computes the probability with which each token of a vocabulary is drawn, for any logits, into out_shares
+ * [vocabulary]. `tokens` is the sequence so far, whose first prompt_count tokens are the prompt; only penalties read
+ * it. Errors: as above; BG_ERROR_MEMORY. */
 BG_API bg_status bg_sampling_shares(const bg_sampling *sampling, const float *logits, size_t vocabulary,
                                     const uint32_t *tokens, size_t token_count, size_t prompt_count, double *out_shares,
                                     bg_error *error);
@@ -114,7 +112,7 @@ typedef struct bg_generation_prompt {
 
 typedef enum bg_generation_end {
     BG_GENERATION_LENGTH = 0, /* max_tokens were added, or the model has no further position */
-    BG_GENERATION_STOP_TOKEN, /* which is the last token */
+    BG_GENERATION_STOP_TOKEN, /* a stop token, which is the last token of the result */
     BG_GENERATION_STOP_STRING,
     BG_GENERATION_CALLBACK /* on_token returned false */
 } bg_generation_end;
@@ -122,8 +120,8 @@ typedef enum bg_generation_end {
 /* A token that was added. With a tokenizer `text` is what may be printed now: the text of tokens that cannot be part of
  * a stop string. It may be empty, or come from earlier tokens, and is valid during the call. */
 typedef struct bg_generation_token {
-    uint32_t prompt; /* which */
-    uint64_t place;  /* 0 for the first that was added */
+    uint32_t prompt; /* number of the prompt */
+    uint64_t place;  /* position among the added tokens, from 0 */
     uint32_t token;
     double log_share; /* the logarithm of the model's probability of the token, before penalties, temperature and
                          filters */
@@ -139,12 +137,12 @@ typedef struct bg_generation_options {
     const uint32_t *stop_tokens; /* a sequence ends after one of these tokens, such as an end of text */
     uint32_t stop_token_count;
     const bg_tokenizer *tokenizer; /* makes the text; NULL: no text */
-    const char *const
-        *stop_strings; /* a sequence ends when its text contains one of these strings; they need the tokenizer */
+    /* A sequence ends when its text contains one of these strings, which need the tokenizer. */
+    const char *const *stop_strings;
     uint32_t stop_string_count;
     /* Called in the caller's thread for each token when it is drawn. With beam search it is called for the tokens of
-     * the best sequence, once that is known. Tokens of several prompts are interleaved. Returning false ends the
-     * prompt's sequence. NULL: none. */
+     * the best sequence, once that sequence is known. Tokens of several prompts are interleaved. Returning false ends
+     * the prompt's sequence. NULL: none. */
     bool (*on_token)(void *user, const bg_generation_token *token);
     void *user;
     /* Above 1: beam search instead of sampling. Each step keeps the `beams` likeliest sequences, by the sum of their
@@ -156,7 +154,7 @@ typedef struct bg_generation_options {
 } bg_generation_options;
 
 BG_API void bg_generation_options_init(bg_generation_options *options, size_t struct_bytes);
-/* 50 tokens, bg_sampling_defaults, one beam */
+/* Defaults: 50 tokens, bg_sampling_defaults, one beam. */
 static inline bg_generation_options bg_generation_defaults(void)
 {
     bg_generation_options options;
@@ -165,7 +163,7 @@ static inline bg_generation_options bg_generation_defaults(void)
     return options;
 }
 
-/* What was added to a prompt. Clear with bg_generation_clear; zero is empty. */
+/* The tokens that were added to a prompt. Clear it with bg_generation_clear; a zeroed struct is empty. */
 typedef struct bg_generation {
     uint32_t *tokens; /* malloc'ed */
     size_t count;

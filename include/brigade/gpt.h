@@ -5,7 +5,7 @@
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
  * Errors, in bg_graph_check: BG_ERROR_INVALID for an option out of range: a size below 1, heads that do not divide
- * hidden, a sequence that is longer than positions, a dropout outside 0 to below 1, a type that is not float32,
+ * hidden, a sequence that is longer than positions, a dropout below 0 or not below 1, a type that is not float32,
  * bfloat16 or float16, tensor axes of the mesh that do not divide heads and hidden; for steps also a number of
  * sequences outside 1 to BG_GPT_MOST_SEQUENCES, or a cache that is shorter than a step; BG_ERROR_MEMORY.
  */
@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {                    /* bits of bg_gpt_options.outputs */
-       BG_GPT_LOSS = 1,   /* "loss": mean cross-entropy over the labels that count, float32 scalar */
+       BG_GPT_LOSS = 1,   /* "loss": mean cross-entropy over the labels that are not ignored, float32 scalar */
        BG_GPT_LOGITS = 2, /* "logits" [N S, vocabulary] */
        BG_GPT_ALL = 3
 };
@@ -38,8 +38,8 @@ typedef struct bg_gpt_options {
     bool checkpoint_layers;          /* recomputation keeps the output of each layer (bg_graph_checkpoint) */
 } bg_gpt_options;
 
-/* GPT-2 small: 12 layers of 768 with 12 heads, 1024 positions, 50257 tokens; dropout 0.1, one sequence, float32, the
- * loss. */
+/* Defaults, those of GPT-2 small: 12 layers of 768 with 12 heads, 1024 positions, 50257 tokens; dropout 0.1, one
+ * sequence, float32, the loss. */
 BG_API void bg_gpt_options_init(bg_gpt_options *options, size_t struct_bytes);
 static inline bg_gpt_options bg_gpt_defaults(void)
 {
@@ -71,19 +71,18 @@ typedef struct bg_gpt {
 BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
 
 /*
- * Adds the model for the next S tokens of one sequence, whose earlier tokens it has seen, over bg_gpt_build's
- * parameters: keys and values of every layer stay in buffers "transformer.h.<layer>.attn.cache" [cache_length, 2
- * hidden]. Inputs are tokens [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token
- * that follows. S is options->sequence_length, at most cache_length; p is at most cache_length - S. For fewer than S
- * tokens, fill the rest with any tokens; the next step overwrites them. The options micro_batch, dropout, labels and
- * outputs are ignored.
+ * Adds the model for the next S tokens of one sequence, with bg_gpt_build's parameters. Each layer keeps the keys and
+ * values of earlier tokens in a buffer "transformer.h.<layer>.attn.cache" [cache_length, 2 hidden]. Inputs are tokens
+ * [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token that follows. S is
+ * options->sequence_length, at most cache_length; p is at most cache_length - S. For fewer than S tokens, fill the rest
+ * with any tokens; the next step overwrites them. The options micro_batch, dropout, labels and outputs are ignored.
  */
 BG_API bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
 
-/* The same for several sequences at once, each with its own cache. The buffers above belong to the first sequence;
- * those of sequence i > 0 are "transformer.h.<layer>.attn.cache.<i>". Inputs are tokens and positions [sequences, S],
- * and row [sequences]. Element i of `row` counts over all rows: the rows of sequence i begin at i S. The output is
- * "logits" [sequences, vocabulary]. Each sequence has the same bits as when it runs alone. The limit is
+/* Adds the same model for several sequences at once, each with its own cache. The buffers above belong to the first
+ * sequence; those of sequence i > 0 are "transformer.h.<layer>.attn.cache.<i>". Inputs are tokens and positions
+ * [sequences, S], and row [sequences]. Element i of `row` counts over all rows: the rows of sequence i begin at i S.
+ * The output is "logits" [sequences, vocabulary]. Each sequence has the same bits as when it runs alone. The limit is
  * BG_GPT_MOST_SEQUENCES. */
 #define BG_GPT_MOST_SEQUENCES 32
 BG_API bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length,

@@ -1,9 +1,9 @@
 /*
  * graph.h: a model as data: typed values and the ops that make them, inside named blocks.
  *
- * A graph is built once and then compiled by sessions. Building is sticky: after a first error, further adds return the
- * null value and do nothing, and bg_graph_check (or the session) reports that first error with the op's name. The graph
- * knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
+ * A graph is built once and then compiled into plans. Building is sticky: after a first error, further adds return the
+ * null value and do nothing, and bg_graph_check (or making a plan) reports that first error with the op's name. The
+ * graph knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
@@ -37,18 +37,19 @@ static inline bool bg_value_is_null(bg_value value)
 
 /* ---- op types ---- */
 
-/* What shape rules, costs and kernel selection can read of an op. */
+/* The properties of an op that shape rules, costs and kernel selection can read. */
 typedef struct bg_op_signature {
-    const char *name;     /* of the op instance, for messages */
+    const char *name;     /* name of the op in the graph, for messages */
     const bg_type *types; /* inputs, then outputs (outputs are absent in `infer`) */
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes;
     bg_dtype partials;    /* for `kernel`: options.numerics.partials; NONE when there are no options */
-    size_t scratch_limit; /* for `kernel`: bytes by options.memory.matmul_proportions; 0: none */
+    size_t scratch_limit; /* for `kernel`: bytes by options.memory.matmul_proportions; 0: no limit */
 } bg_op_signature;
 
-/* What a gradient rule can read, and what it fills. It adds ops to `graph` that compute the gradients of the inputs. */
+/* The values that a gradient rule can read, and those that it sets. The rule adds ops to `graph` that compute the
+ * gradients of the inputs. */
 typedef struct bg_op_gradient {
     bg_graph *graph;
     bg_op_signature op;
@@ -56,7 +57,7 @@ typedef struct bg_op_gradient {
     const bg_value *outputs;
     const bg_value *output_gradients; /* null where no gradient flows into that output */
     const bool *needs;                /* which inputs need a gradient */
-    bg_value *input_gradients;        /* to fill; comes zeroed; leave null for "no gradient" */
+    bg_value *input_gradients;        /* set by the rule; null values at first, which mean no gradient */
 } bg_op_gradient;
 
 typedef enum bg_kernel_policy {
@@ -85,7 +86,7 @@ struct bg_op_type {
     size_t attributes_bytes; /* copied into the graph with each op. Equal attributes should have equal bytes, including
                                 padding, because cached plans are found by them */
     uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
-    uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; otherwise BG_NO_OPERAND */
+    uint32_t alias_input;    /* output 0 has the bytes of this input, in another shape; otherwise BG_NO_OPERAND */
     uint32_t reuse_input;    /* output 0 may overwrite this input (same size); otherwise BG_NO_OPERAND */
     /* For a loss that is a mean over a number of elements known only at run time: the index of the output that holds
      * this number (float32 scalar). The loss is then averaged over these elements of a whole update (bg_accumulation in
@@ -99,10 +100,10 @@ struct bg_op_type {
     /* NULL: the op costs no flops, reads its inputs and writes its outputs. */
     bg_cost (*cost)(const bg_op_signature *op);
     bg_status (*kernel)(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error);
-    /* For ops that make gradients and have a fixed number of inputs: the type of the same op (with the same attributes)
-     * that adds its outputs into accumulators. The accumulators have the outputs' types, follow this type's inputs and
-     * are all written. When env->accumulated is 0 the op stores the gradients; later it adds the complete gradient to
-     * each element, so the bits are those of separate ops. Used for float32. NULL: none. */
+    /* For ops that make gradients and have a fixed number of inputs: the type of an op with the same attributes that
+     * adds its outputs into accumulators. The accumulators have the outputs' types, follow this type's inputs and are
+     * all written. When env->accumulated is 0 the op stores the gradients; later it adds the complete gradient to each
+     * element, so the bits are those of separate ops. Used for float32. NULL: none. */
     const bg_op_type *accumulating;
     /* For a user's type: a number to change whenever a rule or kernel of the type changes, because cached plans
      * (options.files.cache_dir) cannot detect such a change. Attributes must then hold no addresses. 0: plans with such
@@ -162,27 +163,27 @@ typedef enum bg_variable_role {
 } bg_variable_role;
 
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);
-/* The same, with names, attributes and the data of constants in the caller's memory. The graph's tables grow in memory
- * from the C library. `allocator` (copied) may be NULL. Errors: BG_ERROR_INVALID (one of its two functions is missing),
- * BG_ERROR_MEMORY. */
+/* Creates a graph whose names, attributes and data of constants are in the caller's memory. The graph's tables are in
+ * memory of the C library. `allocator` (copied) may be NULL. Errors: BG_ERROR_INVALID (one of its two functions is
+ * missing), BG_ERROR_MEMORY. */
 BG_API bg_status bg_graph_create_in(const bg_allocator *allocator, bg_graph **out, bg_error *error);
 BG_API void bg_graph_destroy(bg_graph *graph);
 
-/* A tensor that the host supplies for each micro-batch. The shape is that of a micro-batch, whose first dimension
- * counts samples (a scalar is one number per micro-batch). */
+/* Adds an input: a tensor that the host supplies for each micro-batch. The shape is that of a micro-batch, whose first
+ * dimension counts samples (a scalar is one number per micro-batch). */
 BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
-/* `data` (of the type's size) is copied. A constant has a name, like inputs and variables. */
+/* Adds a constant. `data` (of the type's size) is copied. A constant has a name, like inputs and variables. */
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
-/* Names of variables are unique in a graph; they are the names in weight files. */
+/* Adds a variable. Names of variables are unique in a graph; they are the names in weight files. */
 BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
                                   const bg_initializer *initializer);
-/* bg_graph_variable with BG_ROLE_PARAMETER. */
+/* Adds a variable with BG_ROLE_PARAMETER. */
 BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type,
                                    const bg_initializer *initializer);
 
 /*
- * A buffer of `entries` values of one type, which is off the device under every strategy. It is a variable [entries,
- * ...] with role BG_ROLE_BUFFER, initially zero, whose entries ops load and store one by one (bg_remote_load,
+ * Adds a buffer of `entries` values of one type, which is off the device under every strategy. It is a variable
+ * [entries, ...] with role BG_ROLE_BUFFER, initially zero, whose entries ops load and store one by one (bg_remote_load,
  * bg_remote_store in ops.h). Each replica has its own buffer. A second call with the same name and type returns the
  * same buffer, with the larger number of entries. When an op stores into it, all ops that use it must be in one stage.
  * If entries form rows of `steps` entries, step i of row r is entry r x steps + i.
@@ -196,13 +197,13 @@ BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const 
  * multiple of tensor_1 x tensor_2. A graph without a mesh has a mesh of 1 x 1.
  */
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
-/* `data` is 1. */
+/* The mesh of the graph, in which `data` is 1. */
 BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
-/* A variable of which each replica has the piece given by bg_shard_piece. Its first value is the piece of the whole
- * tensor's first value. Weights and checkpoints hold the whole tensor under any mesh. */
+/* Adds a variable of which each replica has the piece given by bg_shard_piece. Its first value is the piece of the
+ * whole tensor's first value. Weights and checkpoints hold the whole tensor under any mesh. */
 BG_API bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_shard *shard,
                                           bg_variable_role role, const bg_initializer *initializer);
-/* bg_graph_sharded_variable with BG_ROLE_PARAMETER. */
+/* Adds a sharded variable with BG_ROLE_PARAMETER. */
 BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, const bg_shard *shard,
                                            const bg_initializer *initializer);
 
@@ -212,15 +213,15 @@ BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, co
  * weights that were trained in another form. `name` is copied.
  */
 typedef struct bg_section {
-    const char *name; /* of the whole */
+    const char *name; /* name of the whole tensor */
     bg_type whole;
     uint32_t axis;
     int64_t first, count;
 } bg_section;
-/* A parameter that is a section. Its first value is that range of the whole's first value; all sections of a whole
- * count as one variable for this purpose, so the variables after them begin with the same values as with the whole.
- * Sections of one whole do not overlap and have the same type of the whole and the same initializer; no variable has
- * the whole's name. The optimizer's state of a section is a section of the whole's state. */
+/* Adds a parameter that is a section. Its first value is that range of the whole's first value. All sections of a whole
+ * count as one variable for this purpose. So later variables begin with the same values as with the whole. Sections of
+ * one whole do not overlap and have the same type of the whole and the same initializer; no variable has the whole's
+ * name. The optimizer's state of a section is a section of the whole's state. */
 BG_API bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_section *section,
                                            const bg_initializer *initializer);
 
@@ -252,7 +253,7 @@ BG_API const char *bg_graph_name(const bg_graph *graph, bg_value value); /* "" f
 /* The variable of that name; null when it does not exist. */
 BG_API bg_value bg_graph_find_variable(const bg_graph *graph, const char *name);
 BG_API uint32_t bg_graph_op_count(const bg_graph *graph);
-/* A number that differs for each call on this graph. It identifies a random op under every strategy. */
+/* Returns a number that differs for each call on this graph. It identifies a random op under every strategy. */
 BG_API uint32_t bg_graph_next_random_id(bg_graph *graph);
 
 /* Parameters that are added as float32 from here on, such as those of layers, are kept as `dtype`: BG_BFLOAT16 or
@@ -267,7 +268,7 @@ BG_API void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype);
  * text and `?` one character. A pattern without a match is an error. Later calls override earlier ones. The names and
  * shapes of weights in files and checkpoints do not change. */
 
-/* The parameters get no gradient and no update. */
+/* Freezes the parameters: they get no gradient and no update. */
 BG_API void bg_graph_freeze(bg_graph *graph, const char *pattern);
 /*
  * Sets the rule for their first values. "constant" (a), "uniform" in [a, b), "normal" and "truncated_normal" (mean a,
@@ -279,8 +280,7 @@ BG_API void bg_graph_freeze(bg_graph *graph, const char *pattern);
  * bg_initializer_kind.
  */
 BG_API void bg_graph_initialize(bg_graph *graph, const char *pattern, const char *rule, double a, double b);
-/* Factors of at least 0 by which the optimizer's current learning rate and weight decay are multiplied.
- */
+/* Sets factors, at least 0, that multiply the optimizer's current learning rate and weight decay. */
 BG_API void bg_graph_set_factors(bg_graph *graph, const char *pattern, double rate_factor, double decay_factor);
 
 /* ---- scopes of names ---- */
@@ -297,12 +297,12 @@ BG_API void bg_scope_end(bg_graph *graph);
 
 #define BG_DEVICE_NONE UINT32_MAX
 
-/* A scope: ops added until bg_block_end belong to block `name`; after the end there is no current block, and an op that
- * is added then makes partitioning fail. Uses of the same name refer to the same block. `name` NULL: "0", "1", ...
- * counted over unnamed blocks. `device` is the device of the block; with BG_DEVICE_NONE the strategy chooses it. */
+/* Begins a scope: ops added until bg_block_end belong to block `name`. After the end there is no current block, and an
+ * op that is added then makes partitioning fail. Uses of the same name refer to the same block. `name` NULL: "0", "1",
+ * ... counted over unnamed blocks. `device` is the device of the block; with BG_DEVICE_NONE the strategy chooses it. */
 BG_API void bg_block_begin(bg_graph *graph, const char *name, uint32_t device);
 BG_API void bg_block_end(bg_graph *graph);
-/* The block lasts from here until the next bg_block_start, or the end of the enclosing scope. Ops before the first
+/* Begins a block that lasts until the next bg_block_start, or the end of the enclosing scope. Ops before the first
  * block belong to stage 0, so they share a stage and a device with the first block unless options.execution.auto_stage
  * is BG_AUTO_STAGE_INCREMENT: start a block before the first op. */
 BG_API void bg_block_start(bg_graph *graph, const char *name, uint32_t device);

@@ -5,9 +5,9 @@
  *                         ^ infeed  | outfeed
  *
  * The body is a graph. Some of its inputs are carried: the body computes their next values in one iteration and reads
- * these in the next. Its other inputs come from the infeed in each iteration, or stay the same (bg_run.constants). A
- * loop is a plan like others: run it with bg_session_execute (feed.h). Training loops need no carried values:
- * bg_plan_create_training with device iterations.
+ * them in the next iteration. Its other inputs come from the infeed in each iteration, or stay the same
+ * (bg_run.constants). A loop is a plan like others: run it with bg_session_execute (feed.h). Training loops need no
+ * carried values: use bg_plan_create_training with device iterations.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
@@ -44,20 +44,20 @@ BG_API bg_loop bg_while(const bg_graph *condition, uint64_t most_iterations, con
                         const bg_value *results, uint32_t count);
 
 /*
- * The plan of a loop. Graphs are copied. options->device_iterations and gradient_accumulation must be 1, because the
- * loop sets the number of iterations. Outputs of the body are returned by their modes (default: final). A carried value
- * must be read and made in one stage. Errors: BG_ERROR_INVALID for a carried value that is not an input of the body or
- * is listed twice, for more than BG_LOOP_MOST_CARRIED carried values, for a condition with a variable or with another
- * output than one scalar, for device_iterations other than 1, and for 2^32 or more iterations that are not BG_ENDLESS;
- * BG_ERROR_SHAPE for a next value, or an input of the condition, whose type differs from that of the carried value;
- * otherwise as bg_plan_create_inference.
+ * Makes the plan of a loop. Graphs are copied. options->device_iterations and gradient_accumulation must be 1, because
+ * the loop sets the number of iterations. Outputs of the body are returned by their modes (default: final). A carried
+ * value must be read and made in one stage. Errors: BG_ERROR_INVALID for a carried value that is not an input of the
+ * body or is listed twice, for more than BG_LOOP_MOST_CARRIED carried values, for a condition with a variable or with
+ * another output than one scalar, for device_iterations other than 1, and for 2^32 or more iterations that are not
+ * BG_ENDLESS; BG_ERROR_SHAPE for a next value, or an input of the condition, whose type differs from that of the
+ * carried value; otherwise as bg_plan_create_inference.
  */
 BG_API bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const bg_options *options,
                                      bg_plan **out, bg_error *error);
 
 /*
- * A loop inside a graph, as an op (also in the body of another loop): `inputs` are the values for the body's inputs, in
- * the body's order; inputs that are not carried stay the same. outputs[i] receives carried value i after the last
+ * Adds a loop to a graph as an op, also to the body of another loop. `inputs` are the values for the body's inputs, in
+ * the body's order. Inputs that are not carried stay the same. outputs[i] receives carried value i after the last
  * iteration. The body has no variables, marks no outputs for the host, and is borrowed until all plans of the graph are
  * made, as is the condition. It runs on one core. The op has no gradient: training fails if one is needed.
  */

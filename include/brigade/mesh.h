@@ -1,5 +1,5 @@
 /*
- * mesh.h: replicas as a grid, groups of replicas that share something, and tensors that the grid cuts. Pure functions.
+ * mesh.h: replicas as a grid, groups of replicas that share data or communicate, and tensors that the grid cuts.
  *
  * A model is copied `data` times over the samples, and each copy is cut along two tensor axes, as in the GPT-3 example
  * for PopXL. The replicas are numbered row by row, tensor axis 2 innermost:
@@ -41,7 +41,7 @@ typedef enum bg_mesh_axis {
     BG_MESH_ALL = 7
 } bg_mesh_axis;
 
-/* Each axis must be at least 1, and there are at most 65536 replicas in all. */
+/* Checks a mesh: each axis must be at least 1, and there are at most 65,536 replicas in total. */
 BG_API bg_status bg_mesh_validate(const bg_mesh *mesh, bg_error *error);
 BG_API uint32_t bg_mesh_replica_count(const bg_mesh *mesh);
 BG_API uint32_t bg_mesh_replica(const bg_mesh *mesh, const bg_mesh *coordinates);
@@ -49,7 +49,7 @@ BG_API bg_mesh bg_mesh_coordinates(const bg_mesh *mesh, uint32_t replica);
 
 /* ---- groups along axes; `axes`: bits of bg_mesh_axis ---- */
 
-/* Members of each group. */
+/* The number of members of each group. */
 BG_API uint32_t bg_mesh_group_size(const bg_mesh *mesh, uint32_t axes);
 /* The group that the replica is in. */
 BG_API uint32_t bg_mesh_group_index(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
@@ -60,8 +60,8 @@ BG_API uint32_t bg_mesh_group_at(const bg_mesh *mesh, uint32_t axes, uint32_t re
 
 /* ---- groups by size and stride ---- */
 
-/* A group is o, o + stride, ..., o + (size - 1) stride for the lowest replica o that is in no group yet, until all
- * replicas are in one. */
+/* Groups are formed in order: the lowest replica o that is in no group yet forms a group o, o + stride, ..., o + (size
+ * - 1) stride. */
 typedef struct bg_replica_group {
     uint32_t size, stride;
 } bg_replica_group;
@@ -69,23 +69,23 @@ typedef struct bg_replica_group {
 /* Checks a grouping of `replicas` replicas and completes it: size 0 is replicas / stride; a size of 1 has stride 1. */
 BG_API bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *asked, bg_replica_group *out,
                                           bg_error *error);
-/* out_groups[replica]: its group's number. There are replicas / size of them. */
+/* Sets out_groups[replica] to the number of the replica's group. There are replicas / size groups. */
 BG_API bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
                                          bg_error *error);
-/* Takes the groups as rows of a matrix and returns its columns: a tensor that is cut over `groups` is equal on the
- * replicas of each transposed group. `groups[replica]` are group numbers from bg_replica_group_assign; all groups must
- * have one size. The result need not have a constant stride. `out_groups` must be a different array. */
+/* Treats the groups as rows of a matrix and returns its columns as groups: a tensor that is cut over `groups` is equal
+ * on the replicas of each transposed group. `groups[replica]` are group numbers from bg_replica_group_assign; all
+ * groups must have one size. The result need not have a constant stride. `out_groups` must be a different array. */
 BG_API bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, uint32_t *out_groups,
                                             bg_error *error);
-/* The grouping with one size and one stride that lies inside `groups`. The stride is the smallest one between members;
- * the size is the greatest common divisor of the lengths of the runs with this stride. Returns the same groups when
- * they already have one stride, and groups of size 1 when no larger ones fit. */
+/* Finds the grouping with one size and one stride whose groups are inside `groups`. The stride is the smallest one
+ * between members; the size is the greatest common divisor of the lengths of the runs with this stride. Returns the
+ * same groups when they already have one stride, and groups of size 1 when no larger ones fit. */
 BG_API bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out,
                                            bg_error *error);
 
-/* The axes of the mesh whose groups these are, for collectives (ops.h): bits of bg_mesh_axis, without those of size 1.
- * `groups[replica]` come from bg_replica_group_assign or bg_replica_group_transpose. Errors: BG_ERROR_INVALID when no
- * axes make these groups. */
+/* Finds the axes of the mesh that make these groups, for collectives (ops.h): bits of bg_mesh_axis, without axes of
+ * size 1. `groups[replica]` come from bg_replica_group_assign or bg_replica_group_transpose. Errors: BG_ERROR_INVALID
+ * when no axes make these groups. */
 BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error);
 
 /* ---- pieces of a tensor ---- */
@@ -105,7 +105,7 @@ typedef struct bg_shard {
     bg_shard_dim dims[BG_MAX_RANK];
 } bg_shard;
 
-/* The type of each piece. A size that does not divide is an error that names sizes that would. */
+/* Computes the type of each piece. A size that does not divide is an error that names sizes that would. */
 BG_API bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_type *out, bg_error *error);
 /* Copies the piece of the replica at these coordinates out of the whole tensor; padding becomes zeros. */
 BG_API bg_status bg_shard_cut(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, const void *whole,

@@ -45,7 +45,7 @@ BG_API bg_status bg_transport_mpi_create_fortran(MPI_Fint comm, bg_transport **o
  * session (IO), and the process should call MPI_Abort, because MPI may still write a late message into freed memory. */
 BG_API void bg_transport_mpi_destroy(bg_transport *transport);
 
-/* For a program that does not use MPI itself: initializes MPI and creates the transport of all processes. Owner: *out
+/* Initializes MPI and creates the transport of all processes, for a program that does not use MPI itself. Owner: *out
  * is the caller's, to be released with bg_transport_mpi_end. */
 BG_API bg_status bg_transport_mpi_begin(bg_transport **out, bg_error *error);
 /* Destroys the transport, waits for all processes and finalizes MPI. `code` is the exit code. A code of 1 to 128 is a

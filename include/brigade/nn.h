@@ -40,60 +40,63 @@ BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, i
 
 /* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has one size for each
  * dimension after the channels. `name.weight` [out_channels, C / groups, ..] and `name.bias` are uniform in +-1/sqrt(C
- * / groups * the kernel's elements). options NULL: bg_conv_defaults(). */
+ * / groups * the kernel's element count). options NULL: bg_conv_defaults(). */
 BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                               const int64_t *kernel, bool bias, const bg_conv_options *options);
-/* The same with bg_conv_transpose: `name.weight` [C, out_channels / groups, ..] and `name.bias` are uniform in
- * +-1/sqrt(out_channels / groups * the kernel's elements), as in PyTorch. Shapes: x [N, C, ..] -> [N, out_channels,
- * ..], by bg_conv_transpose. */
+/* A layer of bg_conv_transpose: `name.weight` [C, out_channels / groups, ..] and `name.bias` are uniform in
+ * +-1/sqrt(out_channels / groups * the kernel's element count), as in PyTorch. Shapes: x [N, C, ..] -> [N,
+ * out_channels, ..], by bg_conv_transpose. */
 BG_API bg_value bg_conv_transpose_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                         const int64_t *kernel, bool bias, const bg_conv_options *options);
 
-/* Normalizes over the last dimension. `name.weight` begins as 1, `name.bias` as 0. PyTorch's epsilon is 1e-5. */
+/* Normalizes over the last dimension. `name.weight` begins as ones, `name.bias` as zeros. PyTorch's default epsilon is
+ * 1e-5. */
 BG_API bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon);
 
-/* NAME.weight begins as ones. PyTorch's default epsilon is that of the type; models specify 1e-5 or 1e-6. */
+/* Divides by the root mean square over the last dimension. `name.weight` begins as ones. PyTorch's default epsilon is
+ * that of the type; models specify 1e-5 or 1e-6. */
 BG_API bg_value bg_rms_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon);
-/* x is [N,C,...]; NAME.weight [C] begins as ones, NAME.bias [C] as zeros. PyTorch's default epsilon is 1e-5. */
+/* Normalizes each group of channels of x [N, C, ...]. `name.weight` [C] begins as ones, `name.bias` [C] as zeros.
+ * PyTorch's default epsilon is 1e-5. */
 BG_API bg_value bg_group_norm_layer(bg_graph *graph, const char *name, bg_value x, int64_t groups, double epsilon);
-/* x [N, C] or [N, C, ...]. `name.weight` begins as 1, `name.bias` as 0; the buffers are `name.running_mean`, 0, and
- * `name.running_var`, 1 (there is no num_batches_tracked). It is computed in float32 for every type of x. PyTorch's
- * momentum is 0.1, its epsilon 1e-5. Each data-parallel replica has its own statistics; saved buffers are those of
- * replica 0. */
+/* Normalizes each channel of x [N, C] or [N, C, ...]. `name.weight` begins as ones, `name.bias` as zeros. The buffer
+ * `name.running_mean` begins as zeros and `name.running_var` as ones; there is no num_batches_tracked. The layer
+ * computes in float32 for every type of x. PyTorch's default momentum is 0.1, its default epsilon 1e-5. Each
+ * data-parallel replica has its own statistics; saved buffers are those of replica 0. */
 BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
-/* The same with the statistics of all data-parallel replicas (bg_sync_batch_norm);
- * options.replicas.synchronize_batch_norm makes every batch norm of a graph one of these. */
+/* A batch norm with the statistics of all data-parallel replicas (bg_sync_batch_norm).
+ * options.replicas.synchronize_batch_norm makes every batch norm of a graph such a layer. */
 BG_API bg_value bg_sync_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum,
                                          double epsilon);
 
 /* ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width] is normal with mean 0 and deviation 1. The
- * row padding_index (-1: none) gets no gradient; unlike in PyTorch it does not begin as zeros. */
+ * row padding_index (-1: no row) gets no gradient; unlike in PyTorch it does not begin as zeros. */
 BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
                                    int64_t padding_index, bg_dtype dtype);
 
 typedef struct bg_recurrent_options {
     size_t struct_bytes; /* set by bg_recurrent_defaults; see base.h */
     int64_t layers;      /* number of layers; layers x directions is at most 60 */
-    bool bidirectional;  /* each layer runs both ways; its results are side by side, [.., 2 width] */
+    bool bidirectional;  /* each layer runs in both directions; the two results are side by side, [.., 2 width] */
     bool batch_first;    /* x is [N, T, in] instead of [T, N, in], the result [N, T, width] */
     bool bias;
     double dropout;   /* dropout between layers, in training */
     bool relu;        /* bg_rnn_layer only: max(0, x) instead of tanh */
     bool reset_first; /* bg_gru_layer only: bg_gru_reset_first instead of bg_gru */
-    /* Numbers of steps by which time is cut into pieces of one op each; 0: one piece. With truncate no gradient flows
-     * from a piece to the one before (truncated back-propagation through time). With checkpoint the states between
-     * pieces are marked (bg_graph_checkpoint), so that recompute `checkpoints` keeps the gates of one piece at a time.
-     * If both are set, the smaller one must divide the larger. */
+    /* Numbers of steps of a piece: time is cut into pieces, each of which is one op. 0: one piece. With truncate no
+     * gradient flows from a piece to the previous one (truncated back-propagation through time). With checkpoint the
+     * states between pieces are marked (bg_graph_checkpoint), so that recompute `checkpoints` keeps the gates of one
+     * piece at a time. If both are set, the smaller one must divide the larger. */
     int64_t truncate, checkpoint;
     /* int32 or int64 [N]: the numbers of steps that belong to each sample, in any order, as in PyTorch's
-     * pack_padded_sequence and pad_packed_sequence. Later steps are padding. Values of x there are ignored, and the
-     * result is zero there. Last states are those after a sample's last step, where the reverse direction also begins.
-     * Null: all steps. Lengths above T count as T; a sample of length 0 keeps its first state. */
+     * pack_padded_sequence and pad_packed_sequence. Later steps are padding. Values of x at these steps are ignored,
+     * and the result is zero at them. Last states are those after a sample's last step, where the reverse direction
+     * also begins. Null: all steps. Lengths above T count as T; a sample of length 0 keeps its first state. */
     bg_value lengths;
 } bg_recurrent_options;
 
 BG_API void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_bytes);
-/* One forward layer, time first, with biases, without dropout. */
+/* Defaults: one forward layer, time first, with biases, without dropout. */
 static inline bg_recurrent_options bg_recurrent_defaults(void)
 {
     bg_recurrent_options options;
@@ -111,7 +114,7 @@ BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int
                               bg_value *out_c);
 BG_API bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
-/* torch.nn.RNN: the same with one gate. Shapes: x [T, N, in] -> [T, N, width]. */
+/* torch.nn.RNN: parameters and states are as in bg_gru_layer, with one gate. Shapes: x [T, N, in] -> [T, N, width]. */
 BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
 
@@ -122,7 +125,7 @@ BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int6
  * consecutive or do not add up to the factor; BG_ERROR_SHAPE if the input does not have the stated dimensions;
  * BG_ERROR_MEMORY. */
 
-/* The dimension along which a matrix product x [m, n] weight^T [n, p] is cut. */
+/* The dimension along which a matrix product of x [m, n] and weight^T [n, p] is cut. */
 typedef enum bg_serialize_mode {
     BG_SERIALIZE_NONE = 0,
     BG_SERIALIZE_INPUT_CHANNELS, /* m, the rows of x */
@@ -130,36 +133,35 @@ typedef enum bg_serialize_mode {
     BG_SERIALIZE_OUTPUT_CHANNELS /* p */
 } bg_serialize_mode;
 
-/* The number of consecutive pieces on each device: [3, 1, 0, 0]. The first piece of a device starts a block
- * there (bg_block_start): "Embedding-0-2", "Embedding-3"; a projection's "Linear-...". A NULL placement means the
- * current block. */
+/* The number of consecutive pieces on each device: [3, 1, 0, 0]. The first piece of a device starts a block on it
+ * (bg_block_start): "Embedding-0-2", "Embedding-3"; a projection's "Linear-...". A NULL placement means the current
+ * block. */
 typedef struct bg_split_placement {
     const int64_t *splits;
     uint32_t device_count;
 } bg_split_placement;
 
 #define BG_SPLIT_BLOCK_BYTES 64
-/* The name of the block of the pieces on `device`, of kind "Embedding" or "Linear". Returns false, and an empty name,
- * when the device has no pieces.
- */
+/* Writes the name of the block of the pieces on `device`, of kind "Embedding" or "Linear". Returns false, and an empty
+ * name, when the device has no pieces. */
 BG_API bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
                                 char out_name[BG_SPLIT_BLOCK_BYTES]);
 
 /* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (a factor of 1 is
  * the plain layer). The parts are looked up in turn, and the results are added. The results equal those of the plain
  * layer. The factor must divide row_count; 0 means the placement's number of pieces. The parts are sections of
- * `name.weight`: first values, weights and checkpoints are those of the plain layer. Shapes: ids [...] -> [..., width].
- */
+ * `name.weight`: first values, weights and checkpoints are those of the plain layer. Shapes: ids [...] -> [...,
+ * width]. */
 BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
                                               int64_t width, int64_t padding_index, bg_dtype dtype, uint32_t factor,
                                               const bg_split_placement *placement);
 
-/* bg_linear in `factor` products, one after the other. The factor must divide the dimension that is cut. REDUCING_DIM
- * adds in a different order than the plain product. The bias is added once, at the end. Shapes: x [..., in] -> [...,
- * out]. */
+/* Computes bg_linear in `factor` products, one after the other. The factor must divide the dimension that is cut.
+ * REDUCING_DIM adds in a different order than the plain product. The bias is added once, at the end. Shapes: x [...,
+ * in] -> [..., out]. */
 BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                      bg_serialize_mode mode, uint32_t factor);
-/* The same with bg_linear_layer's parameters. Shapes: x [..., in] -> [..., out_features]. */
+/* The same product with bg_linear_layer's parameters. Shapes: x [..., in] -> [..., out_features]. */
 BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                            bool bias, bg_serialize_mode mode, uint32_t factor);
 
@@ -171,9 +173,9 @@ BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_
                                           bool bias, bg_serialize_mode mode, uint32_t factor,
                                           const bg_split_placement *placement);
 
-/* The functions copy between the plain layer's weight, a matrix of type `type`, and the parts: along axis 0 for
- * embeddings and OUTPUT_CHANNELS, along axis 1 for REDUCING_DIM. Errors: BG_ERROR_SHAPE if the type is not a matrix, or
- * the factor does not divide its dimension; BG_ERROR_INVALID if a piece is NULL. */
+/* Cuts the plain layer's weight, a matrix of type `type`, into the parts, or joins the parts to the weight: along axis
+ * 0 for embeddings and OUTPUT_CHANNELS, along axis 1 for REDUCING_DIM. Errors: BG_ERROR_SHAPE if the type is not a
+ * matrix, or the factor does not divide its dimension; BG_ERROR_INVALID if a piece is NULL. */
 BG_API bg_status bg_serialized_weight_cut(const void *plain, const bg_type *type, uint32_t axis, uint32_t factor,
                                           void *const *out_pieces, bg_error *error);
 BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
@@ -197,14 +199,14 @@ typedef struct bg_parallel_linear_options {
     size_t struct_bytes;  /* set by bg_parallel_linear_defaults; see base.h */
     bg_mesh_axis in_axis; /* the tensor axis along which x's features are cut; the result's features are cut along the
                              other axis */
-    uint32_t
-        out_blocks; /* number of tensors side by side in the result, each of which is cut (queries, keys, values) */
+    /* The number of tensors side by side in the result, each cut separately (queries, keys, values). */
+    uint32_t out_blocks;
     bool bias;
     bool in_out;                       /* the weight is [in, out], as in GPT-2, not [out, in] */
-    const bg_initializer *initializer; /* initializer of the weight, with a bias of 0; NULL: as in bg_linear_layer */
+    const bg_initializer *initializer; /* of the weight; the bias then begins as zeros. NULL: as in bg_linear_layer */
 } bg_parallel_linear_options;
 
-/* One block, a bias, a weight [out, in]. */
+/* Defaults: one block, a bias, a weight [out, in]. */
 BG_API void bg_parallel_linear_options_init(bg_parallel_linear_options *options, size_t struct_bytes,
                                             bg_mesh_axis in_axis);
 static inline bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axis in_axis)
@@ -221,8 +223,8 @@ BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_v
 /* bg_layer_norm_layer of features that are cut along `axis`. */
 BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon,
                                              bg_mesh_axis axis);
-/* The parameter `name` [rows, width], with rows cut along axis 1 into pieces of a multiple of 16 (padded with zeros
- * after the last row) and columns cut along axis 2. Shapes: the replica's piece of [rows, width]. */
+/* Adds the parameter `name` [rows, width], with rows cut along axis 1 into pieces of a multiple of 16 (padded with
+ * zeros after the last row) and columns cut along axis 2. Shapes: the replica's piece of [rows, width]. */
 BG_API bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
                                   const bg_initializer *initializer);
 /* The first function looks up rows of such a table by id: [..., piece of width], equal on all replicas along axis 1.

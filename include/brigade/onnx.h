@@ -26,9 +26,10 @@
  *     zeros and ones, possibly with a number that stands for infinity (1e4 and beyond);
  *   - tables of positions that are added, whose rows are sines and cosines of the same angles;
  *   - in files of PyTorch, initializers with the names of buffers: `mask`, `*_mask`, `pos_weight`, `inv_freq`,
- *     `running_mean`, `running_var`, `loss.weight` and `criterion.weight`, alone or at the end of a longer name.
+ *     `running_mean`, `running_var`, `loss.weight` and `criterion.weight`, as the whole name or at its end.
+ *
  * Values of Constant nodes are constants. Other buffers of PyTorch's modules cannot be distinguished from parameters in
- * a file: freeze them. An initializer that several nodes use is one parameter. A matrix keeps the file's layout.
+ * a file, so freeze them. An initializer that several nodes use is one parameter. A matrix keeps the file's layout.
  *
  * Parameters that PyTorch's exporter joined are separated again. An export for evaluation keeps one of several
  * parameters that were equal by chance, and Identity nodes with the names of the others; they become separate
@@ -55,7 +56,7 @@ extern "C" {
 /* A file that was read, and the graph that was last built from it. */
 typedef struct bg_onnx bg_onnx;
 
-/* ---- what is in a file ---- */
+/* ---- the content of a file ---- */
 
 typedef struct bg_onnx_dim {
     int64_t size;       /* at least 0; -1: not fixed by the file */
@@ -65,8 +66,8 @@ typedef struct bg_onnx_dim {
 /* An input or an output of the model. */
 typedef struct bg_onnx_port {
     const char *name;
-    const char *element; /* the file's name of the element type: "float", "int64", "bool", ...; "" if the file does not
-                            say */
+    const char *element; /* the file's name of the element type: "float", "int64", "bool", ...; "" if the file does
+                            not name it */
     bg_dtype dtype;      /* element type in the graph; BG_DTYPE_NONE: not supported (strings) */
     bool has_shape;      /* false: the file does not give the dimensions (rank 0, dims NULL) */
     uint32_t rank;
@@ -81,14 +82,14 @@ typedef struct bg_onnx_node {
     const char *name;   /* the file's name, or one made of the op and the first output: "Conv:12" */
     const char *op;     /* "Conv" */
     const char *domain; /* "" for ONNX's own */
-    const char *block;  /* block of its ops */
+    const char *block;  /* block of the node's ops */
     uint32_t ops;       /* after bg_onnx_build: the number of ops in the graph; 0: folded, or left out */
-    double flops;       /* after bg_onnx_build: flops of its forward ops, for the bound sizes */
+    double flops;       /* after bg_onnx_build: flops of the node's forward ops, for the given sizes */
 } bg_onnx_node;
 
 typedef enum bg_onnx_use {
     BG_ONNX_PARAMETER = 0, /* trained */
-    BG_ONNX_FROZEN,        /* a parameter that options freeze: a buffer of the graph */
+    BG_ONNX_FROZEN,        /* a parameter that the options freeze; a buffer of the graph */
     BG_ONNX_BUFFER,        /* running statistics */
     BG_ONNX_CONSTANT       /* not a variable of the graph */
 } bg_onnx_use;
@@ -111,7 +112,7 @@ typedef struct bg_onnx_problem {
 /* Borrowed from the bg_onnx, and changed by bg_onnx_build. */
 typedef struct bg_onnx_contents {
     const char *path;
-    const char *producer; /* "pytorch 1.13.0"; "" if the file does not say */
+    const char *producer; /* "pytorch 1.13.0"; "" if the file does not name it */
     const char *graph_name;
     int64_t ir_version;
     int64_t opset; /* opset of ONNX's own ops */
@@ -124,7 +125,7 @@ typedef struct bg_onnx_contents {
     uint32_t input_count, output_count, node_count, weight_count, symbol_count, problem_count;
 } bg_onnx_contents;
 
-/* Reads a file, and the files that hold its external data. These must lie in the file's folder or below it. Errors:
+/* Reads a file, and the files that hold its external data. These must be in the file's folder or below it. Errors:
  * BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself: file, node,
  * attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is known),
  * BG_ERROR_MEMORY. */
@@ -181,7 +182,7 @@ typedef struct bg_onnx_options {
 } bg_onnx_options;
 
 BG_API void bg_onnx_options_init(bg_onnx_options *options, size_t struct_bytes);
-/* BG_ONNX_TRAIN, nothing bound, nothing frozen, whole scopes */
+/* Defaults: BG_ONNX_TRAIN, no sizes, nothing frozen, whole scopes. */
 static inline bg_onnx_options bg_onnx_defaults(void)
 {
     bg_onnx_options options;
@@ -216,9 +217,8 @@ BG_API bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, 
 
 /* Writes a copy of the opened file. Initializers that became variables in the last build get the values of `weights`,
  * in the file's own float types; everything else is unchanged. The file appears complete or not at all. Tensors of up
- * to 1 GiB in total are stored inside the file; larger ones go to
- * "<name>.data" beside it. Errors: BG_ERROR_NOT_FOUND (`weights` lacks one), BG_ERROR_SHAPE, BG_ERROR_IO,
- * BG_ERROR_MEMORY. */
+ * to 1 GiB in total are stored inside the file; otherwise they are in "<name>.data" beside it. Errors:
+ * BG_ERROR_NOT_FOUND (`weights` lacks a value), BG_ERROR_SHAPE, BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const char *path, bg_error *error);
 
 typedef struct bg_onnx_save_options {
@@ -235,7 +235,7 @@ typedef struct bg_onnx_save_options {
 } bg_onnx_save_options;
 
 BG_API void bg_onnx_save_options_init(bg_onnx_save_options *options, size_t struct_bytes);
-/* Opset 17, all outputs, "batch", one file */
+/* Defaults: opset 17, all outputs, "batch", one file. */
 static inline bg_onnx_save_options bg_onnx_save_defaults(void)
 {
     bg_onnx_save_options options;
@@ -244,7 +244,7 @@ static inline bg_onnx_save_options bg_onnx_save_defaults(void)
     return options;
 }
 
-/* What was written. */
+/* A description of the written file. */
 typedef struct bg_onnx_saved {
     uint32_t node_count, weight_count;
     uint64_t weight_bytes;
@@ -264,8 +264,8 @@ typedef struct bg_onnx_saved {
  *
  * Errors: BG_ERROR_UNSUPPORTED, before anything is written, with the ops that cannot be written and the reasons;
  * BG_ERROR_INVALID (options; a graph without outputs; a name that is not an output); BG_ERROR_NOT_FOUND (`weights`
- * lacks one, or no such folder); BG_ERROR_SHAPE (a weight has another shape); BG_ERROR_IO, BG_ERROR_MEMORY; the graph's
- * first error.
+ * lacks a value, or no such folder); BG_ERROR_SHAPE (a weight has another shape); BG_ERROR_IO, BG_ERROR_MEMORY; the
+ * graph's first error.
  */
 BG_API bg_status bg_onnx_save(const bg_graph *graph, bg_weights *weights, const char *path,
                               const bg_onnx_save_options *options, bg_onnx_saved *out, bg_error *error);

@@ -1,9 +1,9 @@
 /*
- * ops.h: the library's ops. Each adds one op (or a few) to a graph and returns its output; shapes are checked when
- * added. Layouts: images are [N, C, H, W]; convolution weights [O, C/groups, KH, KW]; linear weights [out, in]. Float
- * ops accept float32, bfloat16, float16 and float64. All float operands of an op have one type unless stated otherwise,
- * and sums are kept in float32 or better. Elementwise functions, matrix products, bg_linear and bg_conv2d also accept a
- * mixture of float32 and 16-bit types, and then compute in float32. `name` may be NULL.
+ * ops.h: the library's ops. Each function adds one op (or a few) to a graph, checks the shapes, and returns the op's
+ * output. Layouts: images are [N, C, H, W]; convolution weights [O, C/groups, KH, KW]; linear weights [out, in]. Float
+ * ops accept float32, bfloat16, float16 and float64. All float operands of an op have one type unless a comment says
+ * otherwise, and sums are kept in float32 or better. Elementwise functions, matrix products, bg_linear and bg_conv2d
+ * also accept a mixture of float32 and 16-bit types, and then compute in float32. `name` may be NULL.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
@@ -39,8 +39,7 @@ typedef struct bg_conv2d_options {
 } bg_conv2d_options;
 
 BG_API void bg_conv2d_options_init(bg_conv2d_options *options, size_t struct_bytes);
-/* stride 1, padding 0, dilation 1, groups 1 */
-static inline bg_conv2d_options bg_conv2d_defaults(void)
+/* Defaults: stride 1, padding 0, dilation 1, groups 1. */ static inline bg_conv2d_options bg_conv2d_defaults(void)
 {
     bg_conv2d_options options;
 
@@ -64,8 +63,7 @@ typedef struct bg_conv_options {
 } bg_conv_options;
 
 BG_API void bg_conv_options_init(bg_conv_options *options, size_t struct_bytes);
-/* stride 1, padding 0, dilation 1, groups 1 */
-static inline bg_conv_options bg_conv_defaults(void)
+/* Defaults: stride 1, padding 0, dilation 1, groups 1. */ static inline bg_conv_options bg_conv_defaults(void)
 {
     bg_conv_options options;
 
@@ -144,9 +142,8 @@ static inline bg_pool_options bg_pool_defaults(int64_t kernel_size)
 BG_API bg_value bg_max_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 /* Pools x to `sizes`, one number for each dimension after its channels (NULL: 1 each, a global pool), like PyTorch's
- * adaptive pools: window i of `size` goes from floor(i H / size) to before ceil((i + 1) H / size). If the sizes do not
- * divide x's, neighboring windows share elements. Shapes: x [N,C,..] ->
- * [N,C,sizes..]. */
+ * adaptive pools: window i of `size` has the elements from floor(i H / size) to ceil((i + 1) H / size) - 1. If the
+ * sizes do not divide x's, neighboring windows share elements. Shapes: x [N,C,..] -> [N,C,sizes..]. */
 BG_API bg_value bg_adaptive_max_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 BG_API bg_value bg_adaptive_avg_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 
@@ -158,8 +155,8 @@ BG_API bg_value bg_adaptive_avg_pool(bg_graph *graph, const char *name, bg_value
 
 typedef enum bg_interpolation {
     BG_INTERPOLATE_NEAREST = 0,
-    BG_INTERPOLATE_LINEAR, /* of two neighbors along each axis: bilinear, trilinear */
-    BG_INTERPOLATE_CUBIC,  /* of four */
+    BG_INTERPOLATE_LINEAR, /* between two neighbors along each axis: bilinear, trilinear */
+    BG_INTERPOLATE_CUBIC,  /* between four neighbors */
     BG_INTERPOLATE_AREA,   /* the mean of a window, as in an adaptive average pool; coordinates are not read */
     BG_INTERPOLATION_COUNT
 } bg_interpolation;
@@ -188,14 +185,15 @@ typedef struct bg_interpolate_options {
     bg_coordinates coordinates;
     bg_nearest nearest;
     double cubic; /* the coefficient of BG_INTERPOLATE_CUBIC */
-    /* One number for each dimension of x after its channels; the remaining elements are not read. */
+    /* One number for each dimension of x after its channels; the remaining elements are not read. If size and scale are
+     * both 0, the dimension keeps its size. */
     int64_t size[3]; /* 0: floor(x's size x scale) */
-    double scale[3]; /* the factor s above; 0: the exact ratio of the sizes. Both 0: x's size */
+    double scale[3]; /* the factor s above; 0: the exact ratio of the sizes */
 } bg_interpolate_options;
 
 BG_API void bg_interpolate_options_init(bg_interpolate_options *options, size_t struct_bytes, bg_interpolation mode);
-/* PyTorch's defaults: asymmetric coordinates and floor for nearest, half_pixel otherwise; a cubic coefficient of -0.75.
- */
+/* PyTorch's defaults: asymmetric coordinates and floor for nearest, half_pixel otherwise; a cubic coefficient of
+ * -0.75. */
 static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mode)
 {
     bg_interpolate_options options;
@@ -240,8 +238,8 @@ BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equatio
  * int64), or if a and b have different types or do not broadcast; BG_ERROR_INVALID if a function or element type does
  * not exist, or a parameter is out of range; BG_ERROR_MEMORY. */
 
-/* Functions of one float element, with PyTorch's gradients where a derivative jumps. a and b are parameters
- * (bg_elementwise_function) of the functions that name them. */
+/* Functions of one float element, with PyTorch's gradients where a derivative jumps. Some have parameters a and b
+ * (bg_elementwise_function); the values below are defaults. */
 typedef enum bg_unary {
     BG_RELU = 0,
     BG_GELU,      /* exact, by the error function */
@@ -328,12 +326,12 @@ BG_API bg_value bg_subtract(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_multiply(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b);
 
-/* alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated: exact up to 2^53 in size.
- * bg_add and bg_multiply with a constant are exact for all of them. */
+/* alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated, which is exact for
+ * magnitudes up to 2^53. bg_add and bg_multiply with a constant are exact for all integers. */
 BG_API bg_value bg_scale(bg_graph *graph, const char *name, bg_value x, double alpha, double beta);
-/* Converts to another element type. From float to float, values are rounded to nearest even; so they are from integer
- * to float if they are not exact there. From float to integer they are truncated and saturate. From integer to integer
- * they saturate. Conversions from or to integers have no gradient. */
+/* Converts to another element type. Values of a float result are rounded to nearest even. From float to integer, values
+ * are truncated and saturate. From integer to integer they saturate. Conversions from or to integers have no
+ * gradient. */
 BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype);
 /* (x / divisor - mean) / deviation, computed in float32 in this order, as in torchvision's transforms; x may be uint8.
  * The result has type `dtype`. */
@@ -381,7 +379,7 @@ BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function,
 /* 1 where x equals 0, 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
 /* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; `diagonal` is
- * the number of places to the right of the main diagonal; negative: to the left. Any element type. */
+ * the number of places to the right of the main diagonal, or to the left if it is negative. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
 /* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
  * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats of one type,
@@ -395,15 +393,15 @@ BG_API bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value
  * step or a number of repetitions is below 1, or the number of values to stack is not from 1 to 60; BG_ERROR_MEMORY. */
 
 typedef enum bg_reduction { BG_REDUCE_SUM = 0, BG_REDUCE_MEAN, BG_REDUCE_MAX, BG_REDUCTION_COUNT } bg_reduction;
-/* Over `axes` (negative count from the end; axis_count 0: all). keep_dims leaves them with size 1. Sums and maxima also
- * accept int32 and int64; integer sums wrap around. The gradient of MAX goes to the first largest element, as in
- * torch.max over a dimension (torch.amax divides it among equal elements). Shapes: x without the axes, or with size 1
- * for each of them. */
+/* Reduces x over `axes` (negative axes count from the end; axis_count 0: all). keep_dims leaves these axes with size 1.
+ * Sums and maxima also accept int32 and int64; integer sums wrap around. The gradient of MAX goes to the first largest
+ * element, as in torch.max over a dimension (torch.amax divides it among equal elements). Shapes: x without the axes,
+ * or with size 1 for each of them. */
 BG_API bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_value x, const int32_t *axes,
                           uint32_t axis_count, bool keep_dims);
 /* Index of the first largest element along the last dim: [..., C] -> int32 [...]. */
 BG_API bg_value bg_argmax(bg_graph *graph, const char *name, bg_value x);
-/* Broadcasts x to `type`'s shape by NumPy's rules; the dtype does not change. Shapes: the given dims. */
+/* Broadcasts x to the given dims by NumPy's rules; the dtype does not change. Shapes: the given dims. */
 BG_API bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
 /* Reshapes x; one dim may be -1. No data are moved. Shapes: the given dims. */
 BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
@@ -411,9 +409,9 @@ BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32
 BG_API bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x);
 /* Output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
 BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint32_t *permutation);
-/* Takes the elements start, start+step, ... below stop along `axis`. start and stop may be negative (from the end);
- * then 0 <= start < stop <= size must hold. step >= 1. Shapes: x with ceil((stop - start) / step) elements along the
- * axis. */
+/* Selects the elements start, start+step, ... below stop along `axis`. Negative start and stop count from the end; with
+ * that, 0 <= start < stop <= size must hold. step is at least 1. Shapes: x with ceil((stop - start) / step) elements
+ * along the axis. */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
 /* Concatenates values along an axis; more than 60 values are concatenated in steps. Shapes: values that agree in all
@@ -439,11 +437,11 @@ BG_API bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mod
  * int32 and int64 exactly, wrapping around. */
 BG_API bg_value bg_cumulative_sum(bg_graph *graph, const char *name, bg_value x, int32_t axis, bool exclusive,
                                   bool reverse);
-/* Stacks values of one type along a new axis (negative: counted from the end of the result's axes). At most 60. Shapes:
+/* Stacks up to 60 values of one type along a new axis (negative: counted from the end of the result's axes). Shapes:
  * one dim more than the values, of size `count`. */
 BG_API bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis);
-/* x repeated times[i] times along dimension i; one number for each dimension. Shapes: dim i is times[i] times that of
- * x. */
+/* Repeats x times[i] times along dimension i; `times` has one number for each dimension. Shapes: dim i is times[i]
+ * times that of x. */
 BG_API bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *times);
 /* y[(i + shift) mod size] = x[i] along the axis. */
 BG_API bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift);
@@ -498,8 +496,8 @@ BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_
  * null. */
 BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, double epsilon);
 /* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both null.
- * With one group it is a layer norm over all dimensions but N. With one group for each channel it is an instance norm.
- */
+ * With one group it is a layer norm over all dimensions but N. With one group for each channel it is an instance
+ * norm. */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
 /* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running statistics may be float32 beside
@@ -516,8 +514,8 @@ BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_
  * this for every bg_batch_norm of a graph. */
 BG_API bg_value bg_sync_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                    bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
-/* table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (or -1: none) stay zero. An id
- * out of range yields zeros and gets no gradient. */
+/* table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (-1: no row) stay zero. An id out of range
+ * yields zeros and gets no gradient. */
 BG_API bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, int64_t padding_index);
 /* In training an element becomes zero with `probability` and x / (1 - probability) otherwise. The mask is a function of
  * (seed, step, sample, op, element), so recomputation, schedules and processes do not change it. Inference: x. */
@@ -538,12 +536,12 @@ typedef struct bg_attention_options {
     double dropout;          /* dropout of the shares (after softmax), in training: 0 to below 1 */
     int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries. More
                                 pieces need less memory at a time; the results do not change */
-    bg_mesh_axis axis; /* mesh axis along which the model's heads are cut, if these heads are a replica's piece of them:
-                          random numbers are those of the whole model; default NONE */
+    bg_mesh_axis axis;       /* the mesh axis that cuts the model's heads, if the operands have a replica's piece of the
+                                heads. Random numbers are then those of the whole model; default NONE */
 } bg_attention_options;
 
 BG_API void bg_attention_options_init(bg_attention_options *options, size_t struct_bytes, int64_t heads);
-/* causal, no dropout, one piece */
+/* Defaults: causal, no dropout, one piece. */
 static inline bg_attention_options bg_attention_defaults(int64_t heads)
 {
     bg_attention_options options;
@@ -552,18 +550,18 @@ static inline bg_attention_options bg_attention_defaults(int64_t heads)
     return options;
 }
 
-/* Multi-head self-attention: softmax(scale Q K^T) V for each sequence and head. qkv [N, S, 3 heads D] or [N S, 3 heads
- * D] holds the queries of all heads, then keys, then values, as in GPT-2 -> [.., heads D]. The S x S scores are not
- * stored: the backward pass recomputes them from the logarithm of each row's sum (Dao et al., FlashAttention, 2022).
- * The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
+/* Computes multi-head self-attention: softmax(scale Q K^T) V for each sequence and head. qkv [N, S, 3 heads D] or [N S,
+ * 3 heads D] holds the queries of all heads, then keys, then values, as in GPT-2 -> [.., heads D]. The S x S scores are
+ * not stored: the backward pass recomputes them from the logarithm of each row's sum (Dao et al., FlashAttention,
+ * 2022). The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
 BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options);
 
 /*
- * The same for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier tokens. cache, a
- * variable [L, 2 heads D], has a row of keys and values for each token so far. The first number of positions (int32) is
- * the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the cache and returns y [S,
- * heads D] with the bits of bg_attention. It is causal and has no dropout and no gradient. Shapes: qkv [S, 3 heads D]
- * -> [S, heads D].
+ * Computes the same attention for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier
+ * tokens. cache, a variable [L, 2 heads D], has a row of keys and values for each token so far. The first number of
+ * positions (int32) is the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the
+ * cache and returns y [S, heads D] with the bits of bg_attention. It is causal and has no dropout and no gradient.
+ * Shapes: qkv [S, 3 heads D] -> [S, heads D].
  */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
                                     const bg_attention_options *options);
@@ -585,7 +583,7 @@ typedef struct bg_dot_product_attention_options {
 
 BG_API void bg_dot_product_attention_options_init(bg_dot_product_attention_options *options, size_t struct_bytes,
                                                   int64_t heads);
-/* every query attends to every key; no dropout */
+/* Defaults: every query attends to every key; no dropout. */
 static inline bg_dot_product_attention_options bg_dot_product_attention_defaults(int64_t heads)
 {
     bg_dot_product_attention_options options;
@@ -597,30 +595,30 @@ static inline bg_dot_product_attention_options bg_dot_product_attention_defaults
 /*
  * softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N, S, heads
  * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. It is [N, heads, S, T], or has 1 in
- * any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). It is a uint8 mask that
- * is not 0 for keys to attend to, or floats (of the query's type or float32) that are added to the scores. A query
- * without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to all four operands; the
- * bias's gradient has the bias's size.
+ * any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8 bias is a mask,
+ * which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added to the scores.
+ * A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to all four
+ * operands; the bias's gradient has the bias's size.
  */
 BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                          bg_value value, bg_value bias,
                                          const bg_dot_product_attention_options *options);
 
 /*
- * The same for the next S tokens of each sample, with caches of the earlier tokens. query [N, S, heads D], key and
- * value [N, S, key_heads D] belong to the new tokens. key_cache and value_cache, variables [N, L, key_heads D], have
- * one row for each position. positions, int32 [N], has the position of each sample's first new token, clamped to 0 .. L
+ * Computes the same attention for the next S tokens of each sample, with caches of the earlier tokens. query [N, S,
+ * heads D], key and value [N, S, key_heads D] belong to the new tokens. key_cache and value_cache, variables [N, L,
+ * key_heads D], have one row for each position. positions, int32 [N], has the position of each sample's first new
+ * token, clamped to 0 .. L
  * - S, so samples may differ in length. The op writes the new rows of the caches and returns y [N, S, heads D]. A token
  * attends to the rows up to its own, within the window. The op is always causal; `causal`, `offset` and `dropout` are
- * not read.
- * Memory is linear in L. Without a gradient. Shapes: query [N, S, heads D] -> [N, S, heads D]. */
+ * not read. Memory is linear in L. The op has no gradient. Shapes: query [N, S, heads D] -> [N, S, heads D]. */
 BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                                 bg_value value, bg_value key_cache, bg_value value_cache,
                                                 bg_value positions, const bg_dot_product_attention_options *options);
 
-/* A mask of padding, uint8 [N, 1, 1, length]: 1 at positions below each sample's own length. lengths: int32 or int64
- * [N]. As the bias of bg_dot_product_attention it hides the keys after the sample's end. Shapes: lengths [N] -> uint8
- * [N, 1, 1, length]. */
+/* Makes a mask of padding, uint8 [N, 1, 1, length]: 1 at positions below each sample's length. lengths is int32 or
+ * int64 [N]. As the bias of bg_dot_product_attention it hides the keys after the sample's end. Shapes: lengths [N] ->
+ * uint8 [N, 1, 1, length]. */
 BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length);
 
 /*
@@ -660,7 +658,7 @@ typedef struct bg_rotary_options {
 } bg_rotary_options;
 
 BG_API void bg_rotary_options_init(bg_rotary_options *options, size_t struct_bytes, int64_t heads);
-/* all features in two halves, base 10000, no scaling */
+/* Defaults: all features in two halves, base 10000, no scaling. */
 static inline bg_rotary_options bg_rotary_defaults(int64_t heads)
 {
     bg_rotary_options options;
@@ -717,14 +715,14 @@ typedef struct bg_scan_options {
     uint32_t output_count; /* at least 1; input_count, state_count and output_count are at most BG_SCAN_MOST */
     int32_t axis;          /* time axis of inputs and outputs; negative: counted from the last axis */
     bool reverse;          /* from the last step to the first */
-    int64_t
-        truncate; /* truncation of gradients: states are detached at every multiple of this number of steps; 0: never */
+    /* Gradients stop at every multiple of this number of steps; 0: never. */
+    int64_t truncate;
     int64_t checkpoint; /* states are marked (bg_graph_checkpoint) at every multiple of this number of steps, so that
                            recompute `checkpoints` recomputes the values between them; 0: no marks */
 } bg_scan_options;
 
 BG_API void bg_scan_options_init(bg_scan_options *options, size_t struct_bytes);
-/* one input, one state, one output, forward over axis 0; gradients through all steps */
+/* Defaults: one input, one state, one output, forward over axis 0; gradients through all steps. */
 static inline bg_scan_options bg_scan_defaults(void)
 {
     bg_scan_options options;
@@ -754,8 +752,8 @@ BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if the buffer has no first dimension, the index is not one int32, or the
  * value is not an entry; BG_ERROR_MEMORY. */
 
-/* Entry `index` (int32, one number, known at run time) of a buffer [E, ...] -> [...]; any variable may be used, and its
- * first dimension counts the entries. An index out of range gives zeros. No gradient flows through the op. */
+/* Entry `index` (one int32 that may differ in each run) of a buffer [E, ...] -> [...]; any variable may be used, and
+ * its first dimension counts the entries. An index out of range gives zeros. No gradient flows through the op. */
 BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
 /* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores happen in the order in
  * which they are added. The result is a copy of the index. Inference drops ops that no output needs, so mark an output
@@ -773,9 +771,9 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  * The functions differ only in their gradients; the right one depends on the ops that follow:
  *
  *     bg_all_reduce            members continue differently: the gradient of each x is the sum of all gradients
- *     bg_identical_gradients   all members do the same with the sum: the gradient goes straight through
- *     bg_identical_inputs      x is the same everywhere and members do different things with it: forward nothing is
- *                              done, and gradients are added up
+ *     bg_identical_gradients   all members do the same with the sum: the gradient does not change
+ *     bg_identical_inputs      x is the same everywhere and members do different things with it: the forward pass
+ *                              does nothing, and the gradients are summed
  *
  * (the GPT-3 example for PopXL; Shoeybi et al., Megatron-LM, 2019, have the last two as g and f). */
 
@@ -783,11 +781,11 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
 BG_API bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t axes);
 BG_API bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
 BG_API bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
-/* Concatenates the members' x along `axis` (negative: counted from the last axis). Its gradient is the scattered sum.
+/* Concatenates the members' x along `axis` (negative: counted from the last axis). Its gradient is the reduce-scatter.
  * Shapes: x with the sum of the members' sizes along the axis. */
 BG_API bg_value bg_all_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
-/* The member's piece of the members' sum along `axis`, whose size must be divisible by the number of members. Its
- * gradient is gathered. Shapes: x with the member's share of the size along the axis. */
+/* Returns the member's piece, along `axis`, of the sum of all members' x. The size of the axis must be divisible by the
+ * number of members. The gradient is the all-gather. Shapes: x with the member's share of the size along the axis. */
 BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
 
 /* ---- losses and metrics ----
@@ -873,18 +871,17 @@ BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
-/* How many rows of logits [N, C] have their first largest element at the label: int32 scalar. Counts the rows whose
- * label is the class with the first largest logit: logits [N, C] -> int32 scalar. */
+/* Counts the rows whose label is the class with the first largest logit: logits [N, C] -> int32 scalar. */
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
-/* Counts the labels that are among the k largest logits of their rows [..., C]; of equal logits the first counts as
- * larger: int32 scalar. Shapes: logits [..., C], labels [...] -> int32 scalar. */
+/* Counts the labels that are among the k largest logits of their rows [..., C]. Of equal logits the first counts as the
+ * larger one. Shapes: logits [..., C], labels [...] -> int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
 /* Counts from which the scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE if the
  * operands' types or shapes do not fit each other; BG_ERROR_MEMORY.
  *
- * For logits [..., C] and labels [...]: int32 [3, C], the number of rows of each class that are predicted correctly,
- * predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside 0..C-1 are
- * ignored. Shapes: logits [..., C], labels [...] -> int32 [3, C]. */
+ * For logits [..., C] and labels [...]: int32 [3, C]. For each class these are the numbers of rows that are predicted
+ * correctly, predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside
+ * 0..C-1 are ignored. Shapes: logits [..., C], labels [...] -> int32 [3, C]. */
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* For predictions and targets of one float type and shape: int32 [3, 2], the same counts for the classes no and yes. A
  * prediction is yes above the threshold, a target above one half. A logit's threshold is 0, a probability's 0.5.
@@ -912,13 +909,13 @@ BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value
 /* bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
 BG_API bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x, double probability,
                                    bg_mesh_axis axis);
-/* bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta (both are given). It has one
- * collective in the forward pass and one in the backward pass. */
+/* Computes bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta, both of which are required.
+ * The op has one collective in the forward pass and one in the backward pass. */
 BG_API bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                       double epsilon, bg_mesh_axis axis);
-/* bg_cross_entropy of logits whose classes are cut; labels are whole. `classes` is the number of classes of the whole;
- * columns after the last class are padding and are ignored. It has three collectives in the forward pass and none in
- * the backward pass; the loss is the same on all replicas of a group. Shapes: as bg_cross_entropy. */
+/* Computes bg_cross_entropy of logits whose classes are cut; labels are whole. `classes` is the total number of
+ * classes; columns after the last class are padding and are ignored. The op has three collectives in the forward pass
+ * and none in the backward pass; the loss is the same on all replicas of a group. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                          int64_t classes, bg_loss_reduction reduction, int64_t ignore_index,
                                          bg_mesh_axis axis);

@@ -1,6 +1,6 @@
 /*
  * options.h: how a graph is trained or run: strategy, stages, batches, memory, cores. One struct, filled by
- * bg_options_defaults and checked as a whole when a plan is made.
+ * bg_options_defaults and checked as a whole when a plan is made from it.
  *
  * Threads: one thread at a time writes a struct of options; functions that only read it may be called by any number of
  * threads.
@@ -20,7 +20,7 @@ extern "C" {
 typedef enum bg_strategy {
     BG_STRATEGY_SINGLE = 0, /* one device, no partition */
     BG_STRATEGY_SHARDED,    /* stages on devices, one micro-batch at a time; devices still overlap, see `strict` */
-    BG_STRATEGY_PIPELINED,  /* stages on devices, micro-batches overlap as the schedule says */
+    BG_STRATEGY_PIPELINED,  /* stages on devices, micro-batches overlap in the order of the schedule */
     BG_STRATEGY_PHASED /* phases of stages in turn; all micro-batches of a step pass through one phase before the next
                           begins */
 } bg_strategy;
@@ -34,7 +34,7 @@ typedef enum bg_auto_stage {
     BG_AUTO_STAGE_INCREMENT
 } bg_auto_stage;
 
-/* What the planner assumes of a device. Devices are virtual, so these are estimates and budgets. */
+/* What the planner assumes about a device. Devices are virtual, so these are estimates and budgets. */
 typedef struct bg_device_model {
     double speed;        /* relative to the other devices; above 0 */
     size_t memory_bytes; /* budget; 0: options.memory.device_memory_bytes */
@@ -47,26 +47,26 @@ typedef struct bg_block_cost {
 } bg_block_cost;
 
 /*
- * How an update's gradient is averaged. With a mean it is the gradient of the loss of the whole batch (all
+ * How the gradient of an update is averaged. With a mean, the gradient is that of the loss of the whole batch (all
  * micro-batches of all replicas), however the batch is split. The terms of the loss are averaged in two ways:
  *
  * - a mean over counted elements (bg_cross_entropy with BG_LOSS_MEAN) is averaged over all elements that the update
- *   counts; if none is counted, the term adds nothing and the other terms are unchanged;
- * - every other term is averaged over the micro-batches, which is its mean over the batch when the term is a mean over
- *   samples, and the term itself when it does not depend on the batch (an L2 penalty of weights).
+ *   counts. If the count is 0, the term adds nothing and the other terms are unchanged;
+ * - every other term is averaged over the micro-batches. For a mean over samples the result is the mean over the batch;
+ *   a term that does not depend on the batch (an L2 penalty of weights) does not change.
  *
  * Terms may be scaled, negated, cast, and multiplied or divided by values that do not depend on the data (constants,
- * scalar inputs, functions of parameters). If there are several, each set of labels, and all other terms together, are
- * differentiated separately and have separate accumulators; the backward pass through shared ops then runs once for
- * each. A loss with one kind of term, and an update of one micro-batch, need no separate pass. A mean over counted
- * elements inside another function, such as its square, is refused (BG_ERROR_UNSUPPORTED): the value for the whole
- * batch is not an average of values of micro-batches. Batch norm always normalizes over a micro-batch.
+ * scalar inputs, functions of parameters). In a loss of several terms, each set of labels is differentiated separately,
+ * as are all other terms together, and each has separate accumulators. The backward pass through shared ops then runs
+ * once for each. A loss with one kind of term, and an update of one micro-batch, need no separate pass. A mean over
+ * counted elements inside another function, such as its square, is refused (BG_ERROR_UNSUPPORTED): the value for the
+ * whole batch is not an average of values of micro-batches. Batch norm always normalizes over a micro-batch.
  *
- * Outputs, the loss included, are those of micro-batches, and are not averaged like gradients.
+ * Outputs, including the loss, are those of micro-batches, and are not averaged like gradients.
  */
 typedef enum bg_accumulation {
     BG_ACCUMULATE_MEAN = 0,
-    BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients; each micro-batch has its own loss and its own means
+    BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients; each micro-batch has its own loss and means
                         */
     /* The same mean as a running mean: s = s n/(n+c) + g c/(n+c), with n elements counted before and c in this
      * micro-batch (with equal counts s f/(f+1) + g/(f+1) after f micro-batches), for each kind of term. It never
@@ -79,8 +79,8 @@ typedef enum bg_accumulation {
  * change variables (batch norm) are always stored. */
 typedef enum bg_recompute {
     BG_RECOMPUTE_NONE = 0,    /* everything that the backward pass reads is stored */
-    BG_RECOMPUTE_STAGE,       /* only what is always stored; the stage of the loss, whose backward pass follows at once,
-                                 stores everything unless values in it are marked */
+    BG_RECOMPUTE_STAGE,       /* only values that are always stored; the stage of the loss, whose backward pass
+                                 follows at once, stores everything unless values in it are marked */
     BG_RECOMPUTE_CHECKPOINTS, /* the same in stages with marked values; other stages store everything */
     BG_RECOMPUTE_FRACTION, /* recomputes a share (recompute_fraction) of each stage's stored bytes, cheapest ops first
                             */
@@ -89,7 +89,7 @@ typedef enum bg_recompute {
 
 typedef enum bg_recompute_order {
     BG_RECOMPUTE_INTERLEAVED = 0, /* each op runs again right before the backward ops that need it */
-    BG_RECOMPUTE_THEN             /* all of them run again in a separate action (R), which can overlap the wait for the
+    BG_RECOMPUTE_THEN             /* all ops run again in a separate action (R), which can overlap the wait for the
                                      gradient; their results then live until B has ended */
 } bg_recompute_order;
 
@@ -101,8 +101,7 @@ typedef enum bg_replica_reduction {
 } bg_replica_reduction;
 
 /* When the replicas' gradients are summed. Micro-batches are always added up first, replica by replica, so that both
- * give the same bits.
- */
+ * give the same bits. */
 typedef enum bg_reduce_time {
     BG_REDUCE_IN_BACKWARD = 0, /* gradients of a stage are summed once they are final in its last backward pass, while
                                   the rest of that pass runs. If replicas update pieces, the update reads a piece, and
@@ -112,7 +111,7 @@ typedef enum bg_reduce_time {
                         for the next phase's backward, so that their sum overlaps with it */
 } bg_reduce_time;
 
-/* Which replicas form a group: of R replicas in groups of k, with m = R / k. */
+/* Which of R replicas form groups of k each; m is R / k. */
 typedef enum bg_grouping {
     BG_GROUPING_CONSECUTIVE = 0, /* {0 .. k-1}, {k .. 2k-1}, ... */
     BG_GROUPING_ORTHOGONAL,      /* {0, m, 2m, ...}, {1, m+1, ...}, ... */
@@ -120,8 +119,8 @@ typedef enum bg_grouping {
     BG_GROUPING_NONE             /* one group for each replica: k is 1 */
 } bg_grouping;
 
-/* The element type in which a parameter's gradients are accumulated, summed over replicas and passed to the optimizer.
- */
+/* The element type in which a parameter's gradients are accumulated, summed over replicas and passed to the
+ * optimizer. */
 typedef enum bg_accumulator_type {
     BG_ACCUMULATOR_DEFAULT = 0, /* float32 for parameters of 16 bits, otherwise the parameter's own */
     BG_ACCUMULATOR_SAME,        /* the parameter's own */
@@ -160,9 +159,9 @@ typedef enum bg_location_class {
     BG_LOCATION_COUNT
 } bg_location_class;
 
-/* The place does not change results. Remote values live in a remote store (the host's memory) and are on the device
- * only while they are used: optimizer state one variable at a time, other values as phase_liveness says. Loads and
- * stores overlap with computation. */
+/* Where values are kept; results do not depend on it. Remote values live in a remote store (the host's memory) and are
+ * on the device only while they are used: optimizer state one variable at a time, other values according to
+ * phase_liveness. Loads and stores overlap with computation. */
 typedef enum bg_place {
     BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; otherwise DEVICE */
     BG_PLACE_DEVICE,
@@ -195,13 +194,12 @@ typedef enum bg_phase_liveness {
     BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE      /* off the device while it works on another stage; no overlap */
 } bg_phase_liveness;
 
-/* Which processors a session's worker threads run on. All of them start with the affinity of the thread that creates
- * the session, and none ever leaves it. Results do not depend on the placement. */
+/* Which processors a session's worker threads run on. All workers start with the affinity of the thread that creates
+ * the session, and never run outside it. Results do not depend on the placement. */
 typedef enum bg_pinning {
     BG_PINNING_NONE = 0, /* the system places workers, and moves them away from busy processors */
-    /* Worker i is bound to the i-th allowed processor to which no other thread is bound, core after core, all
-     * processors of a core before the next core.
-     */
+    /* Worker i is bound to the i-th allowed processor to which no other thread is bound. All processors of a core come
+     * before those of the next core. */
     BG_PINNING_COMPACT,
     /* Workers are bound evenly over the allowed cores, one on each core before any core gets a second one. */
     BG_PINNING_SPREAD
@@ -236,14 +234,14 @@ typedef enum bg_precision {
     BG_PRECISION_16_TRUE
 } bg_precision;
 
-/* Types in which inference keeps the matrices of linear layers and matrix products: as the model has them, or float32
- * parameters rounded to 16, 8 or 4 bits when a session gets them. In bfloat16 a weight is at most half of its last
- * place away, and products with x in bfloat16 have the bits of those over the matrix cast to bfloat16. In 8 and 4 bits
- * each 32 weights of an output have a scale of 16 bits, so a weight takes 8.5 or 4.5 bits on the devices; it becomes an
- * integer from -128 to 127 or from -8 to 7 times the scale, at most half a scale away (bg_weights_quantized). Other
- * products multiply the rounded values in float32, in the order of float32 products. A table that is an embedding and
- * the matrix of a product is rounded for both. Other parameters stay as they are: vectors, tables that are only
- * embeddings, matrices that other ops read or that would not become smaller.
+/* Types in which inference keeps the matrices of linear layers and matrix products: the model's types, or float32
+ * parameters rounded to 16, 8 or 4 bits when a session gets them. In bfloat16 a weight changes by at most half of its
+ * last place, and products with x in bfloat16 have the bits of products with the matrix cast to bfloat16. In 8 and 4
+ * bits, each 32 weights of an output have a scale of 16 bits, so a weight takes 8.5 or 4.5 bits on the devices. It
+ * becomes an integer from -128 to 127, or from -8 to 7, times the scale, and changes by at most half the scale
+ * (bg_weights_quantized). Other products multiply the rounded values in float32, in the order of float32 products. A
+ * table that is an embedding and the matrix of a product is rounded for both. Other parameters stay as they are:
+ * vectors, tables that are only embeddings, matrices that other ops read or that would not become smaller.
  *
  * The values follow the parameters: a session rounds them again when they have changed. Refused: training, meshes with
  * tensor axes, several ranks, readers (bg_session_create_reader), files.memmap_dir, and graphs without a matrix to
@@ -288,9 +286,9 @@ typedef struct bg_execution_options {
     const char *schedule;
     /* Training: the backward pass of the stage with the loss is a separate position of the pipeline, one step after its
      * forward pass, as in TensorFlow for IPU. False: the backward pass follows its forward pass at once, as in
-     * PopTorch. It matters for "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in
-     * each stage), for PHASED (the last phase does all forwards, then all backwards) and for "auto"; other schedules
-     * ignore it. Results are the same bits. */
+     * PopTorch. With "grouped" a step then has M + 2N - 1 parts instead of M + 2N - 2, and each stage one micro-batch
+     * more in flight. With PHASED the last phase does all forwards, then all backwards. "auto" also uses it; other
+     * schedules ignore it. Results are the same bits. */
     bool separate_loss;
     /* For debugging: the devices of a replica run one action at a time. Each action ends, together with the loads and
      * stores that it starts, before the next action on any device begins, also across steps. Results are the same bits.
@@ -303,8 +301,8 @@ typedef struct bg_execution_options {
     const bg_stage_cost *stage_costs;
     uint32_t stage_cost_count;
     double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: messages take no time */
-    /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". An & joins stages that run
-     * at the same time and share neither data nor weights: "B1|B2&B3|B4". A semicolon separates phases (PHASED):
+    /* Assigns blocks to stages, in order: "B1,B2|B3,B4"; a stage may have a device: "B1|B2@0". An & joins stages that
+     * run at the same time and share neither data nor weights: "B1|B2&B3|B4". A semicolon separates phases (PHASED):
      * "B1,B2|B3;B4|B5". "auto:4": four stages that minimize the longest stage by cutting at block borders; "auto-ops:4"
      * cuts inside blocks too. NULL: auto_stage decides. */
     const char *stages;
@@ -324,8 +322,8 @@ typedef struct bg_execution_options {
     uint32_t device_iterations; /* training: weight updates in a run; inference: micro-batches in a run. At least 1 */
     uint32_t gradient_accumulation; /* micro-batches in a weight update; 1 in inference */
     /* Worker threads. 0: one for each processor in the affinity of the thread that creates the session, but no more
-     * than the kernels' parts can use. A session of one worker runs on the thread that calls bg_session_run, without a
-     * thread of its own, unless it is pinned or the graph has the caller's own ops (whose kernels may hang). */
+     * than the kernels' parts can use. A session of one worker runs on the thread that calls bg_session_run, and starts
+     * no thread, unless it is pinned or the graph has the caller's own ops (whose kernels may hang). */
     uint32_t cores;
     /* Default none: the system places the threads of sessions and processes. Workers are bound to processors to which
      * no other single thread of the machine is bound, as long as there are any. Two sessions or processes that pin
@@ -343,19 +341,18 @@ typedef struct bg_execution_options {
      * returns, which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is
      * no thread; creating the session then fails. The session's infeed needs one more thread, until it is destroyed. A
      * checkpoint also needs one while it is written; without it bg_checkpoint_save reads back by itself, and
-     * bg_checkpoint_finish fails. First values of weights are then made by the calling thread alone. The caller is
-     * responsible for the signals and the placement of these threads, so only BG_PINNING_NONE is allowed. A session of
-     * one worker needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are
-     * blocked. */
+     * bg_checkpoint_finish fails. Then only the calling thread makes first values of weights. The caller is responsible
+     * for the signals and the placement of these threads, so only BG_PINNING_NONE is allowed. A session of one worker
+     * needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1 (default): one if workers leave
                            processors free, otherwise none */
     bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
-    bool
-        auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
-    double wait_limit_s;    /* a wait longer than this ends the run with an error; default 60 */
-    bool compile_only;      /* the plan is only for inspection: creating a session of it is an error */
+    /* With ipu_limits: use the next power of two of devices, with idle ones, instead of failing. */
+    bool auto_round_devices;
+    double wait_limit_s; /* a wait longer than this ends the run with an error; default 60 */
+    bool compile_only;   /* the plan is only for inspection: creating a session of it is an error */
     /* Called while a plan is made, about every 0.1 s or more often: true ends the compilation with BG_ERROR_CANCELED.
      * NULL: compilation cannot be stopped. */
     bg_stop_function stop;
@@ -368,8 +365,7 @@ typedef struct bg_execution_options {
      * ("0,0,1,1"). NULL or "": "tensor,stage,data", which keeps the devices with the most traffic in one rank. */
     const char *layout;
     /* Number of ranks for which the program describes a plan without running it (bg_plan_print_ranks); 0: the actual
-     * number.
-     */
+     * number. */
     uint32_t planned_ranks;
 } bg_execution_options;
 
@@ -399,9 +395,9 @@ typedef struct bg_memory_options {
     bool no_memory_check; /* allow a session whose plan needs more memory than the machine has free
                              (bg_session_create) */
     /* The caller's allocator (bg_allocator of base.h has the contract), which replaces the C library's. It serves the
-     * plan and the work of compiling it; the memory of the plan's sessions' devices, their arenas and remote stores;
-     * the rings of their infeeds; and weights that a session makes itself. It must outlive the plan, its sessions and
-     * these weights. docs/embedding.md says which memory is not the caller's. */
+     * plan and its compilation, the arenas and remote stores of its sessions' devices, the rings of their infeeds, and
+     * weights that a session makes itself. It must outlive the plan, its sessions and these weights. docs/embedding.md
+     * lists memory that it does not serve. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
     void *allocator_user; /* passed to both */
@@ -410,8 +406,8 @@ typedef struct bg_memory_options {
 /* Copies of the model, and the groups that share data. */
 typedef struct bg_replicas_options {
     /* Copies of all stages. For a graph with a mesh (bg_graph_set_mesh) this counts all replicas: data-parallel copies
-     * times tensor_1 times tensor_2, numbered as mesh.h says; the replicas of one copy of the model get the same data.
-     */
+     * times tensor_1 times tensor_2, numbered as mesh.h says; the replicas of one copy of the model get the same
+     * data. */
     uint32_t count;
     /* Devices of all replicas together; 0: as many as `count` replicas need. Otherwise it determines `count`: 8 devices
      * with two stages are 4 replicas, and 7 devices are an error. Leave `count` at 1, or set it to the same number. */
@@ -421,13 +417,13 @@ typedef struct bg_replicas_options {
     bg_grouping input_grouping;
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
-    /* Applies where a device would be idle during a stage's sum: once this many bytes of its gradients, and at least an
-     * eighth of them, are final, they are summed while the rest of the backward pass runs. 0: all are summed after it.
-     * Results do not change. */
+    /* Applies where a device would be idle during a stage's sum. Once this many bytes of the stage's gradients, and at
+     * least an eighth of them, are final, they are summed while the rest of the backward pass runs. 0: all are summed
+     * after it. Results do not change. */
     size_t reduce_bytes;
     /* Training: every bg_batch_norm of the graph takes its statistics over all data-parallel replicas
-     * (bg_sync_batch_norm). Otherwise each replica has its own, and weights have the running statistics of replica 0.
-     * */
+     * (bg_sync_batch_norm). Otherwise each replica has its own, and weights have the running statistics of replica
+     * 0. */
     bool synchronize_batch_norm;
 } bg_replicas_options;
 
@@ -489,10 +485,10 @@ typedef struct bg_numerics_options {
     bool stochastic_rounding;
     uint64_t seed;
     bg_kernel_policy kernels;
-    /* Type of partial sums in linear layers and matrix products with operands of float16 or bfloat16. BG_FLOAT32
-     * (default; BG_DTYPE_NONE is the same), or BG_FLOAT16 or BG_BFLOAT16, which mean the same: the partial sum is
-     * rounded to the operands' own type after each block of at most 256 terms (float16 may then overflow to infinity,
-     * bfloat16 does not). Products of float32, convolutions and attention ignore it. */
+    /* Type of partial sums in linear layers and matrix products with operands of float16 or bfloat16. The default is
+     * BG_FLOAT32 (or BG_DTYPE_NONE). BG_FLOAT16 and BG_BFLOAT16 mean the same: the partial sum is rounded to the
+     * operands' own type after each block of at most 256 terms (float16 may then overflow to infinity, bfloat16 does
+     * not). Products of float32, convolutions and attention ignore it. */
     bg_dtype partials;
     bool no_fusion;          /* do not fuse ops */
     bool initialize_missing; /* inference: parameters that the weights lack begin with values made from the seed, as in
@@ -539,7 +535,7 @@ typedef struct bg_reporting_options {
     bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
-    /* Follows, and can cancel, long work with the plan. Each piece of work begins at 0 and has a `total` of its own:
+    /* Follows, and can cancel, long work with the plan. Each piece of work begins at 0 and has a separate `total`:
      *   - compiling: before each pass (`what`: its name), in passes. A second attempt for a budget begins again at 0. A
      *     plan from the cache makes no call. execution.stop is called within long passes too.
      *   - creating a session: before the memory of each device ("memory of device 0"), each new file of remote buffers
@@ -605,11 +601,11 @@ enum {
     BG_UPDATE_RATE = 0, /* learning rate times the parameter's factor (bg_graph_set_factors) */
     BG_UPDATE_DECAY,    /* weight_decay times the parameter's factor; 0 if decay_matrices_only excludes it */
     BG_UPDATE_OWN,      /* bg_optimizer.numbers: this element and the next two */
-    /* not 0: gradients overflowed (auto_loss_scaling) or a loss is not finite (guard_loss), and the update must change
-       nothing */
+    /* Not 0: gradients overflowed (auto_loss_scaling) or a loss is not finite (guard_loss), and the update must change
+       nothing. */
     BG_UPDATE_SKIP = 5,
-    BG_UPDATE_SKIPPED =
-        6, /* number of skipped updates: env->optimizer_step minus this is the number of updates done before */
+    /* The number of skipped updates. env->optimizer_step minus this is the number of earlier updates. */
+    BG_UPDATE_SKIPPED = 6,
     BG_UPDATE_NUMBERS = 8
 };
 
@@ -629,15 +625,16 @@ enum {
 typedef struct bg_update_rule {
     const char *name;         /* letters, digits and _, at most 40; checkpoints record it: "custom:lion" */
     const bg_op_type *update; /* the op */
-    const void *attributes;   /* update->attributes_bytes of them, for every parameter; NULL where these are 0 */
+    const void *attributes;   /* the op's attributes, the same for every parameter; NULL if update->attributes_bytes
+                                 is 0 */
     const char *states; /* names of its states, at most 3, sorted, separated by spaces: "exp_avg square"; NULL: none */
 } bg_update_rule;
 
 /* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) adds epsilon to
  * the largest gradient when it divides by it, as in PopART, while torch keeps epsilon in the state. LAMB (You et al.,
  * 2019), which torch does not have, is AdamW's direction with the length of the learning rate times the parameter's
- * norm. All numbers except velocity_scaling may be changed between runs (bg_session_set_optimizer); the flags may not.
- */
+ * norm. All numbers except velocity_scaling may be changed between runs (bg_session_set_optimizer); the flags may
+ * not. */
 typedef struct bg_optimizer {
     size_t struct_bytes; /* set by bg_sgd, bg_adam and the like; see base.h */
     bg_optimizer_kind kind;

@@ -2,8 +2,8 @@
  * plan.h: a graph, compiled for a strategy. A plan fixes the order of work on each device and the place of every byte
  * before anything runs. A plan that does not fit a device is refused here, with a table.
  *
- * Threads: a plan does not change once it is made: any number of threads may use it at the same time. No
- * thread may use it while another one destroys it.
+ * Threads: a plan does not change once it is made, so any number of threads may use it at the same time. No thread may
+ * use a plan while another one destroys it.
  *
  * Errors: BG_ERROR_INVALID for invalid options, BG_ERROR_SHAPE for an invalid graph, BG_ERROR_BUDGET for a plan that
  * does not fit a device's memory, BG_ERROR_UNSUPPORTED, BG_ERROR_CANCELED (options.execution.stop), BG_ERROR_MEMORY.
@@ -20,19 +20,18 @@ extern "C" {
 
 typedef struct bg_plan bg_plan;
 
-/* Makes a plan for training. The graph must carry `loss` (a scalar it computes); the graph is copied and may be
- * destroyed. */
+/* Makes a plan for training. The graph must compute `loss`, a scalar. The graph is copied and may be destroyed. */
 BG_API bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,
                                          const bg_options *options, bg_plan **out, bg_error *error);
-/* Makes a plan for inference, which computes the graph's outputs (all that are marked); ops that they do not need are
- * left out. */
+/* Makes a plan for inference, which computes all marked outputs of the graph (bg_graph_output); ops that they do not
+ * need are left out. */
 BG_API bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out,
                                           bg_error *error);
 BG_API void bg_plan_destroy(bg_plan *plan);
 
-/* Names of the compiler's passes in the order in which they run; NULL past the last. Some apply to training, inference
- * or loops only. *out_what (may be NULL) gets a sentence, without its period, that states what is true after the pass.
- * */
+/* Names of the compiler's passes in the order in which they run; NULL past the last. Some passes apply only to
+ * training, inference or loops. *out_what (may be NULL) gets a sentence, without its period, that states a fact that
+ * holds after the pass. */
 BG_API const char *bg_plan_pass_at(uint32_t index, const char **out_what);
 
 /* Bytes on a device, by class. */
@@ -59,7 +58,7 @@ typedef struct bg_plan_summary {
     uint32_t variable_count, block_count, edge_count; /* see brigade/plan_view.h */
     uint32_t update_levels; /* partial updates of a stage in a step, each of which waits for more gradients than the one
                                before */
-    double compile_ms;      /* to make the plan, or to load it */
+    double compile_ms;      /* time to make the plan, or to load it */
     bool is_cached;         /* the plan was read from options.files.cache_dir */
     double idle_share;      /* idle share of device time, by static costs */
     double flops_per_micro_batch;
@@ -88,9 +87,9 @@ BG_API size_t bg_plan_remote_bytes(const bg_plan *plan, uint32_t device, bg_loca
 /* The bytes that a step moves to a device and away from it. */
 typedef enum bg_plan_traffic {
     BG_TRAFFIC_LOADED = 0, /* from remote stores; for sharded tensors all pieces, unless one is enough */
-    BG_TRAFFIC_STORED,     /* to its own remote store */
-    BG_TRAFFIC_REDUCED,    /* its input to sums over replicas: gradients (accumulators) and, for a model that is cut
-                              over replicas, activations and their gradients */
+    BG_TRAFFIC_STORED,     /* to the device's own remote store */
+    BG_TRAFFIC_REDUCED,    /* the device's input to sums over replicas: gradients (accumulators) and, for a model
+                              that is cut over replicas, activations and their gradients */
     BG_TRAFFIC_GATHERED,   /* gathered from pieces on replicas: new weights after an update, and
                               activations of such a model */
     BG_TRAFFIC_COUNT
@@ -100,23 +99,25 @@ BG_API const char *bg_plan_traffic_name(bg_plan_traffic traffic);
 BG_API uint64_t bg_plan_traffic_bytes(const bg_plan *plan, uint32_t device, bg_plan_traffic traffic,
                                       bg_location_class location_class);
 
-/* Text, malloc'ed: the table of bytes by device and class; the blocks with their stage and device; the timetable. */
+/* Prints the table of bytes by device and class. malloc'ed, as are all texts below. */
 BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error);
-/* The same for each phase, which is a pass over a stage: F, R, B, W or U. Remote values are counted in their own class,
- * in the phases that have a window of them. Values on the device are counted in the phases that use them. The
- * `transient` bytes of an update include the moments that it loads. Consecutive stages with equal numbers share a row.
- */
+/* Prints this table for each phase, which is a pass over a stage: F, R, B, W or U. Remote values are counted in their
+ * own class, in the phases that have a window of them. Values on the device are counted in the phases that use them.
+ * The `transient` bytes of an update include the moments that it loads. Consecutive stages with equal numbers share a
+ * row. */
 BG_API bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error);
-/* The bytes that each remote store keeps and that a step moves, by class. */
+/* Prints the bytes that each remote store keeps and that a step moves, by class. */
 BG_API bg_status bg_plan_print_remote(const bg_plan *plan, char **out_text, bg_error *error);
+/* Prints the blocks with their stage and device. */
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
 /* The name of the plan's schedule generator, also if options.execution.schedule is NULL. */
 BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
+/* Prints the timetable of the plan's schedule (bg_schedule_timetable). */
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);
 /* Prints which rank has which devices, and tables of each rank's memory (including the transport's) and of the bytes
  * that it sends to other ranks in a step. Equal ranks share a row. The ranks need not exist; 0 means the ranks of
- * options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout). */
+ * options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout), BG_ERROR_MEMORY. */
 BG_API bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **out_text, bg_error *error);
 /* Prints every instruction of every device. */
 BG_API bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *error);

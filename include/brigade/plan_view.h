@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* A weight, or training state that belongs to it, as the host sees it: whole, even if devices hold pieces. Sections of
- * one weight are variables of the same name and type. */
+/* A weight, or training state that belongs to it. It is whole, even if devices hold pieces. Sections of one weight are
+ * variables of the same name and type. */
 typedef struct bg_plan_variable {
     const char *name;
     bg_type type;
@@ -29,7 +29,7 @@ typedef struct bg_plan_block {
 } bg_plan_block;
 /* Block `index` of summary.block_count; all-zero past the last. */
 BG_API bg_plan_block bg_plan_block_at(const bg_plan *plan, uint32_t index);
-/* UINT32_MAX when there is no such stage. */
+/* The device of a stage; UINT32_MAX when the stage does not exist. */
 BG_API uint32_t bg_plan_stage_device(const bg_plan *plan, uint32_t stage);
 
 /* Values that live across actions: messages between devices, and values that one pass keeps for a later one. */
@@ -40,7 +40,7 @@ typedef struct bg_plan_edge {
     uint32_t depth;                  /* number of slots */
     bool per_step;                   /* one message per step; otherwise one for each micro-batch */
     bool is_stash;                   /* counted as BG_MEMORY_STASH; otherwise as BG_MEMORY_STREAM */
-    bool is_ring;                    /* a window of a remote store, whose slots are in use all the time */
+    bool is_ring;                    /* a window of a remote store; its slots are always in use */
 } bg_plan_edge;
 /* Edge `index` of summary.edge_count; all-zero past the last. */
 BG_API bg_plan_edge bg_plan_edge_at(const bg_plan *plan, uint32_t index);
@@ -49,7 +49,7 @@ BG_API bg_plan_edge bg_plan_edge_at(const bg_plan *plan, uint32_t index);
 typedef struct bg_plan_instruction {
     bg_action action;
     size_t transient_bytes; /* the peak of memory that only this instruction uses */
-    bool copies;            /* moves bytes: for a SEND, the message was not written in place */
+    bool copies;            /* moves bytes; a SEND without it has written its message in place */
     bool is_beside;         /* starts a reduction and does not wait for it */
 } bg_plan_instruction;
 BG_API uint32_t bg_plan_instruction_count(const bg_plan *plan, uint32_t device);

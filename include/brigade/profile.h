@@ -15,18 +15,18 @@ extern "C" {
 #endif
 
 /*
- * Writes the session's trace as Chrome trace events (JSON; open with https://ui.perfetto.dev or chrome://tracing):
- * a process for each replica, a thread for each device, a slice for each action ("F 3": forward of micro-batch 3),
- * arrows from SEND to RECEIVE where both are recorded, and a counter "memory" for each device: the bytes that are live
- * on it at each moment. The file appears complete or not at all. Errors: BG_ERROR_INVALID (the session did not trace,
- * or nothing ran yet), BG_ERROR_IO, BG_ERROR_CANCELED (options.reporting.progress), BG_ERROR_MEMORY.
+ * Writes the session's trace as Chrome trace events (JSON; open with https://ui.perfetto.dev or chrome://tracing): a
+ * process for each replica, a thread for each device, and a slice for each action ("F 3": forward of micro-batch 3).
+ * Arrows lead from SEND to RECEIVE where both are recorded. A counter "memory" for each device has the live bytes at
+ * each moment. The file appears complete or not at all. Errors: BG_ERROR_INVALID (the session did not trace, or nothing
+ * ran yet), BG_ERROR_IO, BG_ERROR_CANCELED (options.reporting.progress), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path,
                                         bg_error *error);
 
-/* Prints for each device the share of time by kind of action and idle, between the first and the last recorded event;
- * for each stage its mean work per step; how far the longest stage is from the mean; and whether events were dropped.
- * malloc'ed. Errors: those above. */
+/* Prints for each device the shares of time of each kind of action and of idling, between the first and the last
+ * recorded event. For each stage it prints the mean work per step, then the difference between the longest stage and
+ * the mean, and whether events were dropped. malloc'ed. Errors: those above. */
 BG_API bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text,
                                           bg_error *error);
 
@@ -39,35 +39,38 @@ BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan
 
 /* Measures a plan that has not run yet: runs it `run_count` times in a separate session, on zeros and with fresh
  * weights. The plan must have been made with options.reporting.trace. Most kernels take the same time for any values,
- * but the backward of a fused convolution, max pool and ReLU skips windows without a gradient: where that matters, run
- * a session on real data and call bg_profile_costs. */
+ * but the backward of a fused convolution, max pool and ReLU skips windows without a gradient. For such a model, run a
+ * session on real data and call bg_profile_costs. */
 BG_API bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
                                     double *out_bytes_per_ns, bg_error *error);
 
-/* Writes costs to a file (docs/formats.md), from which the same plan can be made again. */
+/* Costs as a file keeps them (docs/formats.md), from which the same plan can be made again. */
 typedef struct bg_costs {
     bg_stage_cost *stages; /* malloc'ed; one for each stage */
     uint32_t stage_count;
     double message_bytes_per_ns;
 } bg_costs;
-/* Numbers have enough digits to be read back exactly. The file appears complete or not at all. */
+/* Writes costs to a file. Numbers have enough digits to be read back exactly. The file appears complete or not at
+ * all. */
 BG_API bg_status bg_costs_save(const bg_costs *costs, const char *path, bg_error *error);
-/* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (what is wrong and where), BG_ERROR_MEMORY. */
+/* Reads costs from a file. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (with the place and the cause),
+ * BG_ERROR_MEMORY. */
 BG_API bg_status bg_costs_load(const char *path, bg_costs *out, bg_error *error);
 BG_API void bg_costs_clear(bg_costs *costs);
 
 /* ---- reports (docs/profiling.md) ---- */
 
 /*
- * A folder that shows where a session's time and memory go and what to change: report.html (one file, no
- * server), summary.json (all that it shows; docs/formats.md) and trace.json (Chrome trace events). Sessions whose plans
- * have options.reporting.trace record from their creation on; start and stop choose the runs. All files and all memory
- * are bounded, however long the run is. Totals cover the whole run. Events, and results derived from their order, cover
- * the newest steps. Times of calls cover the first 16 steps and every eighth later step. The files say so.
+ * A folder that shows where a session's time and memory go and what to change: report.html (one file, no server),
+ * summary.json (the report's numbers; docs/formats.md) and trace.json (Chrome trace events). Sessions whose plans have
+ * options.reporting.trace record from their creation on; start and stop choose the runs. The sizes of the files and of
+ * the records in memory are bounded, however long the run is. Totals cover the whole run. Events, and results derived
+ * from their order, cover the newest steps. Times of calls cover the first 16 steps and every eighth later step. The
+ * files say so.
  */
 
-/* Discards earlier records and records from the next run on. Errors: BG_ERROR_INVALID (no options.reporting.trace).
- */
+/* Discards earlier records, and starts recording with the next run. Errors: BG_ERROR_INVALID (no
+ * options.reporting.trace). */
 BG_API bg_status bg_profile_start(bg_session *session, bg_error *error);
 /* Stops recording; earlier records are kept. */
 BG_API bg_status bg_profile_stop(bg_session *session, bg_error *error);
@@ -83,16 +86,16 @@ typedef struct bg_profile_notes {
 } bg_profile_notes;
 
 /* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. All ranks call it
- * (brigade/transport.h), and rank 0 writes. It spends about 50 ms on measuring the machine's peak speed. When
- * options.reporting.progress, which is called on rank 0, cancels, the folder is as before. Errors: BG_ERROR_INVALID (no
- * options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_CANCELED, BG_ERROR_MEMORY. */
+ * (brigade/transport.h), and rank 0 writes. It spends about 50 ms on measuring the machine's peak speed.
+ * options.reporting.progress is called on rank 0; if it cancels, the folder does not change. Errors: BG_ERROR_INVALID
+ * (no options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_CANCELED, BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, const char *folder,
                                   bg_error *error);
 
-/* Makes a folder's report as an HTML file from its summary.json; with `other` (may be NULL) the report compares both
- * folders. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_PARSE, BG_ERROR_IO, BG_ERROR_MEMORY. */
+/* Makes the report of a folder as an HTML file from its summary.json; with `other` (may be NULL) the report compares
+ * both folders. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_PARSE, BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_report(const char *folder, const char *other, const char *path, bg_error *error);
-/* The same as text, malloc'ed; `colored` adds terminal escapes. Errors: those of bg_profile_report. */
+/* Prints the same report as text, malloc'ed; `colored` adds terminal escapes. Errors: those of bg_profile_report. */
 BG_API bg_status bg_profile_print_report(const char *folder, const char *other, bool colored, char **out_text,
                                          bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * rate.h: learning rates that change from update to update, by rule. bg_rate_at has the form of
+ * rate.h: learning rates that change from update to update by a rule. bg_rate_at has the form of
  * bg_trainer_options.learning_rate, with the schedule as its user. Without a trainer, pass its result to
  * bg_session_set_learning_rate or bg_run.learning_rates.
  *
@@ -32,11 +32,11 @@ typedef enum bg_rate_kind {
 typedef struct bg_rate_schedule {
     size_t struct_bytes; /* set by bg_rate_make; see base.h */
     bg_rate_kind kind;
-    double rate;     /* the largest, at the end of the warm-up */
+    double rate;     /* the largest rate, at the end of the warm-up */
     uint64_t warmup; /* number of updates in which the rate rises, linearly except for ONE_CYCLE; default 0 */
     double start;    /* the share of the rate at the start; default 0, ONE_CYCLE 1/25 */
-    uint64_t steps;  /* updates in all: LINEAR, COSINE, POLYNOMIAL and ONE_CYCLE end there and stay */
-    double final;    /* share of the rate; default 0, ONE_CYCLE 1/250000 */
+    uint64_t steps;  /* total number of updates, after which LINEAR, COSINE, POLYNOMIAL and ONE_CYCLE stay at `final` */
+    double final;    /* share of the rate at the end; default 0, ONE_CYCLE 1/250000 */
     double power;    /* POLYNOMIAL; default 1 */
     double factor;   /* STEP, PLATEAU; default 0.1 */
     uint64_t period; /* STEP; default 1 */

@@ -5,7 +5,7 @@
  * times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is wrong),
  * BG_ERROR_UNSUPPORTED (valid, but not supported by this library), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
  *
- * Threads: any thread may call these functions at any time; what they return belongs to one thread at a time.
+ * Threads: any thread may call these functions at any time; one thread at a time uses a result.
  *
  * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
  */
@@ -28,7 +28,8 @@ extern "C" {
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
 
-/* The arrays of a .npz file, stored or deflated, in the file's order. Clear with bg_npz_clear; zero is empty. */
+/* The arrays of a .npz file, stored or deflated, in the file's order. Clear it with bg_npz_clear; a zeroed struct is
+ * empty. */
 typedef struct bg_npz {
     uint32_t count;
     char **names; /* without ".npy" */
@@ -39,10 +40,11 @@ BG_API bg_status bg_npz_read(const char *path, bg_npz *out, bg_error *error);
 BG_API void bg_npz_clear(bg_npz *npz);
 BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL if there is none */
 
-/* Each array becomes one tensor of the samples; its first dimension counts samples. */
+/* Opens .npy files as a data set. Each array becomes one tensor of the samples; its first dimension counts samples. */
 BG_API bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_dataset **out, bg_error *error);
 
-/* The named arrays of one file, in that order; name_count 0: all arrays in the file's order. */
+/* Opens the named arrays of one .npz file as a data set, in that order; name_count 0: all arrays in the file's
+ * order. */
 BG_API bg_status bg_dataset_open_npz(const char *path, const char *const *names, uint32_t name_count, bg_dataset **out,
                                      bg_error *error);
 
@@ -63,16 +65,16 @@ typedef struct bg_tokens_options {
     const char *feature; /* the feature with the tokens; NULL: "input_ids" */
 } bg_tokens_options;
 
-/* A raw token file, mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S, which contain
- * the inputs and the labels (the inputs shifted by one). A token that is too large is an error when its sample is read.
- */
+/* Opens a raw token file, which is mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S,
+ * which contain the inputs and the labels (the inputs shifted by one). A token that is too large is an error when its
+ * sample is read. */
 BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                         bg_error *error);
 
-/* A TFRecord file of tf.train.Example with a list of int64 each, mapped into memory. Sample k is int32 [S + 1], the
- * first tokens of record k; a record with fewer is an error when it is read, as is a checksum that is wrong. The
- * records are those of an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE") if it exists,
- * otherwise all records. */
+/* Opens a TFRecord file of tf.train.Example with a list of int64 each, which is mapped into memory. Sample k is int32
+ * [S + 1], the first tokens of record k. A record with fewer tokens, or with a wrong checksum, is an error when it is
+ * read. The records are those of an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE") if it
+ * exists, otherwise all records. */
 BG_API bg_status bg_dataset_open_tfrecord(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                           bg_error *error);
 
@@ -89,36 +91,37 @@ typedef struct bg_csv_options {
 } bg_csv_options;
 
 /*
- * A table of numbers. Lines end with LF or CRLF, fields may be enclosed in double quotes (a doubled quote is a literal
- * one), and every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels int32
- * [rows], unchanged without a label.
+ * Reads a table of numbers. Lines end with LF or CRLF, fields may be enclosed in double quotes (a doubled quote is a
+ * literal one), and every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels
+ * int32 [rows], unchanged without a label.
  */
 BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
                              bg_array *out_labels, bg_error *error);
 
-/* Samples of float32 [columns], and int32 [] if there is a label. */
+/* Opens a table as a data set. A sample has float32 [columns], and int32 [] if there is a label. */
 BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *options, bg_dataset **out,
                                      bg_error *error);
 
 /* ---- images ---- */
 
-/* A PNG of 8 bits or fewer a channel, or with a palette, as uint8 [channels, rows, columns]. `channels`: 1 gray, 3 RGB,
- * 4 RGBA, 0 the image's own. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha channel is 255, and a
- * surplus alpha channel is dropped. */
+/* Reads a PNG with at most 8 bits per channel, or with a palette, as uint8 [channels, rows, columns]. `channels`: 1
+ * gray, 3 RGB, 4 RGBA, 0 the image's own. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha channel is
+ * 255, and a surplus alpha channel is dropped. */
 BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error);
 
 /*
- * A folder with one folder for each class, in the order of their names (bytes). Each has .png files, in the order of
- * their names. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read on
- * demand; all must have the size of the first one. `channels` is as in bg_png_read; 0: the channels of the first image.
+ * Opens a folder with one folder for each class as a data set. Classes and the .png files of each class are in the
+ * order of their names (bytes). A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images
+ * are read on demand; all must have the size of the first one. `channels` is as in bg_png_read; 0: the channels of the
+ * first image.
  */
 BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error);
 
 /* ---- data by name ---- */
 
 /*
- * Reads one tensor for each sample from the file that `source` names, and from the part of it that is named after a
- * colon:
+ * Opens a data set with one tensor, from the file that `source` names, or from the part of the file that is named after
+ * a colon:
  *
  *     images.npy                     the array's first dimension is that of the samples
  *     digits.npz:x                   an array; a file of one array needs no name

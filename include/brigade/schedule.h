@@ -11,9 +11,9 @@
  *
  * Edges. An edge is a bundle of values that lives from one action to later ones: between stages on two devices (a
  * message), between stages on one device, or from a stage's forward to its own backward (a stash). It lives in `depth`
- * slots on the receiving device; micro-batch number n of the run uses slot n % depth. A slot is taken when the producer
- * starts (a producer writes straight into the receiver's slot) and is free again when the last consumer has finished.
- * An action waits until its slots are free and its values are available.
+ * slots on the receiving device; micro-batch number n of the run uses slot n % depth. A producer writes directly into
+ * the receiver's slot: the slot is in use from the producer's start to the end of the last consumer. An action waits
+ * until its slots are free and its values are available.
  *
  * Threads: a schedule does not change once it is made, so any number of threads may read it.
  *
@@ -51,16 +51,16 @@ BG_API const char *bg_action_kind_name(bg_action_kind kind);
 
 typedef struct bg_action {
     bg_action_kind kind;
-    uint32_t stage;       /* of compute and host actions; of the sender for SEND, of the receiver for RECEIVE */
+    uint32_t stage;       /* stage of compute and host actions; the sender's for SEND, the receiver's for RECEIVE */
     uint32_t micro_batch; /* within the step; 0 for UPDATE */
     uint32_t index; /* UPDATE: level. SEND, RECEIVE: edge. LOAD, STORE: buffer (micro_batch 0 for variables). GATHER,
-                       REDUCE: collective. Else 0 */
+                       REDUCE: collective. Otherwise 0 */
 } bg_action;
 
-/* `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last one.
- * Kinds are FORWARD, RECOMPUTE, BACKWARD, WEIGHTS (same micro-batch at both ends) or UPDATE (both ends; once a step);
- * inference has FORWARD only, WEIGHTS is there only when the problem splits weights, RECOMPUTE only on stages that have
- * it. */
+/* The action `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last
+ * one. Kinds are FORWARD, RECOMPUTE, BACKWARD and WEIGHTS, with the same micro-batch at both ends, or UPDATE at both
+ * ends, once per step. Inference has only FORWARD. WEIGHTS needs a problem that splits weights, RECOMPUTE a stage that
+ * recomputes. */
 typedef struct bg_schedule_edge {
     bg_action_kind from_kind;
     uint32_t from_stage;
@@ -82,22 +82,24 @@ typedef enum bg_residency {
 
 /* A value of a remote store, which LOAD brings to the device of its stage and STORE writes back. It holds either a
  * stage's variables, or (per_micro_batch) the values of an edge on one device between its producer and its readers:
- * STORE(m) follows the producer, LOAD(m) comes before the first reader. A stashed input of a stage is stored once: the
- * edge from its F loads the value that the edge to its F has stored (shares_store). */
+ * STORE(m) follows the producer, LOAD(m) comes before the first reader. A stashed input of a stage is stored only once:
+ * the edge to the stage's F stores the value, and the edge from this F loads it (shares_store). */
 typedef struct bg_schedule_buffer {
     uint32_t stage;         /* the stage whose actions use it; for an edge, the receiving stage */
     uint32_t reads, writes; /* for variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
-    uint32_t
-        update_levels; /* bits 1u << level: the levels of U that use it; 0: all levels; levels from 32 on always do */
-    bool starts_fresh; /* the first writer of a step needs no old value, and none is needed after the step */
-    bg_residency residency; /* where complete.c puts LOAD and STORE; a verified schedule may have others */
-    bool preload;           /* LOAD comes one visit (of an edge: one reader) earlier, so that it overlaps work */
+    /* Bits 1u << level: the levels of U that use it; 0: all levels. Levels from 32 on always use it. */
+    uint32_t update_levels;
+    bool starts_fresh;      /* the first writer of a step needs no old value, and none is needed after the step */
+    bg_residency residency; /* decides where generated schedules have LOAD and STORE; other valid schedules may
+                               differ */
+    bool preload;           /* LOAD runs one visit earlier (for an edge, one reader earlier), so that it overlaps
+                               work */
     bool per_micro_batch;
     uint32_t edge;     /* for per_micro_batch */
     uint32_t slots;    /* for per_micro_batch: slots for the producer, which waits until its value of `slots`
                           micro-batches earlier is stored */
-    bool shares_store; /* for per_micro_batch: has no STORE, and no action writes its slots; LOAD(m) brings what buffer
-                          `store_of`, whose edge ends where this one begins, has stored */
+    bool shares_store; /* for per_micro_batch: has no STORE, and no action writes its slots; LOAD(m) loads the value
+                          that buffer `store_of` stored, whose edge ends where this edge begins */
     uint32_t store_of;
     size_t size_bytes;
     size_t store_bytes; /* the bytes that a STORE copies; 0: all bytes. For sharded weights: the replica's piece */
@@ -116,12 +118,12 @@ typedef struct bg_schedule_problem {
     uint32_t stage_count; /* forward stages, numbered along the data flow */
     uint32_t device_count;
     const uint32_t *stage_devices; /* device of each stage */
-    /* How far along the data flow each stage is; NULL: stage k at position k. Ascends with the stages, from 0 without
-     * gaps. Stages at one position are concurrent: they process the same micro-batch at the same time, on different
-     * devices, and share no data. */
+    /* Position of each stage along the data flow; NULL: stage k has position k. Positions ascend with the stages, from
+     * 0 without gaps. Stages at one position are concurrent: they process the same micro-batch at the same time, on
+     * different devices, and share no data. */
     const uint32_t *stage_positions;
-    /* Phase of each stage, for "phased"; NULL: each position is a phase. Ascends with the stages, from 0 without gaps;
-     * stages at one position are in one phase. */
+    /* Phase of each stage, for "phased"; NULL: each position is a phase. Phases ascend with the stages, from 0 without
+     * gaps; stages at one position are in one phase. */
     const uint32_t *stage_phases;
     uint32_t micro_batch_count;
     bool training;
@@ -134,9 +136,10 @@ typedef struct bg_schedule_problem {
     bool reduces_in_backward; /* REDUCE follows the stage's last B or W instead, and "phased" also runs the first level
                                  of each stage's update there, because it needs no other stage. Both come one phase
                                  later where that keeps no buffer on its device for longer */
-    bool keeps_for_sums; /* always one phase later: buffers with starts_fresh that REDUCE writes stay on the device */
-    const bool
-        *stage_gathers; /* sharded updates: GATHER of the new weights of these stages after their last U. NULL: none */
+    bool keeps_for_sums; /* REDUCE always comes one phase later, and buffers with starts_fresh that it writes stay on
+                            the device */
+    /* Sharded updates: stages whose new weights GATHER collects after their last U. NULL: none. */
+    const bool *stage_gathers;
     const bg_schedule_edge *edges;
     uint32_t edge_count;
     const bg_schedule_buffer *buffers;
@@ -149,11 +152,11 @@ typedef struct bg_schedule_problem {
     double bytes_per_ns;          /* speed of messages between devices, for the simulator; 0: they take no time */
     uint32_t send_ahead; /* slots of a message in addition to those that the receiver's order needs; default 1. 0 gives
                             the fewest slots, but producers wait longer. See bg_schedule_edge_depth. */
-    /* Bytes each device has for the slots of edges that end on it; NULL: no limit. Only the generator "auto" uses them.
-     */
+    /* Limit in bytes, for each device, of the slots of edges that end on it; NULL: no limit. Only the generator "auto"
+     * uses them. */
     const size_t *device_slot_bytes;
-    /* Called while a schedule of this problem is made, verified, simulated or drawn. NULL: the work cannot be stopped.
-     */
+    /* Called while a schedule of this problem is made, verified, simulated or drawn. NULL: the work cannot be
+     * stopped. */
     bg_stop_function stop;
     void *stop_user;
 } bg_schedule_problem;
@@ -188,11 +191,11 @@ typedef struct bg_schedule_generator {
     size_t struct_bytes; /* 0, or sizeof(bg_schedule_generator): see base.h */
     const char *name;    /* "interleaved" */
     const char *summary; /* one line for listings */
-    /* Emits the compute actions of every device, in order, with bg_schedule_emit. R may be left out: it is then put
-     * before the B that it belongs to, ahead of what B has to wait for. */
+    /* Emits the compute actions of every device, in order, with bg_schedule_emit. R may be left out: it is then
+     * inserted before its B, and before the actions that B waits for. */
     bg_status (*generate)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
-    /* The smallest micro-batch count IPU software accepted for N stages; below it is a warning (`ipu_limits`: error).
-     */
+    /* The smallest number of micro-batches that IPU software accepts for `stage_count` stages. A smaller number is a
+     * warning, or an error with `ipu_limits`. */
     uint32_t (*minimum_micro_batches)(uint32_t stage_count, bool training);
     bg_placement placement;
     bool splits_weights; /* needs a problem that splits W from B */
@@ -201,8 +204,8 @@ typedef struct bg_schedule_generator {
 
 /* The generators in the order of their table: single, sharded, sequential, grouped, interleaved, gpipe, looped,
  * looped-bfs, looped-zb, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end, or if the name
- * is unknown. Names are found in any case, and so are the names that other systems use ("1F1B", bg_schedule_alias_at).
- */
+ * is unknown. bg_schedule_generator_find accepts names in any case, and names that other systems use ("1F1B",
+ * bg_schedule_alias_at). */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
 /* Names from other systems, from index 0: "1F1B", "Interleaved1F1B", ...; NULL past the end. *out_generator (may be
@@ -217,37 +220,37 @@ BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generat
 BG_API bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                                    uint32_t *out_stage_devices, bg_error *error);
 
-/* Generates, completes with communication, and verifies. */
+/* Generates the compute actions of a schedule, adds communication, and verifies the schedule. */
 BG_API bg_status bg_schedule_create(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
                                     bg_schedule **out, bg_error *error);
 BG_API void bg_schedule_destroy(bg_schedule *schedule);
 
-/* For generators: appends an action to a device's list. */
+/* Appends an action to a device's list. Generators use it. */
 BG_API bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action action, bg_error *error);
 
 BG_API uint32_t bg_schedule_device_count(const bg_schedule *schedule);
 BG_API uint32_t bg_schedule_action_count(const bg_schedule *schedule, uint32_t device);
 BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_t device);
 
-/* Slots of an edge on its receiving device, as the verifier computed it; 0 before that. For an edge on one device it is
- * the number of micro-batches that are live at once. For a message it is the number between RECEIVE and the last
- * reader, plus send_ahead. With send_ahead it is at least the number in flight when every action takes one step, so
- * that an edge that skips stages does not slow a pipeline. It is larger where fewer slots would deadlock. 1 to
- * micro_batch_count; 1 for UPDATE edges. */
+/* The number of slots of an edge on its receiving device, as the verifier computed it; 0 before the schedule is
+ * verified. For an edge on one device it is the number of micro-batches that are live at once. For a message it is the
+ * number between RECEIVE and the last reader, plus send_ahead. With send_ahead it is at least the number in flight when
+ * every action takes one step, so that an edge that skips stages does not slow a pipeline. It is larger where fewer
+ * slots would deadlock. The range is 1 to micro_batch_count; UPDATE edges have 1. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
 /* For a buffer of an edge: the number of micro-batches on the device at the same time between LOAD and the last reader.
- * For other buffers it is 1. It is 0 before the schedule is verified. The edge's own depth is then that of the remote
- * store. */
+ * For other buffers it is 1. It is 0 before the schedule is verified. The depth of a buffer's edge is that of the
+ * remote store. */
 BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
 /* The largest number of micro-batches for which a stage's forward has begun and its backward is not done; 1 in
  * inference, 0 before the schedule is verified. */
 BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
 
-/* Proves that a completed schedule is valid (it may come from a generator, a file, or a test that damaged it): each
- * action of the problem occurs exactly once on the right device, each value is made before it is read, gradients of a
- * stage are accumulated in ascending micro-batch order, updates follow the last backward, communication matches, remote
- * buffers are on the device when they are used and are stored after changes, and two consecutive steps have no deadlock
- * with the computed depths. The function fills in the depths. */
+/* Proves that a completed schedule is valid, wherever it comes from. Each action of the problem occurs exactly once on
+ * the right device. Each value is made before it is read. Gradients of a stage are accumulated in ascending micro-batch
+ * order, and updates follow the last backward. Communication matches. Remote buffers are on the device when they are
+ * used, and are stored after changes. Two consecutive steps have no deadlock with the computed depths, which the
+ * function sets. */
 BG_API bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
 
 typedef struct bg_schedule_timing {
@@ -272,16 +275,17 @@ BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_sche
                                       bg_schedule_timing *out, bg_error *error);
 BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
 
-/* Text: one line a device, "device 0: F0.0 SEND0.0:0 ... U0:0"; reads back to the same lists. malloc'ed. An action is
- * kind and stage, .micro-batch, :index (level of U, edge of SEND and RECEIVE). '#' begins a comment. A wrong text gives
- * BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; a schedule that was read must still be verified. */
+/* Prints a schedule as text, or reads one: one line per device, "device 0: F0.0 SEND0.0:0 ... U0:0". The text is
+ * malloc'ed. An action is kind and stage, .micro-batch, :index (level of U, edge of SEND and RECEIVE). '#' begins a
+ * comment. A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; a schedule that was read
+ * must still be verified. */
 BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
 /* Draws a timetable in which each F, R, B and W takes one step: devices are rows, steps are columns, and cells are "F0
  * F1 B0 ." (micro-batch) or "F1.0" (stage.micro-batch) where a device has several stages. It is drawn as in papers: a
  * cell has one action, or a forward and a backward ("F6B0"), whichever avoids waiting between stages; costs are
  * ignored. A text of more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few
- * micro-batches two strategies may give the same orders, hence the same picture. malloc'ed. */
+ * micro-batches two strategies may have the same order of actions, and thus the same picture. malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 

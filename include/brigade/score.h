@@ -1,7 +1,7 @@
 /*
- * score.h: metrics that are not means over samples: precision, recall and F1 of classes, perplexity. Each is a function
- * of sums over a whole pass, to which an op of the model adds for each micro-batch (bg_class_counts, bg_binary_counts,
- * bg_likelihood_sums), so it is right for any sizes of batches.
+ * score.h: metrics that are not means over samples: precision, recall and F1 of classes, perplexity. Each metric is a
+ * function of sums over a whole pass. An op of the model (bg_class_counts, bg_binary_counts, bg_likelihood_sums) adds
+ * to the sums for each micro-batch, so the metric is right for any sizes of batches.
  *
  *     bg_graph_output(graph, "counts", bg_class_counts(graph, NULL, logits, labels));
  *     ...
@@ -23,10 +23,10 @@ typedef enum bg_score_kind {
     BG_SCORE_F1 = 0,    /* the harmonic mean of precision and recall */
     BG_SCORE_PRECISION, /* the share of predictions of a class that are right */
     BG_SCORE_RECALL,    /* the share of a class's samples that are found */
-    BG_SCORE_PERPLEXITY /* e to the mean negative log-likelihood; for bg_likelihood_sums */
+    BG_SCORE_PERPLEXITY /* e to the power of the mean negative log-likelihood; for bg_likelihood_sums */
 } bg_score_kind;
 
-/* How the scores of classes become one number. A score of 0 / 0 is 0. */
+/* How the scores of classes are combined into one number. A score of 0 / 0 is 0. */
 typedef enum bg_score_average {
     BG_SCORE_MACRO = 0, /* their mean, over classes that occur among labels or predictions */
     BG_SCORE_MICRO,     /* from the total counts of all classes: the accuracy, if each row has one label */

@@ -4,14 +4,14 @@
  * Weights live in a bg_weights that sessions share. Another session that starts a run, or a function that writes a
  * file, gets the newest values without explicit copies.
  *
- * Threads: one thread at a time uses weights and all sessions that share them; it may be another thread from call to
- * call. Sessions that do not share weights run side by side. A function of this header, of feed.h or of checkpoint.h
- * that reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside
- * such a function with the same weights, and when a callback or kernel calls it within a run. The call then changes
- * nothing, and the other thread's run continues. This holds for inference too, even when all sessions that share the
- * weights only infer. Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it
- * once the function has returned. To infer in several threads over the same weights, also while another thread trains
- * them, create one reader for each thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another
+ * Threads: one thread at a time uses weights and all sessions that share them; the thread may differ from call to call.
+ * Sessions that do not share weights run side by side. A function of this header, of feed.h or of checkpoint.h that
+ * reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside such a
+ * function with the same weights, and when a callback or kernel calls it within a run. The call then changes nothing,
+ * and the other thread's run continues. This holds for inference too, even when all sessions that share the weights
+ * only infer. Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it once the
+ * function has returned. To infer in several threads over the same weights, also while another thread trains them,
+ * create one reader for each thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another
  * thread. Streams, workers and notes, which never change, and the counts bg_weights_count, bg_session_step and
  * bg_session_cycles may be read at any time. bg_session_trace_count and (with options.reporting.trace)
  * bg_session_device_bytes return 0 while another thread is inside. bg_session_destroy waits for a thread that uses
@@ -40,8 +40,8 @@ typedef struct bg_weights bg_weights;
  * needs "x.weight" joins the pieces, and from then on each piece is a range of it. */
 
 BG_API bg_status bg_weights_create(bg_weights **out, bg_error *error);
-/* The same, with the values, also published ones, in the caller's memory. `allocator` (copied) may be NULL. Errors:
- * BG_ERROR_INVALID (one of its two functions is missing), BG_ERROR_MEMORY. */
+/* Creates weights whose values, also published ones, are in the caller's memory. `allocator` (copied) may be NULL.
+ * Errors: BG_ERROR_INVALID (one of its two functions is missing), BG_ERROR_MEMORY. */
 BG_API bg_status bg_weights_create_in(const bg_allocator *allocator, bg_weights **out, bg_error *error);
 /* Sessions hold their own reference. */
 BG_API void bg_weights_destroy(bg_weights *weights);
@@ -52,29 +52,30 @@ typedef struct bg_weight {
     bg_variable_role role;
     const void *data;
 } bg_weight;
-/* The newest values (fetched from the session that has them). Valid until the next call on these weights. */
+/* Returns weight `index` with its newest values, fetched from the session that has them. They are valid until the next
+ * call on these weights. */
 BG_API bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error);
-/* BG_ERROR_NOT_FOUND when the weight does not exist. */
+/* Returns the weight of a name, like bg_weights_at; BG_ERROR_NOT_FOUND if it does not exist. */
 BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error);
 /* Sets a value before or between runs. A new name is added; a known one must have the same type. The name of a piece of
  * an existing weight sets that range of it. */
 BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                                 bg_error *error);
 
-/* The same with a value that `write` writes: bg_type_size_bytes(type) bytes at `data`, such as a tensor that it reads
- * from a file. A new weight is written where it stays, without a copy. When `write` fails, nothing is changed, and its
- * status is returned. It must not use these weights. */
+/* Sets a value that `write` provides: it writes bg_type_size_bytes(type) bytes at `data`, such as a tensor that it
+ * reads from a file. A new weight is written where it stays, without a copy. When `write` fails, nothing is changed,
+ * and its status is returned. It must not use these weights. */
 BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
                                  bg_status (*write)(void *user, void *data, bg_error *error), void *user,
                                  bg_error *error);
 
-/* Matrices that sessions have rounded to 16, 8 or 4 bits (options.numerics.weights_type). A matrix `w` is beside its
- * rounded form, which is named `w.bfloat16`, `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its
+/* Matrices that sessions have rounded to 16, 8 or 4 bits (options.numerics.weights_type). Beside a matrix `w` the
+ * weights have its rounded form `w.bfloat16`, `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its
  * weights differs from the float32 one by at most half the scale of its block, or half of its last place. */
 typedef struct bg_quantized {
-    uint32_t count;       /* matrices; 0: none */
+    uint32_t count;       /* number of matrices */
     uint64_t bytes;       /* of the rounded matrices, with their scales */
-    uint64_t float_bytes; /* of the same in float32 */
+    uint64_t float_bytes; /* of the same matrices in float32 */
     double largest_error; /* the largest difference between a weight and its rounded value */
     double largest_bound; /* half of the largest scale, or of the last place of the largest weight */
 } bg_quantized;
@@ -82,22 +83,22 @@ BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg
 
 /* ---- sessions ---- */
 
-/* `weights` NULL: the session makes its own (bg_session_weights). Variables that are in `weights` take their values
- * from there; others begin with values made from the seed, and are added. Inference does not make parameters. Missing
- * parameters, and missing buffers that are read and not written (running statistics), are an error that names them,
- * also with `weights` NULL. Exceptions are options.numerics.initialize_missing, and files (options.files.memmap_dir)
- * that have the values. Inference in one process reads whole weights in the memory of `weights`, without a copy; it
- * copies weights in pieces, in remote buffers and beside files. The plan must outlive the session. The function starts
- * the workers. Before it allocates memory, it compares the devices' need with the machine's free memory and with the
- * limits of the process's control groups, unless options.memory.no_memory_check is set. options.reporting.progress can
- * cancel: `weights` are then as before. With several ranks it must cancel on all of them at the same call; the calls
- * are the same. A session that resumes from files (options.files.memmap_dir) and is canceled while given weights
- * replace values in the files leaves files that cannot be resumed. Errors: BG_ERROR_NOT_FOUND (inference lacks
- * parameters), BG_ERROR_INVALID (the plan is compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do
- * not make up their whole), BG_ERROR_BUDGET (more memory than is available), BG_ERROR_CANCELED (progress),
- * BG_ERROR_MEMORY. */
+/* Creates a session of a plan and starts its workers. `weights` NULL: the session makes its own (bg_session_weights).
+ * Variables that are in `weights` take their values from there; others begin with values made from the seed, and are
+ * added. Inference does not make parameters. Missing parameters, and missing buffers that are read and not written
+ * (running statistics), are an error that names them, also with `weights` NULL. There is no error with
+ * options.numerics.initialize_missing, or if files (options.files.memmap_dir) have the values. Inference in one process
+ * reads whole weights in the memory of `weights`, without a copy. It copies weights in pieces, weights in remote
+ * buffers, and all weights if the session uses files. The plan must outlive the session. Before it allocates memory, it
+ * compares the devices' need with the machine's free memory and with the limits of the process's control groups, unless
+ * options.memory.no_memory_check is set. options.reporting.progress can cancel, which leaves `weights` unchanged. With
+ * several ranks it gets the same calls on all of them, and must cancel at the same call. A session that resumes from
+ * files (options.files.memmap_dir) and is canceled while given weights replace values in the files leaves files that
+ * cannot be resumed. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters), BG_ERROR_INVALID (the plan is
+ * compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up their whole), BG_ERROR_BUDGET
+ * (more memory than is available), BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
-/* A plan and its session in one call: bg_plan_create_training or bg_plan_create_inference (brigade/plan.h), then
+/* Makes a plan and its session in one call: bg_plan_create_training or bg_plan_create_inference (brigade/plan.h), then
  * bg_session_create, with the errors of both. The session owns the plan (bg_session_plan) and destroys it. The graph is
  * copied and may be destroyed. options NULL: bg_options_defaults. To make several sessions of one plan, or to inspect a
  * plan that does not fit, make the plan yourself. */
@@ -106,8 +107,8 @@ BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss
                                             bg_error *error);
 BG_API bg_status bg_session_create_inference(const bg_graph *graph, const bg_options *options, bg_weights *weights,
                                              bg_session **out, bg_error *error);
-/* The newest values that only this session has move to memory of `weights`; where there is none left, they are lost,
- * and reading them is an error. */
+/* Destroys a session. Newest values that only this session has move to the memory of `weights`. If memory runs out,
+ * they are lost, and reading them is an error. */
 BG_API void bg_session_destroy(bg_session *session);
 
 /* ---- readers: inference beside training ----
@@ -117,12 +118,12 @@ BG_API void bg_session_destroy(bg_session *session);
  * one thread at a time uses it. It waits for no other session, and it may run while other threads train, load or
  * publish the weights.
  *
- *     one thread      trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
+ *     one thread trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
  *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
  *
  * A reader copies weights that it cannot read in place when it first uses a version: weights in pieces (sections,
- * tensor parallelism) or in remote buffers. Buffers that its own ops write (a cache, say) are its own: they begin with
- * the published value and are never published.
+ * tensor parallelism) or in remote buffers. It also has copies of buffers that its ops write, such as a cache. They
+ * begin with the published value and are never published.
  */
 
 /* Publishes the newest values of all parameters and buffers as one version: runs that begin afterward use it, and runs
@@ -151,17 +152,17 @@ BG_API uint32_t bg_session_output_count(const bg_session *session);
 typedef struct bg_stream {
     const char *name;
     bg_type micro_batch_type; /* type of one micro-batch */
-    uint64_t count;           /* micro-batches per run. Inputs have device iterations x accumulation x replicas of them,
-                                 outputs as many as the output mode says. The layout is [device
+    uint64_t count;           /* micro-batches per run: device iterations x accumulation x replicas for inputs; for
+                                 outputs the output mode decides. The layout is [device
                                  iteration][accumulation][replica][micro-batch], with canonical_reductions [device
                                  iteration][replica][accumulation][micro-batch] */
-    uint32_t replicas; /* `count` is a multiple. For inputs: groups of replicas that get the same data. 1 where the
-                          layout does not have replicas beside each other */
-    size_t size_bytes; /* of all */
+    uint32_t replicas;        /* divides `count`. For inputs: groups of replicas that get the same data. 1 if values of
+                                 replicas are not beside each other in the layout */
+    size_t size_bytes;        /* of all */
 } bg_stream;
 BG_API bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);
 BG_API bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);
-/* Index of a named input or output, or UINT32_MAX. */
+/* The index of a named input or output, or UINT32_MAX. */
 BG_API uint32_t bg_session_find_input(const bg_session *session, const char *name);
 BG_API uint32_t bg_session_find_output(const bg_session *session, const char *name);
 
@@ -177,20 +178,20 @@ BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, 
 /* Sets new numbers of the optimizer from the next run on; the kind must not change. */
 BG_API bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* Number of weight updates over the life of the weights. Random numbers depend on it. Optimizer state that a session
- * creates begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has this count.
- */
+/* The number of weight updates over the life of the weights. Random numbers depend on it. Optimizer state that a
+ * session creates begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has
+ * this count. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error);
 /* ---- with options.files.memmap_dir ---- */
 
-/* The note of the flush from which the session resumed, "" without a note, or NULL when the session did not resume.
- * After resuming, weights that were not given, the optimizer's state and the step come from the files. Borrowed. */
+/* The note of the flush from which the session resumed: "" without a note, NULL if the session did not resume. After
+ * resuming, the step, the optimizer's state and weights that were not given come from the files. Borrowed. */
 BG_API const char *bg_session_note(const bg_session *session);
 /* Completes the files on disk and records a note of the caller's (UTF-8; NULL is ""), such as the position in its data.
  * From then until the next run or change of a weight, a session that is created with the same plan and directory
  * resumes from here. A process that ends at another time leaves files from which no session can resume. Without
- * options.files.memmap_dir, and with files that are read only, nothing happens. All ranks call it
+ * options.files.memmap_dir, and with files that are read only, the function does nothing. All ranks call it
  * (brigade/transport.h). Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
 
@@ -199,26 +200,27 @@ BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_erro
 BG_API uint64_t bg_session_cycles(const bg_session *session);
 /* The number of processors that the calling thread may use, at least 1. It is a session's default number of workers. */
 BG_API uint32_t bg_processor_count(void);
-/* The placement of the workers, one on each line: "worker 0 on core 0" if it is bound, otherwise "worker 0 on any core
- * of 0-3" or "worker 0 on the calling thread". malloc'ed. */
+/* Prints the placement of the workers, one on each line: "worker 0 on core 0" if it is bound, otherwise "worker 0 on
+ * any core of 0-3" or "worker 0 on the calling thread". malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
-/* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by
- * operand when options.reporting.trace is on; otherwise the size of the arena. 0 for a device of another rank. */
+/* The peak number of bytes that a device of the session has touched in its arena, which equals the plan's figure. It is
+ * measured for each operand when options.reporting.trace is on; otherwise it is the size of the arena. 0 for a device
+ * of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
 /* Requests that a loop over runs ends on all ranks after the same run, for example because one rank received a signal.
  * May be called by any thread and by a signal handler. */
 BG_API void bg_session_ask_to_stop(bg_session *session);
 /* Whether any rank had requested a stop when the last run ended; the same on all ranks. */
 BG_API bool bg_session_is_asked_to_stop(const bg_session *session);
-/* All ranks call it (brigade/transport.h), and rank `rank` reads weights, for example to write them to a file. On that
+/* Lets rank `rank` read weights, for example to write them to a file. All ranks call it (brigade/transport.h). On that
  * rank only `use` may request values (bg_weights_at, bg_weights_find and functions that call them), in any order and
  * number. The others send one value at a time, so no rank needs memory for more than one value. All ranks return the
  * status of `use`. In one process the function only calls `use`. Outside this function all ranks must call
  * bg_weights_at and bg_weights_find together, and all get the value. */
 BG_API bg_status bg_session_read_weights(bg_session *session, uint32_t rank,
                                          bg_status (*use)(void *user, bg_error *error), void *user, bg_error *error);
-/* Whether a device belongs to this process: always true unless several ranks share the devices (brigade/transport.h).
- */
+/* Whether a device belongs to this process: always true unless several ranks share the devices
+ * (brigade/transport.h). */
 BG_API bool bg_session_has_device(const bg_session *session, uint32_t replica, uint32_t device);
 /* Whether a device of this process reads micro-batch `index` of an input's array, in the order of the array. A run
  * reads no other part of the array. */
@@ -226,7 +228,7 @@ BG_API bool bg_session_reads(const bg_session *session, uint32_t input, uint64_t
 
 /* ---- trace ---- */
 
-/* The time a worker spent on an action; waiting lies between events. */
+/* The time that a worker spent on an action. Events do not include waiting. */
 typedef struct bg_trace_event {
     uint64_t start_ns, end_ns; /* monotonic clock, 0 = the session's creation */
     bg_action action;
@@ -241,12 +243,11 @@ typedef struct bg_trace_event {
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);
-/* All ranks call it between runs (brigade/transport.h). Until the next run the two functions above return events of the
- * devices of all ranks on rank `rank`, in times of its clock, and bg_profile_write_trace writes all of them. Clocks of
- * other hosts are compared by round-trip messages, so their times may be off by half of the shortest round trip. In one
- * process the function does nothing. Errors: BG_ERROR_INVALID (no such rank, no options.reporting.trace),
- * BG_ERROR_MEMORY, BG_ERROR_IO.
- */
+/* Sends the events of all ranks to rank `rank`. All ranks call it between runs (brigade/transport.h). On that rank the
+ * two functions above then return events of all devices until the next run, in times of its clock, and
+ * bg_profile_write_trace writes all of them. Clocks of other hosts are compared by round-trip messages, so their times
+ * may be off by half of the shortest round trip. In one process the function does nothing. Errors: BG_ERROR_INVALID (no
+ * such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO. */
 BG_API bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *error);
 
 #ifdef __cplusplus

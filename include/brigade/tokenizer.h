@@ -1,7 +1,9 @@
 /*
- * tokenizer.h: text as token numbers, and back: GPT-2's byte-pair encoding, and a byte tokenizer for other models.
+ * tokenizer.h: converts text to token numbers and back, with GPT-2's byte-pair encoding, or one token per byte for
+ * other models.
  *
- * Both work on bytes, so any content can be encoded, whether it is UTF-8 or not, and decoding gives it back unchanged.
+ * Both tokenizers work on bytes, so any content can be encoded, whether it is UTF-8 or not, and decoding restores it
+ * unchanged.
  *
  * Threads: a tokenizer does not change once it is made, so any number of threads may use it.
  *
@@ -19,15 +21,15 @@ extern "C" {
 typedef struct bg_tokenizer bg_tokenizer;
 
 /*
- * GPT-2's byte-pair encoding (Radford et al., Language Models are Unsupervised Multitask Learners, 2019) from a folder
- * with `tokenizer.json`, or with `vocab.json` and `merges.txt`. Text is cut into words by GPT-2's pattern. In each
- * word, the adjacent pairs with the earliest merge are joined from the left, and this repeats until no pair has a
+ * Opens GPT-2's byte-pair encoding (Radford et al., Language Models are Unsupervised Multitask Learners, 2019) from a
+ * folder with `tokenizer.json`, or with `vocab.json` and `merges.txt`. Text is cut into words by GPT-2's pattern. In
+ * each word, the adjacent pairs with the earliest merge are joined from the left, and this repeats until no pair has a
  * merge. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED (a tokenizer of another kind),
  * BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_tokenizer_open(const char *directory, bg_tokenizer **out, bg_error *error);
 
-/* The tokenizer of bytes: token b is byte b, and token 256 is the end of a text. */
+/* Creates the tokenizer of bytes: token b is byte b, and token 256 is the end of a text. */
 BG_API bg_status bg_tokenizer_create_bytes(bg_tokenizer **out, bg_error *error);
 
 BG_API void bg_tokenizer_destroy(bg_tokenizer *tokenizer);
@@ -50,10 +52,10 @@ BG_API void bg_token_list_clear(bg_token_list *list);
 BG_API bg_status bg_tokenizer_encode(const bg_tokenizer *tokenizer, const void *text, size_t size_bytes,
                                      bool reads_special, bg_token_list *tokens, bg_error *error);
 
-/* The bytes of a token; they need not be whole characters. NULL for numbers that are not tokens. */
+/* The bytes of a token, which need not be whole characters. NULL for numbers that are not tokens. */
 BG_API const char *bg_tokenizer_token(const bg_tokenizer *tokenizer, uint32_t token, size_t *out_size_bytes);
-/* The bytes of all tokens, malloc'ed, with a zero byte at the end that *out_size_bytes does not count. Errors:
- * BG_ERROR_INVALID, which names the first number that is not a token. */
+/* Returns the bytes of all tokens, malloc'ed, with a zero byte at the end that *out_size_bytes does not count. Errors:
+ * BG_ERROR_INVALID, which names the first number that is not a token; BG_ERROR_MEMORY. */
 BG_API bg_status bg_tokenizer_decode(const bg_tokenizer *tokenizer, const uint32_t *tokens, size_t count,
                                      char **out_text, size_t *out_size_bytes, bg_error *error);
 

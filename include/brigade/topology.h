@@ -1,5 +1,6 @@
 /*
- * topology.h: the topology of the machine's processors: which ones share a core, and which are far from each other.
+ * topology.h: the topology of the machine's processors: which processors share a core, and which are far from each
+ * other.
  *
  * Threads: any thread may call it at any time.
  */

@@ -9,8 +9,8 @@
  * Each task (fit, validate, test, predict) has its own graph, so that each can have different outputs, and its own
  * options. A *call* is one run of a session: device iterations x accumulation x replicas micro-batches. A *batch* is
  * what the loader returns for a call. A smaller batch (the last one of an epoch), or a call that max_steps shortens,
- * runs in a separate plan: first its whole updates, then one update whose micro-batches divide the rest. In inference
- * the rest runs at once, on one replica.
+ * runs in a separate plan: first its complete updates, then one update of the remaining samples in equal micro-batches.
+ * In inference the remaining samples run at once, on one replica.
  *
  * Threads: one thread at a time uses a trainer; callbacks are called in that thread.
  *
@@ -36,19 +36,19 @@ extern "C" {
 /* Lightning's IPUStrategy. All-zero is not valid: begin with bg_ipu_strategy_defaults. */
 typedef struct bg_ipu_strategy {
     size_t struct_bytes; /* set by bg_ipu_strategy_defaults; see base.h */
-    /* Number of copies of the model: a model on k devices uses devices x k devices. BG_DEVICES_AUTO: 4. The options
-     * below take precedence: those of training, otherwise those of inference. */
+    /* Number of copies of the model: a model on k devices uses devices x k devices. BG_DEVICES_AUTO: 4. The complete
+     * options below take precedence: those of training if they are given, otherwise those of inference. */
     uint32_t devices;
     uint32_t device_iterations; /* in training and in inference */
     /* Complete options, used instead of those that the trainer derives from the fields above and its own options. NULL:
-     * made. The samples of a call are those of its groups of replicas (input_group_size): a group has the same data and
-     * counts once in metrics and predictions. With total_devices the size of a task's calls is known after it is
-     * compiled. */
+     * the trainer derives them. The samples of a call are those of its groups of replicas (input_group_size): a group
+     * has the same data and counts once in metrics and predictions. With total_devices the size of a task's calls is
+     * known after it is compiled. */
     const bg_options *training_options;
     const bg_options *inference_options;
-    /* After each task its report (bg_profile_write) goes to FOLDER/training, /validation, /test or /predict, with its
-     * trace and its summary as profile.json and profile.txt. A folder implies options.reporting.trace. NULL: the folder
-     * in the environment variable BRIGADE_PROFILE, or none. */
+    /* After each task the trainer writes its report (bg_profile_write) to FOLDER/training, /validation, /test or
+     * /predict, with its trace and its summary as profile.json and profile.txt. A folder implies
+     * options.reporting.trace. NULL: the folder in the environment variable BRIGADE_PROFILE, or none. */
     const char *report_folder;
     /* Same as in bg_options, for options that the trainer makes. A call has at least as many iterations as the model
      * has devices. */
@@ -56,7 +56,7 @@ typedef struct bg_ipu_strategy {
 } bg_ipu_strategy;
 
 BG_API void bg_ipu_strategy_init(bg_ipu_strategy *options, size_t struct_bytes);
-/* 1 device, 1 iteration */
+/* Defaults: 1 device, 1 iteration. */
 static inline bg_ipu_strategy bg_ipu_strategy_defaults(void)
 {
     bg_ipu_strategy options;
@@ -64,12 +64,12 @@ static inline bg_ipu_strategy bg_ipu_strategy_defaults(void)
     bg_ipu_strategy_init(&options, sizeof options);
     return options;
 }
-/* "auto" or a number. Errors: BG_ERROR_INVALID. */
+/* Sets `devices` from "auto" or a number. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_ipu_strategy_set_devices(bg_ipu_strategy *strategy, const char *text, bg_error *error);
 /* Returns the actual replication factor; with total_devices the plan determines it. */
 BG_API uint32_t bg_ipu_strategy_replicas(const bg_ipu_strategy *strategy);
-/* Returns the options of a task: the given ones, or else defaults with the replicas, the iterations and, in training,
- * the accumulation. */
+/* Returns the options of a task: the given ones, or defaults with the replicas, the iterations and, in training, the
+ * accumulation. */
 BG_API bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training,
                                          uint32_t accumulate_grad_batches, bg_options *out, bg_error *error);
 
@@ -103,7 +103,7 @@ typedef enum bg_trainer_event_kind {
     BG_ON_EPOCH_START, /* of a fit */
     BG_ON_EPOCH_END,
     BG_ON_BATCH_START,
-    BG_ON_CALL_END,  /* one run; a batch smaller than a call may need two */
+    BG_ON_CALL_END,  /* after a run; a batch smaller than a call may need two runs */
     BG_ON_BATCH_END, /* after all calls of a batch */
     BG_ON_VALIDATION_START,
     BG_ON_VALIDATION_END,
@@ -111,8 +111,8 @@ typedef enum bg_trainer_event_kind {
     BG_ON_TEST_END,
     BG_ON_PREDICT_START,
     BG_ON_PREDICT_END,
-    BG_ON_SAVE_CHECKPOINT, /* the time to write weights, optimizer state and position (bg_trainer_resume) */
-    BG_ON_REFUSED_UPDATE,  /* "on_fit_start" and so on. */
+    BG_ON_SAVE_CHECKPOINT, /* time to save weights, optimizer state and position (bg_trainer_resume) */
+    BG_ON_REFUSED_UPDATE,  /* options.numerics.guard_loss refused an update; the run has failed */
     BG_TRAINER_EVENT_COUNT
 } bg_trainer_event_kind;
 /* "on_fit_start" and so on. */
@@ -128,7 +128,7 @@ typedef struct bg_trainer_call {
     bg_grouping input_grouping;
     uint64_t first_update; /* weight updates before this call, over the life of the trainer */
     uint64_t update_count; /* weight updates in this call; 0 in inference */
-    uint64_t sample_count; /* in it */
+    uint64_t sample_count; /* samples in this call */
     uint64_t valid_count;  /* number of samples before the padding */
     uint64_t run_ns;
     bool is_whole;  /* a call of the full size; false: a smaller call at the end of a batch or of max_steps */
@@ -153,7 +153,7 @@ typedef struct bg_trainer_event {
     /* CALL_END: the call; BATCH_END: the last call; REFUSED_UPDATE: the call with the update, with the outputs of all
      * its iterations and the number of earlier updates in update_count */
     const bg_trainer_call *call;
-    bool stop; /* set it to end the fit or the pass after this batch */
+    bool stop; /* set it to true to end the fit or the pass after this batch */
 } bg_trainer_event;
 
 typedef struct bg_trainer_callback {
@@ -207,13 +207,14 @@ typedef struct bg_trainer_options {
     double batch_shares[BG_TRAINER_TASK_COUNT];
     uint64_t validate_epochs;  /* number of epochs between the validations of a fit; default 1; 0: none */
     uint64_t validate_batches; /* number of batches between them; 0: none within epochs */
-    /* Also validates after every such share of an epoch's batches, rounded down to at least one batch. 0.25 validates
-     * four times; the last one, at the epoch's end, replaces that of validate_epochs. 0: no validation within epochs.
-     */
+    /* Also validates after each such share of an epoch's batches, rounded down to at least one batch. 0.25 validates
+     * four times. The last validation, at the epoch's end, replaces that of validate_epochs. 0: no validation within
+     * epochs. */
     double validate_share;
     uint64_t checkpoint_epochs;  /* number of epochs between BG_ON_SAVE_CHECKPOINT events; 0: never */
-    uint64_t checkpoint_batches; /* and batches */
-    uint64_t checkpoint_steps;   /* also after the batch that reaches a multiple of this number of weight updates */
+    uint64_t checkpoint_batches; /* the same in batches */
+    uint64_t checkpoint_steps;   /* also after each batch in which the number of weight updates reaches a multiple of
+                                    this */
     bool checkpoint_end;         /* also when a fit ends, early or not, if it has made updates since the last event */
     /* Returns the learning rate of the call that begins with weight update `step` (from 0), or of that update. Called
      * before each call of a fit; NULL: the optimizer's learning rate. */
@@ -248,21 +249,21 @@ static inline bg_trainer_options bg_trainer_options_defaults(void)
     return options;
 }
 
-/* Memory that the options point to is borrowed and must outlive the trainer. The strategy's options and the arguments
- * are copied. `weights` NULL: the trainer makes its own. Errors list every problem. */
+/* Creates a trainer. Memory that the options point to is borrowed and must outlive the trainer. The strategy's options
+ * and the arguments are copied. `weights` NULL: the trainer makes its own. Errors list every problem. */
 BG_API bg_status bg_trainer_create(const bg_trainer_options *options, bg_weights *weights, bg_trainer **out,
                                    bg_error *error);
 BG_API void bg_trainer_destroy(bg_trainer *trainer);
 
-/* Where a task's samples come from: exactly one of the three. */
+/* The source of a task's samples: exactly one of loader, dataset and infeed. */
 typedef struct bg_trainer_data {
     size_t struct_bytes; /* 0, or sizeof(bg_trainer_data): see base.h */
     /* Batches of at most samples_per_call samples. The loader decides shuffling, padding and the remainder. If
      * validation, test or prediction leave out samples, a warning gives their number. */
     bg_loader *loader;
-    const bg_dataset *dataset; /* the trainer makes a loader for the pass, */
-    /* with these options (NULL: the defaults) except the size of batches. Validation, test and prediction cover every
-     * sample: their last batch may be smaller, whatever drop_last is, unless drop_rest is set. */
+    const bg_dataset *dataset; /* the trainer makes a loader for each pass */
+    /* Options of that loader (NULL: the defaults), except the size of batches. Validation, test and prediction cover
+     * every sample: their last batch may be smaller, whatever drop_last is, unless drop_rest is set. */
     const bg_loader_options *loading;
     bool drop_rest; /* data sets in validation, test and prediction obey loading's drop_last */
     /* An infeed that is not started, or that this task started. A pass, and a fit, ends with the infeed's data. With
@@ -273,8 +274,8 @@ typedef struct bg_trainer_data {
                                  have is left out. NULL: in the order of the inputs. Not with an infeed */
 } bg_trainer_data;
 
-/* Trains, and validates during training if there are `validation` data (may be NULL). It ends after max_epochs,
- * max_steps, an event's stop, bg_trainer_stop or the interrupt flag, and returns BG_OK in all these cases. */
+/* Trains, and validates during training if `validation` is not NULL. The function ends after max_epochs, max_steps, an
+ * event's stop, bg_trainer_stop or the interrupt flag, and returns BG_OK in all these cases. */
 BG_API bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, const bg_trainer_data *validation,
                                 bg_error *error);
 /* Runs one pass of inference with the newest weights. */
@@ -289,9 +290,9 @@ BG_API bg_status bg_trainer_predict(bg_trainer *trainer, const bg_trainer_data *
 
 /* Compiles a task ahead of time; otherwise it is compiled when it begins, and errors name the task. */
 BG_API bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *error);
-/* NULL before. The task's session; bg_session_plan gives its plan. */
+/* The task's session, whose plan bg_session_plan returns; NULL before the task is compiled. */
 BG_API bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_task task);
-/* The newest session for calls of a smaller size; NULL if there was none. */
+/* The newest session for calls of a smaller size; NULL if no call was smaller. */
 BG_API bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_task task);
 BG_API bg_weights *bg_trainer_weights(const bg_trainer *trainer);
 
@@ -303,18 +304,18 @@ BG_API uint64_t bg_trainer_epoch(const bg_trainer *trainer); /* epochs done, inc
 BG_API bg_status bg_trainer_set_optimizer(bg_trainer *trainer, const bg_optimizer *optimizer, bg_error *error);
 /* Ends the current task after the current batch; for use in callbacks. */
 BG_API void bg_trainer_stop(bg_trainer *trainer);
-/* Whether the last function ended early: by a stop, or by the interrupt flag. */
+/* Whether the last task ended early: by a stop, or by the interrupt flag. */
 BG_API bool bg_trainer_was_stopped(const bg_trainer *trainer);
-/* The next fit continues at this batch of this epoch, after `step` updates. A checkpoint holds these numbers beside the
- * weights. Needs a loader or a data set when `batch` is above 0. */
+/* Lets the next fit continue at this batch of this epoch, after `step` updates. A checkpoint holds these numbers beside
+ * the weights. Needs a loader or a data set when `batch` is above 0. */
 BG_API void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batch, uint64_t step);
 
 /* ---- metrics ---- */
 
 /*
- * The scalar outputs of a task over its newest pass (epoch), without padding. An integer output is a count over a
- * micro-batch (bg_correct_count); a float output is a mean over a micro-batch. The trainer's scores (score.h) are
- * metrics too: `mean` is the score over all calls, `last` the score of the newest call.
+ * Metrics are the scalar outputs of a task over its newest pass (epoch), without padding. An integer output is a count
+ * over a micro-batch (bg_correct_count); a float output is a mean over a micro-batch. The trainer's scores (score.h)
+ * are metrics too: `mean` is the score over all calls, `last` the score of the newest call.
  *
  * Padding does not count. Validation, test and prediction leave it out before they run. In a fit a micro-batch that is
  * only padding has no weight. If padding shares a micro-batch with samples, or if an output has mode `sum`, the model
@@ -326,7 +327,7 @@ typedef struct bg_trainer_metric {
      * For a count: the count for a whole micro-batch of the task (smaller ones are scaled); `sum` / `samples` is the
      * share of counted samples. */
     double mean;
-    double last;      /* the same for the newest call that returned values */
+    double last;      /* `mean` of only the newest call that returned values */
     double sum;       /* for a count the total; for a mean `mean` times `samples` */
     uint64_t samples; /* number of samples that the metric covers */
     bool is_count;
@@ -334,7 +335,7 @@ typedef struct bg_trainer_metric {
 BG_API uint32_t bg_trainer_metric_count(const bg_trainer *trainer, bg_trainer_task task);
 BG_API bg_status bg_trainer_metric_at(const bg_trainer *trainer, bg_trainer_task task, uint32_t index,
                                       bg_trainer_metric *out, bg_error *error);
-/* By name. Errors: BG_ERROR_NOT_FOUND. */
+/* Finds a metric by its name. Errors: BG_ERROR_NOT_FOUND. */
 BG_API bg_status bg_trainer_metric_find(const bg_trainer *trainer, bg_trainer_task task, const char *name,
                                         bg_trainer_metric *out, bg_error *error);
 

@@ -4,12 +4,12 @@
  * of devices, messages between stages, sums over replicas, weights.
  *
  * The processes are ranks 0, 1, 2, ... All of them make the same plan and session and call the same functions of it in
- * the same order. The comment of a function says when all ranks must call it. Each rank has the devices that the layout
+ * the same order. A function that all ranks must call says so in its comment. Each rank has the devices that the layout
  * gives it (bg_execution_options.layout), memory only for these, and the values of all weights and outputs that it
  * requests. Results have the same bits as those of one process that has all devices.
  *
  *     bg_options options = bg_options_defaults();
- *     options.execution.transport = transport;       // of MPI: brigade/mpi.h; of your own: this struct
+ *     options.execution.transport = transport;       // MPI's: brigade/mpi.h; your own: this struct
  *
  * A transport of your own is a struct of functions. They never wait: `send` and `receive` start an operation, and
  * `poll` reports completed operations.

@@ -24,13 +24,13 @@ typedef struct bg_watch {
     size_t struct_bytes; /* set by bg_watch_defaults; see base.h */
     const char *metric;  /* name of a metric of the validation (bg_trainer_metric); borrowed */
     bool rises;          /* larger values are better */
-    double least_change; /* the least difference that counts as an improvement; default 0 */
-    uint64_t patience;   /* ends the fit after more than this number of validations in a row without improvement, or at
-                            NaN;   default UINT64_MAX: never */
+    double least_change; /* the smallest difference that counts as an improvement; default 0 */
+    uint64_t patience;   /* ends the fit after more than this number of validations in a row without improvement, or
+                            at NaN; default UINT64_MAX: never */
     bg_weights *best_weights; /* receives a copy of all weights when the metric is the best so far; NULL: no copy */
-    const char
-        *best_directory;       /* receives a checkpoint at that time, the only one in the folder; NULL: no checkpoint */
-    bg_rate_schedule *plateau; /* receives every value (bg_rate_report); NULL: none */
+    /* Receives a checkpoint at that time, the only one in the folder; NULL: no checkpoint. */
+    const char *best_directory;
+    bg_rate_schedule *plateau; /* receives every value (bg_rate_report); NULL: no schedule */
     /* state */
     double best; /* NaN: no value yet */
     uint64_t best_step, worse_count;

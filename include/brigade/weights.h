@@ -36,10 +36,9 @@ typedef struct bg_weights_load_options {
      * such tensors are left unchanged, and the report lists them. */
     bool strict;
     bool exact_types; /* elements are not converted; false: all floats are converted, and integers whose values fit */
-    /* Prefix of names in the file that names of the model lack; names without the prefix are ignored. NULL: "".
-     */
+    /* Prefix of names in the file that names of the model lack; names without the prefix are ignored. NULL: "". */
     const char *prefix;
-    /* Renames, applied after the prefix is removed; the first match is used. */
+    /* Renames, which apply after the prefix is removed; the first match is used. */
     const bg_weights_rename *renames;
     uint32_t rename_count;
     /* Names of the model, with any number of `*`, separated by commas, that are not loaded. */
@@ -50,7 +49,7 @@ typedef struct bg_weights_load_options {
     void *progress_user;
 } bg_weights_load_options;
 BG_API void bg_weights_load_options_init(bg_weights_load_options *options, size_t struct_bytes);
-/* strict, converting, without prefix and renames */
+/* Defaults: strict, with conversion of types, without prefix and renames. */
 static inline bg_weights_load_options bg_weights_load_defaults(void)
 {
     bg_weights_load_options options;
@@ -61,8 +60,8 @@ static inline bg_weights_load_options bg_weights_load_defaults(void)
 
 typedef enum bg_weights_outcome {
     BG_WEIGHTS_LOADED = 0,
-    BG_WEIGHTS_MISSING,    /* the file does not have it */
-    BG_WEIGHTS_UNEXPECTED, /* the model does not have it */
+    BG_WEIGHTS_MISSING,    /* the file lacks the tensor */
+    BG_WEIGHTS_UNEXPECTED, /* the model lacks the tensor */
     BG_WEIGHTS_MISFIT,     /* another shape, or a type that is not converted */
     BG_WEIGHTS_IGNORED,    /* skipped because of the prefix or `ignore` */
     BG_WEIGHTS_OUTCOME_COUNT
@@ -78,7 +77,8 @@ typedef struct bg_weights_result {
                               has no type for */
 } bg_weights_result;
 
-/* The result for each tensor, sorted by the model's name. Clear with bg_weights_report_clear; zero is empty. */
+/* The result for each tensor, sorted by the model's name. Clear it with bg_weights_report_clear; a zeroed struct is
+ * empty. */
 typedef struct bg_weights_report {
     uint32_t counts[BG_WEIGHTS_OUTCOME_COUNT];
     uint32_t result_count;
@@ -86,18 +86,18 @@ typedef struct bg_weights_report {
     void *memory; /* memory of the names */
 } bg_weights_report;
 BG_API void bg_weights_report_clear(bg_weights_report *report);
-/* One line for each tensor that was not loaded unchanged: "missing `fc2.bias` float32[10]". "" when there is none.
+/* Prints one line for each tensor that was not loaded unchanged: "missing `fc2.bias` float32[10]"; "" if all were.
  * malloc'ed. */
 BG_API bg_status bg_weights_report_print(const bg_weights_report *report, char **out_text, bg_error *error);
 
 /*
- * `path`: a .safetensors or .npz file, recognized by its content, or a folder with model.safetensors or with the files
- * of a model.safetensors.index.json. Tensors are read one at a time; a .npz file is in memory as a whole. `out_report`
- * may be NULL; it is filled on success, and when tensors do not fit. Errors: BG_ERROR_INVALID (options; two tensors
- * with one name in the model; with `strict`, unexpected ones), BG_ERROR_NOT_FOUND (no such file; with `strict`, missing
- * tensors), BG_ERROR_SHAPE (with `strict`, of another shape or type), BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED,
- * BG_ERROR_IO, BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. The message has the first names and the total numbers. If
- * reading fails in the middle, earlier tensors have the file's values.
+ * Reads weights from `path`: a .safetensors or .npz file, recognized by its content, or a folder with model.safetensors
+ * or with the files of a model.safetensors.index.json. Tensors are read one at a time; a .npz file is in memory as a
+ * whole. `out_report` may be NULL; it is filled on success, and when tensors do not fit. Errors: BG_ERROR_INVALID
+ * (options; two tensors with one name in the model; with `strict`, unexpected ones), BG_ERROR_NOT_FOUND (no such file;
+ * with `strict`, missing tensors), BG_ERROR_SHAPE (with `strict`, of another shape or type), BG_ERROR_PARSE,
+ * BG_ERROR_UNSUPPORTED, BG_ERROR_IO, BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. The message has the first names and
+ * the total numbers. If reading fails in the middle, earlier tensors have the file's values.
  */
 BG_API bg_status bg_weights_load(bg_weights *weights, const char *path, const bg_weights_load_options *options,
                                  bg_weights_report *out_report, bg_error *error);
@@ -110,15 +110,15 @@ typedef struct bg_weights_save_options {
     const bg_weights_rename *renames; /* as for loading, which restores the same names */
     uint32_t rename_count;
     bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. Not bfloat16 in .npz */
-    uint64_t
-        folder_bytes; /* for a folder: the largest size of a file in it, unless one tensor is larger. 0: no limit */
+    /* For a folder: the largest size of a file, in bytes, which only a single tensor may exceed. 0: no limit. */
+    uint64_t folder_bytes;
     /* Called before each tensor is written (`what`: its name in the file), with bytes of the file's tensors. When it
      * cancels, the file that it is writing does not appear. NULL: none. */
     bg_progress_function progress;
     void *progress_user;
 } bg_weights_save_options;
 BG_API void bg_weights_save_options_init(bg_weights_save_options *options, size_t struct_bytes);
-/* Names and types are unchanged; a folder has one file. */
+/* Defaults: names and types are unchanged; a folder has one file. */
 static inline bg_weights_save_options bg_weights_save_defaults(void)
 {
     bg_weights_save_options options;
@@ -129,11 +129,12 @@ static inline bg_weights_save_options bg_weights_save_defaults(void)
 
 /*
  * Writes parameters and buffers, without optimizer state and other training state. `path` ends in ".safetensors" or
- * ".npz", or is a folder (a name without an ending, or with "/" at its end), which is made: model.safetensors, or with
- * folder_bytes model-00001-of-00003.safetensors and so on with model.safetensors.index.json. Files appear complete or
- * not at all; the index comes last. Tensors are written one at a time. Errors: BG_ERROR_INVALID (options; two tensors
- * with one name in the file; another ending; no tensor), BG_ERROR_UNSUPPORTED (a .npz of 4 GiB or more, or of
- * bfloat16), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY.
+ * ".npz", or is a folder (a name without an ending, or with "/" at its end), which is created. A folder has
+ * model.safetensors, or with folder_bytes model-00001-of-00003.safetensors and so on with model.safetensors.index.json.
+ * Files appear complete or not at all; the index comes last. Tensors are written one at a time. Errors:
+ * BG_ERROR_INVALID (options; two tensors with one name in the file; another ending; no tensor), BG_ERROR_UNSUPPORTED (a
+ * .npz of 4 GiB or more, or of bfloat16), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_CANCELED
+ * (progress), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weights_save_options *options,
                                  bg_error *error);

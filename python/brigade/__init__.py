@@ -1,5 +1,5 @@
-"""Brigade from Python: networks are built, trained and run with NumPy arrays. Nothing is compiled: the package talks to
-libbrigade.so by ctypes.
+"""Brigade from Python: builds, trains and runs networks with NumPy arrays. The package calls libbrigade.so through ctypes,
+so nothing is compiled.
 
     import numpy as np
     import brigade as bg
@@ -17,8 +17,9 @@ libbrigade.so by ctypes.
     outputs["loss"]
     session.weights["fc1.weight"]
 
-Trainer trains over epochs of a Dataset or a Loader, and Generator continues texts with a GPT. Every op and layer of the C headers is a method of Graph, with the C function's name and parameters. An error of the
-library is a brigade.Error with its message.
+Trainer trains over epochs of a Dataset or a Loader, and Generator continues texts with a GPT. Every op and layer of the C
+headers is a method of Graph, with the C function's name and parameters. An error of the library raises brigade.Error with
+the library's message.
 """
 from ._library import CONSTANTS, Error, call, library, version
 from .data import Dataset, Loader

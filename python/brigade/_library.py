@@ -1,4 +1,4 @@
-"""Finds and loads the library, and compares its structs with those that the package was made for."""
+"""Finds and loads the library, and compares its structs with those of this package."""
 import ctypes
 import os
 import pathlib
@@ -11,7 +11,7 @@ SONAME = "libbrigade.so.1"
 
 
 class Error(Exception):
-    """A failure of the library: `status` is its number, `name` the word for it ("shape", "not found", ...)."""
+    """A failure of the library: `status` is its number, `name` its name ("shape", "not found", ...)."""
 
     def __init__(self, status, message):
         super().__init__(message)
@@ -24,7 +24,7 @@ class Error(Exception):
 
 
 def _places():
-    """BRIGADE_LIBRARY alone when it is set. Else beside an installation that the package is part of, then the loader's."""
+    """The paths to try: only BRIGADE_LIBRARY if it is set; otherwise the package's own installation, then the loader's paths."""
     given = os.environ.get("BRIGADE_LIBRARY")
     if given:
         return [given]
@@ -49,21 +49,21 @@ def _release(text):
 
 
 def _check(loaded, place):
-    """Refuses a library of another release, or one whose structs are laid out otherwise."""
+    """Refuses a library of another release, or one whose structs have other sizes."""
     try:
         loaded.bg_version.restype = ctypes.c_char_p
         found = loaded.bg_version().decode()
         size_of = loaded.bg_struct_bytes
     except AttributeError as reason:
-        raise ImportError(f"{place} is no Brigade library that this package can use: {reason}") from None
+        raise ImportError(f"{place} is not a Brigade library that this package can use: {reason}") from None
     if _release(found) != _release(_abi.VERSION):
-        raise ImportError(f"{place} is Brigade {found}; this package is for {_abi.VERSION}. Install the two from one release")
+        raise ImportError(f"{place} is Brigade {found} but this package is for {_abi.VERSION}; install both from one release")
     size_of.restype, size_of.argtypes = ctypes.c_size_t, [ctypes.c_char_p]
     for name, struct in _abi.STRUCTS.items():
         size = size_of(name.encode())
         if size != ctypes.sizeof(struct):
-            raise ImportError(f"{name} has {size} bytes in {place} (Brigade {found}) and {ctypes.sizeof(struct)} in this package "
-                              f"({_abi.VERSION}). Install the two from one release")
+            raise ImportError(f"{name} has {size} bytes in {place} (Brigade {found}) but {ctypes.sizeof(struct)} in this package "
+                              f"({_abi.VERSION}); install both from one release")
 
 
 def _bind(loaded, place):
@@ -71,7 +71,7 @@ def _bind(loaded, place):
         try:
             function = getattr(loaded, name)
         except AttributeError:
-            raise ImportError(f"{place} has no {name}. Install library and package from one release") from None
+            raise ImportError(f"{place} has no {name}; install both from one release") from None
         function.restype, function.argtypes = result, [parameter[1] for parameter in parameters]
 
 
@@ -86,7 +86,7 @@ def version():
 
 
 def encode(text):
-    """A str or a path as the library has it; None stays None."""
+    """Encodes a str or a path for the library; None stays None."""
     return None if text is None else os.fspath(text).encode()
 
 
@@ -94,7 +94,7 @@ _thrown = threading.local()
 
 
 def guard(function, *arguments):
-    """For callbacks that can cancel: an exception cancels, and call() raises it again; it must not cross the C code."""
+    """Runs a callback that can cancel. An exception, which must not cross the C code, cancels, and call() raises it again."""
     try:
         return bool(function(*arguments))
     except BaseException as reason:
@@ -103,8 +103,7 @@ def guard(function, *arguments):
 
 
 def call(name, *arguments):
-    """Calls a function of the C interface that returns a bg_status, with an error behind the arguments; raises Error, or the
-    exception of a guarded callback."""
+    """Calls a function of the C interface that returns a bg_status, with an error after the arguments. Raises Error, or the exception of a guarded callback."""
     error = _abi.bg_error()
     status = getattr(library, name)(*arguments, ctypes.byref(error))
     reason = _thrown.__dict__.pop("reason", None)
@@ -119,7 +118,7 @@ _free.restype, _free.argtypes = None, [ctypes.c_void_p]
 
 
 def text(name, *arguments):
-    """The same for functions that print: returns the text."""
+    """Calls a function that prints and returns the text."""
     made = ctypes.c_char_p()
     call(name, *arguments, ctypes.byref(made))
     try:
@@ -129,7 +128,7 @@ def text(name, *arguments):
 
 
 class Owner:
-    """Has an object of the library, which goes with it. `_keep` has what the object borrows, so that it goes later."""
+    """Owns an object of the library and destroys it with itself. `_keep` holds what the object borrows, so that it lives longer."""
 
     _destroy = None
 
@@ -138,7 +137,7 @@ class Owner:
         self._keep = keep
 
     def close(self):
-        """Destroys the object now instead of when it is collected."""
+        """Destroys the object now instead of when Python collects it."""
         pointer, self._as_parameter_ = getattr(self, "_as_parameter_", None), None
         if pointer:
             getattr(library, self._destroy)(pointer)
@@ -155,7 +154,7 @@ class Owner:
 
 
 def create(name, *arguments):
-    """The object that a function makes, as a pointer."""
+    """Calls a function that makes an object and returns the pointer."""
     made = ctypes.c_void_p()
     call(name, *arguments, ctypes.byref(made))
     return made

@@ -11,7 +11,7 @@ from .types import array_of, as_elements, dtype_number, make_type, numpy_dtype, 
 
 class Dataset(Owner):
     """Samples by index: Dataset(x=images, y=labels) has the rows of arrays, which are borrowed and must not change. The names
-    are those of a graph's inputs. bfloat16 comes as a tuple: (array of uint16, "bfloat16")."""
+    are those of a graph's inputs. Give bfloat16 as a tuple (array of uint16, "bfloat16")."""
 
     _destroy = "bg_dataset_destroy"
 
@@ -33,8 +33,8 @@ class Dataset(Owner):
 
     @classmethod
     def from_function(cls, count, types, function):
-        """Samples that function(epoch, index) returns as a mapping. `types`: {name: (type, shape)}. Loaders with several
-        workers call it from their threads, one at a time, as Python does."""
+        """Makes a data set of samples that function(epoch, index) returns as mappings. `types` is {name: (type, shape)}. Loaders
+        with several workers call the function in their threads, one at a time because of Python's lock."""
         names, made = tuple(types), (_abi.bg_type * max(len(types), 1))(*(make_type(*each) for each in types.values()))
 
         def get(_, epoch, index, outputs, error):
@@ -43,11 +43,10 @@ class Dataset(Owner):
                 for name, wanted, place in zip(names, made, outputs):
                     array = as_elements(values[name], wanted.dtype, f"`{name}` of sample {index}")
                     if array.shape != shape_of(wanted):
-                        raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"`{name}` of sample {index} is {list(array.shape)}, "
-                                    f"expected {list(shape_of(wanted))}")
+                        raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"`{name}` of sample {index} is {list(array.shape)} " f"but must be {list(shape_of(wanted))}")
                     ctypes.memmove(place, array.ctypes.data, array.nbytes)
                 return 0
-            except BaseException as reason:  # must not cross the C code
+            except BaseException as reason:  # an exception must not cross the C code
                 status = reason.status if isinstance(reason, Error) else CONSTANTS["BG_ERROR_CANCELED"]
                 return library.bg_error_set(error, status, b"%s", ctypes.c_char_p(f"{type(reason).__name__}: {reason}".encode()))
 
@@ -59,19 +58,19 @@ class Dataset(Owner):
         return library.bg_dataset_sample_count(self)
 
     def take(self, count):
-        """The first samples."""
+        """Returns a data set of the first samples."""
         return Dataset._of(create("bg_dataset_take", self, count), self.names, self)
 
     def skip(self, count):
-        """The samples after the first ones."""
+        """Returns a data set without the first samples."""
         return Dataset._of(create("bg_dataset_skip", self, count), self.names, self)
 
     def shuffle(self, seed=0, buffer=0):
-        """Another order in each epoch."""
+        """Returns a data set with a different order in each epoch."""
         return Dataset._of(create("bg_dataset_shuffle", self, buffer, seed), self.names, self)
 
     def shard(self, index, count):
-        """Every `count`-th sample, from `index` on."""
+        """Returns a data set of every `count`-th sample, from `index` on."""
         return Dataset._of(create("bg_dataset_shard", self, index, count), self.names, self)
 
 
@@ -89,8 +88,7 @@ def as_dataset(data):
 
 
 class Loader(Owner):
-    """Batches of a data set: Loader(dataset, batch_size=32, shuffle=True, worker_count=2); options are those of
-    bg_loader_options. Iterating gives the batches of one epoch after the other as {name: array}."""
+    """Batches of a data set: Loader(dataset, batch_size=32, shuffle=True, worker_count=2); options are those of bg_loader_options. Each iteration over the loader yields the batches of the next epoch as {name: array}."""
 
     _destroy = "bg_loader_destroy"
 
@@ -110,7 +108,7 @@ class Loader(Owner):
         return self.epoch(epoch)
 
     def epoch(self, number, position=0):
-        """The batches of an epoch, from `position` on."""
+        """Yields the batches of an epoch, from `position` on."""
         call("bg_loader_begin_at", self, number, position)
         count = ctypes.c_uint32()
         types = library.bg_loader_sample_types(self, ctypes.byref(count))
@@ -124,7 +122,7 @@ class Loader(Owner):
 
     @property
     def statistics(self):
-        """batch_count, miss_count and wait_ns."""
+        """The counts batch_count, miss_count and wait_ns."""
         found = _abi.bg_loader_statistics()
         library.bg_loader_read_statistics(self, ctypes.byref(found))
         return {name: getattr(found, name) for name, _ in found._fields_}

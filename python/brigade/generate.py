@@ -11,13 +11,14 @@ from .graph import fill, make_struct
 from .options import view
 
 Token = collections.namedtuple("Token", "prompt place token log_share text is_last")
-Token.__doc__ = "A token that was added; `text` is what may be printed now (None without a tokenizer)."
+Token.__doc__ = "A token that was added; `text` is the text that can be printed now (None without a tokenizer)."
 Generation = collections.namedtuple("Generation", "tokens text end log_share score")
-Generation.__doc__ = "What was added to a prompt; `end` is \"length\", \"stop_token\", \"stop_string\" or \"callback\"."
+Generation.__doc__ = "The tokens that were added to a prompt; `end` is \"length\", \"stop_token\", \"stop_string\" or \"callback\"."
 
 
 class Tokenizer(Owner):
-    """Tokenizer(folder) reads tokenizer.json, or vocab.json and merges.txt; Tokenizer() has a token for each byte."""
+    """Converts text to tokens and back. Tokenizer(folder) reads tokenizer.json, or vocab.json and merges.txt; Tokenizer() has a token
+    for each byte."""
 
     _destroy = "bg_tokenizer_destroy"
 
@@ -35,7 +36,7 @@ class Tokenizer(Owner):
         return None if found == 2**32 - 1 else found
 
     def encode(self, text, special=False):
-        """The tokens of a text; `special`: also those that are written out in it."""
+        """Returns the tokens of a text. With `special`, special tokens that are written out in the text become those tokens."""
         made, content = _abi.bg_token_list(), text.encode() if isinstance(text, str) else bytes(text)
         try:
             call("bg_tokenizer_encode", self, content, len(content), special, ctypes.byref(made))
@@ -44,7 +45,7 @@ class Tokenizer(Owner):
             library.bg_token_list_clear(ctypes.byref(made))
 
     def decode(self, tokens):
-        """The text of tokens; bytes that are no UTF-8 become U+FFFD."""
+        """Returns the text of tokens; bytes that are not UTF-8 become U+FFFD."""
         tokens, made, size = _tokens(tokens), ctypes.c_char_p(), ctypes.c_size_t()
         call("bg_tokenizer_decode", self, tokens, len(tokens), ctypes.byref(made), ctypes.byref(size))
         try:
@@ -59,7 +60,7 @@ def _tokens(given):
 
 class Generator(Owner):
     """Continues sequences of tokens: Generator(weights, layers=2, hidden=64, heads=4, sequence_length=8, positions=128,
-    vocabulary=257). The model's arguments are those of bg_gpt_options; `sequences` of them run side by side.
+    vocabulary=257). The model's arguments are those of bg_gpt_options; `sequences` prompts run at the same time.
 
         generator.run([[1, 2, 3]], max_tokens=20, sampling={"temperature": 0.8, "seed": 7})[0].tokens
     """
@@ -73,7 +74,7 @@ class Generator(Owner):
                          weights, options)
 
     def __len__(self):
-        """Tokens seen so far."""
+        """The number of tokens so far."""
         return library.bg_generator_length(self)
 
     def feed(self, tokens):
@@ -84,21 +85,21 @@ class Generator(Owner):
 
     @property
     def logits(self):
-        """Of the next token; None before the first feed."""
+        """Logits of the next token; None before the first feed."""
         found = library.bg_generator_logits(self)
         return np.ctypeslib.as_array(found, (self.vocabulary,)).copy() if found else None
 
     def sample(self, **sampling):
-        """Draws the next token, without adding it; arguments are those of bg_sampling."""
+        """Draws the next token without adding it. Arguments are those of bg_sampling."""
         made, token = make_struct(_abi.bg_sampling, sampling), ctypes.c_uint32()
         call("bg_generator_sample", self, ctypes.byref(made), ctypes.byref(token))
         return token.value
 
     def run(self, prompts, tokenizer=None, sampling=None, stop_tokens=(), stop_strings=(), on_token=None, seeds=None, **options):
-        """Continues prompts: lists of tokens, or texts with a tokenizer. Returns a Generation for each, and with returned_beams
-        above 1 a list of them. on_token gets each Token as it is drawn; False ends that prompt. `seeds` has a seed for each
-        prompt; without it they are sampling's seed and the numbers after it. Other arguments are those of
-        bg_generation_options."""
+        """Continues prompts, which are lists of tokens or, with a tokenizer, texts. Returns a Generation for each prompt, or with
+        returned_beams above 1 a list of Generations. on_token is called for each Token when it is drawn; returning False ends that
+        prompt. `seeds` has a seed for each prompt; without it prompt i has the seed of `sampling` plus i. Other arguments are those
+        of bg_generation_options."""
         made = make_struct(_abi.bg_generation_options, options)
         fill(made.sampling, sampling or {})
         keep, thrown, decoders = [], [], {}
@@ -116,7 +117,7 @@ class Generator(Owner):
         for i, prompt in enumerate(prompts):
             if isinstance(prompt, str):
                 if tokenizer is None:
-                    raise Error(CONSTANTS["BG_ERROR_INVALID"], f"prompt {i} is a text, and there is no tokenizer")
+                    raise Error(CONSTANTS["BG_ERROR_INVALID"], f"prompt {i} is a text but there is no tokenizer")
                 prompt = tokenizer.encode(prompt)
             keep.append(_tokens(prompt))
             given[i].tokens, given[i].count = keep[-1], len(prompt)
@@ -134,7 +135,7 @@ class Generator(Owner):
 
 
 def _bytes(struct, size):
-    """A member `text` that no zero byte ends; None for NULL."""
+    """The bytes of a member `text` without a zero byte at its end; None for NULL."""
     address = ctypes.c_void_p.from_address(ctypes.addressof(struct) + type(struct).text.offset).value
     return ctypes.string_at(address, size) if address else None
 
@@ -144,11 +145,11 @@ def _hear(function, token, decoders, thrown):
         return False
     try:
         text = _bytes(token, token.text_bytes)
-        if text is not None:  # a character may come with several tokens
+        if text is not None:  # a character may span several tokens
             decoder = decoders.setdefault(token.prompt, codecs.getincrementaldecoder("utf-8")("replace"))
             text = decoder.decode(text, token.is_last)
         return function(Token(token.prompt, token.place, token.token, token.log_share, text, token.is_last)) is not False
-    except BaseException as reason:  # must not cross the C code
+    except BaseException as reason:  # an exception must not cross the C code
         thrown.append(reason)
         return False
 

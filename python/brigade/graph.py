@@ -35,7 +35,7 @@ class Value:
 
 
 def choice(enum, given):
-    """The number of a word for a constant of an enumeration: "mean" is BG_LOSS_MEAN of bg_loss_reduction."""
+    """The number of an enumeration's constant by its short name: "mean" is BG_LOSS_MEAN of bg_loss_reduction."""
     if isinstance(given, int):
         return int(given)
     word = str(given).upper()
@@ -43,12 +43,12 @@ def choice(enum, given):
     found = [name for name in names if name == word or name.endswith("_" + word)]
     shortest = sorted(found, key=len)[:1]
     if not shortest:
-        raise Error(CONSTANTS["BG_ERROR_INVALID"], f"{given!r} is no {enum}; there are {', '.join(names)}")
+        raise Error(CONSTANTS["BG_ERROR_INVALID"], f"{given!r} is not a {enum}; use one of {', '.join(names)}")
     return CONSTANTS[shortest[0]]
 
 
 def fill(struct, values):
-    """Sets members of a struct from a mapping; lists go to arrays, words to enumerations as far as they are known."""
+    """Sets members of a struct from a mapping. Lists fill arrays, and names of element types become their numbers."""
     fields = dict(struct._fields_)
     for name, value in values.items():
         if name not in fields:
@@ -67,7 +67,7 @@ def fill(struct, values):
 
 
 def make_struct(struct, given, *more):
-    """A struct of options from a mapping: the library's defaults, then what is given."""
+    """Makes a struct of options: the library's defaults, changed by a mapping."""
     if isinstance(given, struct):
         return given
     made = struct()
@@ -81,7 +81,7 @@ def make_struct(struct, given, *more):
 
 
 class _Method:
-    """Turns a call in Python into one of a C function whose first parameter is the graph."""
+    """Calls a C function whose first parameter is the graph with arguments from Python."""
 
     def __init__(self, name):
         self.name = name
@@ -89,7 +89,7 @@ class _Method:
         self.parameters = parameters[1:]
         self.function = getattr(library, name)
         names = {parameter[0] for parameter in self.parameters}
-        # A count beside a list is the list's: `axes, axis_count` and `rank, dims`.
+        # A count beside a list is the length of the list: `axes, axis_count` and `rank, dims`.
         self.counts = {}
         for first, second in zip(self.parameters, self.parameters[1:]):
             if self.is_list(first) and second[2].startswith("uint32_t ") and second[0].endswith("count"):
@@ -109,9 +109,9 @@ class _Method:
         return declared.startswith("bg_value *") and name.startswith("out")
 
     def bind(self, positional, named):
-        """The arguments by name."""
+        """Returns the arguments by name."""
         if len(positional) > len(self.inputs):
-            raise TypeError(f"{self.name} takes {len(self.inputs)} arguments at most: {self.describe()}")
+            raise TypeError(f"{self.name} takes at most {len(self.inputs)} arguments: {self.describe()}")
         given = dict(zip((p[0] for p in self.inputs), positional))
         for name, value in named.items():
             if name in given or name not in {p[0] for p in self.inputs}:
@@ -133,7 +133,7 @@ class _Method:
             if value is None:
                 return _abi.bg_value()
             if not isinstance(value, Value):
-                raise TypeError(f"{self.name}: `{name}` is {type(value).__name__}, expected a value of the graph")
+                raise TypeError(f"{self.name}: `{name}` is {type(value).__name__} but must be a value of the graph")
             return value._handle
         if made is ctypes.c_char_p:
             return None if value is None else str(value).encode()
@@ -203,12 +203,12 @@ def _method(name):
 
 
 class Graph(Owner):
-    """A model. Building is sticky: the first error is raised by check(), and by whatever compiles the graph.
+    """A model. Building is sticky: check() and making a plan of the graph raise the first error.
 
     Besides the methods below a graph has every function of the C headers whose first parameter is a graph:
-    graph.conv2d_layer("conv1", x, 16, 3, 3, bias=True, options={"padding": [1, 1]}) is bg_conv2d_layer. Words stand for
-    enumerations ("mean"), mappings for structs of options, (type, shape) for types, and missing options for the defaults.
-    Graph.signature(name) has the C parameters.
+    graph.conv2d_layer("conv1", x, 16, 3, 3, bias=True, options={"padding": [1, 1]}) is bg_conv2d_layer. Give enumerations as
+    short names ("mean"), structs of options as mappings, and types as (type, shape). Missing options have their defaults.
+    Graph.signature(name) returns the C parameters.
     """
 
     _destroy = "bg_graph_destroy"
@@ -218,7 +218,7 @@ class Graph(Owner):
 
     @classmethod
     def _borrow(cls, pointer):
-        """A graph of the library's, during a call of a function that adds a model to it."""
+        """Wraps a graph of the library during a call of a function that adds a model to it."""
         made = cls.__new__(cls)
         Owner.__init__(made, ctypes.c_void_p(pointer))
         made._is_borrowed = True
@@ -241,12 +241,12 @@ class Graph(Owner):
 
     @staticmethod
     def signature(name):
-        """The C parameters of a method."""
+        """Returns the C parameters of a method."""
         method = _method(_METHODS[name])
         return f"{method.name}({method.describe()})"
 
     def input(self, name, dtype, shape):
-        """Data of each micro-batch; the first dimension is its samples."""
+        """Adds an input: the data of a micro-batch, whose first dimension counts samples."""
         made = make_type(dtype, shape)
         return Value(self, library.bg_graph_input(self, name.encode(), ctypes.byref(made)))
 
@@ -258,18 +258,18 @@ class Graph(Owner):
         return Value(self, library.bg_graph_constant(self, name.encode(), ctypes.byref(made), array.ctypes.data))
 
     def parameter(self, name, dtype, shape, initializer=("constant", 0.0)):
-        """`initializer`: a kind ("constant", "uniform", "normal", ...) and its numbers."""
+        """Adds a parameter. `initializer` is a kind ("constant", "uniform", "normal", ...) and its numbers."""
         made = make_type(dtype, shape)
         first = _abi.bg_initializer(choice("bg_initializer_kind", initializer[0]), *initializer[1:])
         return Value(self, library.bg_graph_parameter(self, name.encode(), ctypes.byref(made), ctypes.byref(first)))
 
     def block(self, name=None, device=None):
-        """What follows is a block, a stage of its own in a pipeline unless options say otherwise."""
+        """Begins the next block, which is a separate stage in a pipeline unless options assign it otherwise."""
         library.bg_block_start(self, None if name is None else name.encode(),
                                CONSTANTS["BG_DEVICE_NONE"] if device is None else device)
 
     def scope(self, name):
-        """For `with`: names of what is added get `name` and a dot in front."""
+        """A context manager: names that are added within it get `name` and a dot as prefix."""
         return _Scope(self, name)
 
     def check(self):

@@ -7,10 +7,10 @@ from .graph import choice, fill
 
 
 class Options(Owner):
-    """Options by the names of docs/options.md: Options(strategy="pipelined", gradient_accumulation=4).
+    """Options with the names of docs/options.md: Options(strategy="pipelined", gradient_accumulation=4).
 
-    `progress` is a function (part, done, total) that is called during the planning, creating and measuring of what has these
-    options; it may return True to cancel. None removes it."""
+    `progress` is a function (part, done, total) that is called while plans and sessions with these options are made and
+    measured. It may return True to cancel. None removes it."""
 
     _destroy = "bg_run_options_destroy"
 
@@ -38,7 +38,7 @@ class Options(Owner):
         hears = _abi.bg_progress_function(
             0 if function is None else lambda _, part, done, total: guard(function, part.decode(), done, total))
         library.bg_run_options_view(self).contents.reporting.progress = hears
-        self._hears = getattr(self, "_hears", ()) + (hears,)  # plans that have an earlier one may live
+        self._hears = getattr(self, "_hears", ()) + (hears,)  # plans may still use an earlier function
 
     def set(self, **options):
         for name, value in options.items():
@@ -46,7 +46,7 @@ class Options(Owner):
         return self
 
     def load(self, path):
-        """From a file with an option a line, or JSON."""
+        """Reads options from a file with one option on each line, or in JSON."""
         call("bg_run_options_load", self, encode(path))
         return self
 
@@ -69,7 +69,7 @@ def view(options):
 
 
 def view_or_defaults(options):
-    """Where the C function has no defaults of its own; what is returned keeps the struct alive."""
+    """The C struct of Options, or of the defaults, for C functions that require one. The result keeps the struct alive."""
     return view(options if options is not None else Options())
 
 

@@ -12,13 +12,13 @@ from .types import array_of, as_elements, describe, dtype_number, make_type, num
 
 
 def _options(options):
-    """The struct, and what it must outlive."""
+    """The struct of options, and the object that must outlive it."""
     used = options if options is not None else Options()
     return view(used), used
 
 
 class Plan(Owner):
-    """A graph, compiled for a strategy. The graph is copied."""
+    """A graph that is compiled for a strategy. The graph is copied."""
 
     _destroy = "bg_plan_destroy"
 
@@ -50,8 +50,8 @@ class Plan(Owner):
 
 
 class Weights(Owner, collections.abc.MutableMapping):
-    """Named tensors, shared by the sessions that have them. weights["fc.weight"] is a copy of the newest value; setting one
-    is for between runs. bfloat16 comes and goes as uint16."""
+    """Named tensors that sessions share. weights["fc.weight"] is a copy of the newest value. Set values only between runs. bfloat16
+    values are uint16."""
 
     _destroy = "bg_weights_destroy"
 
@@ -98,16 +98,17 @@ class Weights(Owner, collections.abc.MutableMapping):
         call("bg_weights_set", self, name.encode(), ctypes.byref(made), array.ctypes.data)
 
     def __delitem__(self, name):
-        raise TypeError("weights are not removed; make new ones with those that are to stay")
+        raise TypeError("weights cannot be removed; make new Weights with the others")
 
     def parameters(self):
-        """Names of what is trained, without running statistics and the optimizer's state."""
+        """The names of the trained tensors, without running statistics and optimizer state."""
         role = CONSTANTS["BG_ROLE_PARAMETER"]
         return [found.name.decode() for found in map(self._at, range(len(self))) if found.role == role]
 
     def load(self, path, **options):
-        """From .safetensors or .npz; options are those of bg_weights_load_options, `renames` a mapping of names in the file to
-        those of the model. progress(name, done_bytes, total_bytes) may return True to cancel. Returns what became of each tensor: {name: "loaded", "missing", ...}."""
+        """Reads a .safetensors or .npz file. Options are those of bg_weights_load_options; `renames` maps names in the file to names
+        of the model. progress(name, done_bytes, total_bytes) may return True to cancel. Returns the result for each tensor:
+        {name: "loaded", "missing", ...}."""
         struct, _keep = _file_options(_abi.bg_weights_load_options, options)
         report = _abi.bg_weights_report()
         call("bg_weights_load", self, encode(path), ctypes.byref(struct), ctypes.byref(report))
@@ -118,19 +119,19 @@ class Weights(Owner, collections.abc.MutableMapping):
             library.bg_weights_report_clear(ctypes.byref(report))
 
     def save(self, path, **options):
-        """To a .safetensors or .npz file, or a folder; options are those of bg_weights_save_options."""
+        """Writes a .safetensors or .npz file, or a folder. Options are those of bg_weights_save_options."""
         struct, _keep = _file_options(_abi.bg_weights_save_options, options)
         call("bg_weights_save", self, encode(path), ctypes.byref(struct))
 
     def publish(self):
-        """Makes the newest values those that readers use; returns the version."""
+        """Publishes the newest values for readers; returns the version."""
         number = ctypes.c_uint64()
         call("bg_weights_publish", self, ctypes.byref(number))
         return number.value
 
 
 def stream_shape(stream):
-    """All micro-batches of a run along the first dimension."""
+    """The type of all micro-batches of a run along the first dimension."""
     made = _abi.bg_type()
     call("bg_stream_shape", ctypes.byref(stream), CONSTANTS["BG_STREAM_FLAT"], ctypes.byref(made))
     return made
@@ -155,7 +156,7 @@ def _file_options(struct, options):
 class Session(Owner):
     """A plan that runs. run(x=array, y=array) returns {output: array}.
 
-    A session is used by one thread at a time. Threads that infer at once have a reader each.
+    One thread at a time uses a session. Threads that infer at the same time need one reader each.
     """
 
     _destroy = "bg_session_destroy"
@@ -171,7 +172,7 @@ class Session(Owner):
 
     @classmethod
     def _borrow(cls, pointer, owner):
-        """A session that another object destroys."""
+        """Wraps a session that another object destroys."""
         made = cls._make(pointer, owner)
         made._is_borrowed = True
         return made
@@ -194,7 +195,7 @@ class Session(Owner):
 
     @classmethod
     def reader(cls, plan, weights):
-        """A session over published weights (Weights.publish), for one thread beside others."""
+        """Makes a session for inference in one thread over published weights (Weights.publish), beside other sessions."""
         return cls._make(create("bg_session_create_reader", plan, weights), plan, weights)
 
     @property
@@ -203,7 +204,7 @@ class Session(Owner):
 
     @property
     def step(self):
-        """Weight updates over the life of the weights."""
+        """The number of weight updates over the life of the weights."""
         return library.bg_session_step(self)
 
     def set_optimizer(self, optimizer):
@@ -220,7 +221,7 @@ class Session(Owner):
 
     @property
     def inputs(self):
-        """{name: (type, shape)} of the arrays of a run."""
+        """The arrays of a run: {name: (type, shape)}."""
         return {found.name.decode(): _describe(stream_shape(found)) for found in self._streams("input")}
 
     @property
@@ -228,8 +229,8 @@ class Session(Owner):
         return {found.name.decode(): _describe(stream_shape(found)) for found in self._streams("output")}
 
     def run(self, inputs=None, outputs=None, **named):
-        """One run. `inputs`: arrays by name, also as named arguments; micro-batches follow each other along the first
-        dimension. `outputs`: the names that are wanted, all without it."""
+        """Runs the session once. `inputs` are arrays by name, also as named arguments, with the micro-batches along the first
+        dimension. `outputs` are the names of the outputs to return; None: all."""
         given = {**(inputs or {}), **named}
         arrays, results = [], {}
         for stream in self._streams("input"):
@@ -239,7 +240,7 @@ class Session(Owner):
             wanted = stream_shape(stream)
             array = as_elements(given.pop(name), wanted.dtype, f"input `{name}`")
             if array.nbytes != stream.size_bytes or array.shape[1:] != shape_of(wanted)[1:]:
-                raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"input `{name}` is {array.dtype}{list(array.shape)}; a run takes "
+                raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"input `{name}` is {array.dtype}{list(array.shape)} but a run takes "
                             f"{describe(wanted)}, {stream.count} micro-batches of {describe(stream.micro_batch_type)}")
             arrays.append(array)
         if given:

@@ -14,8 +14,8 @@ _TASKS = ("fit", "validate", "test", "predict")
 
 
 class Event:
-    """What a callback gets: `kind` ("on_batch_end"), `task`, `epoch`, `batch`, `batch_count`, `trainer`; and during the call
-    `outputs`, and stop(), which ends the fit or the pass after this batch."""
+    """The event that a callback gets, with `kind` ("on_batch_end"), `task`, `epoch`, `batch`, `batch_count` and `trainer`. During the
+    call it also has `outputs`, and stop(), which ends the fit or the pass after this batch."""
 
     def __init__(self, struct, trainer):
         self._struct, self.trainer = struct, trainer
@@ -28,7 +28,7 @@ class Event:
 
     @property
     def outputs(self):
-        """{name: array} of the event's call; empty for events without one, and after the callback."""
+        """The outputs of the event's call, {name: array}; empty for events without a call, and after the callback."""
         found, made = self._struct and self._struct.call, {}
         if not found:
             return made
@@ -43,7 +43,7 @@ class Event:
 
 
 class _State:
-    """Functions that C calls, and the exception of one of them."""
+    """The functions that C calls, and the exception that one of them raised."""
 
     def __init__(self, model, callbacks):
         self.model, self.callbacks, self.thrown, self.trainer = model, callbacks, None, lambda: None
@@ -54,7 +54,7 @@ class _State:
             loss = self.model(borrowed, _TASKS[task], micro_batch)
             if loss is not None:
                 out_loss[0] = loss._handle
-        except BaseException as reason:  # must not cross the C code
+        except BaseException as reason:  # an exception must not cross the C code
             self.thrown = reason
             library.bg_graph_fail(graph, CONSTANTS["BG_ERROR_CANCELED"], b"%s", ctypes.c_char_p(b"the model's function raised an exception"))
         finally:
@@ -78,11 +78,11 @@ class _State:
             return float(function(step))
         except BaseException as reason:
             self.thrown = reason
-            return float("nan")  # which the trainer refuses
+            return float("nan")  # the trainer refuses NaN
 
 
 def _arguments(given):
-    """{input: number, or "batch", "epoch", "step"}"""
+    """The struct of a mapping {input: number, or "batch", "epoch", "step"}."""
     made = (_abi.bg_trainer_argument * max(len(given), 1))()
     for place, (name, value) in zip(made, given.items()):
         kind = "value" if isinstance(value, (int, float)) else value
@@ -100,7 +100,7 @@ def _scores(given):
 
 
 def _per_task(value, default):
-    """A number for all tasks, or {task: number}."""
+    """The values of all tasks, from one number or {task: number}."""
     return [value.get(task, default) for task in _TASKS] if isinstance(value, dict) else value
 
 
@@ -118,7 +118,7 @@ class Trainer(Owner):
 
     Further arguments are the fields of bg_trainer_options. `strategy` is a mapping of bg_ipu_strategy, whose training_options
     and inference_options are Options. `scores` is {name: {"output": ..., "kind": "f1"}}, `arguments` {input: number or
-    "epoch"}. An exception of a function that is passed here ends the trainer's method, which raises it again. Data are a
+    "epoch"}. If a function that is passed here raises an exception, the trainer's method ends and raises it again. Data are a
     Dataset, a Loader, or a mapping of arrays by the names of inputs.
     """
 
@@ -212,7 +212,7 @@ class Trainer(Owner):
         return self.metrics("test")
 
     def predict(self, data):
-        """{output: array} of all samples."""
+        """Returns the outputs of all samples, {output: array}."""
         task = CONSTANTS["BG_TRAINER_PREDICT"]
         made, _keep = self._data(data)
         self._run("bg_trainer_prepare", task)
@@ -231,7 +231,7 @@ class Trainer(Owner):
                 library.bg_array_clear(ctypes.byref(array))
 
     def metrics(self, task):
-        """{name: mean} of the newest pass of a task; of a count the share of samples."""
+        """The metrics of a task's newest pass, {name: mean}; for a count the share of counted samples."""
         number, made = choice("bg_trainer_task", task), {}
         for index in range(library.bg_trainer_metric_count(self, number)):
             found = _abi.bg_trainer_metric()
@@ -251,12 +251,12 @@ class Trainer(Owner):
 
     @property
     def step(self):
-        """Weight updates done."""
+        """The number of weight updates done."""
         return library.bg_trainer_step(self)
 
     @property
     def epoch(self):
-        """Epochs done."""
+        """The number of epochs done."""
         return library.bg_trainer_epoch(self)
 
     def stop(self):
@@ -267,12 +267,12 @@ class Trainer(Owner):
         return library.bg_trainer_was_stopped(self)
 
     def resume(self, epoch, batch, step):
-        """The next fit continues at this batch of this epoch."""
+        """Lets the next fit continue at this batch of this epoch."""
         library.bg_trainer_resume(self, epoch, batch, step)
 
     def set_optimizer(self, optimizer):
         call("bg_trainer_set_optimizer", self, ctypes.byref(optimizer._struct))
 
     def samples_per_call(self, task="fit"):
-        """The batch size for a loader."""
+        """The number of samples in a call of a task: the batch size for a loader."""
         return library.bg_trainer_samples_per_call(self, choice("bg_trainer_task", task))

@@ -10,14 +10,14 @@ _NUMPY = {
     CONSTANTS["BG_FLOAT32"]: np.dtype(np.float32), CONSTANTS["BG_FLOAT64"]: np.dtype(np.float64),
     CONSTANTS["BG_FLOAT16"]: np.dtype(np.float16), CONSTANTS["BG_INT32"]: np.dtype(np.int32),
     CONSTANTS["BG_INT64"]: np.dtype(np.int64), CONSTANTS["BG_UINT8"]: np.dtype(np.uint8),
-    # NumPy has no bfloat16: its bits are the upper halves of float32's.
+    # NumPy has no bfloat16. Its bits are the upper half of a float32.
     CONSTANTS["BG_BFLOAT16"]: np.dtype(np.uint16),
 }
 _BRIGADE = {made: number for number, made in _NUMPY.items() if number != CONSTANTS["BG_BFLOAT16"]}
 
 
 def dtype_number(dtype):
-    """Of a word ("float32", "bfloat16"), a NumPy type, or the number itself."""
+    """The number of an element type, from its name ("float32", "bfloat16"), a NumPy type, or the number itself."""
     if isinstance(dtype, int):
         return dtype
     if isinstance(dtype, str):
@@ -27,7 +27,7 @@ def dtype_number(dtype):
     try:
         return _BRIGADE[np.dtype(dtype)]
     except (KeyError, TypeError):
-        raise Error(CONSTANTS["BG_ERROR_INVALID"], f"{dtype!r} is no element type; there are "
+        raise Error(CONSTANTS["BG_ERROR_INVALID"], f"{dtype!r} is not an element type; use one of "
                     + ", ".join(dtype_name(number) for number in sorted(_NUMPY))) from None
 
 
@@ -43,7 +43,7 @@ def make_type(dtype, shape):
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if len(shape) > CONSTANTS["BG_MAX_RANK"]:
         raise Error(CONSTANTS["BG_ERROR_SHAPE"],
-                    f"a shape of {len(shape)} dimensions; there are at most {CONSTANTS['BG_MAX_RANK']}")
+                    f"the shape has {len(shape)} dimensions but may have at most {CONSTANTS['BG_MAX_RANK']}")
     made = _abi.bg_type(dtype=dtype_number(dtype), rank=len(shape))
     made.dims[:len(shape)] = [int(size) for size in shape]
     return made
@@ -65,27 +65,27 @@ def array_of(made, address):
 
 
 def as_elements(values, number, what):
-    """`values` as a contiguous array of an element type. Numbers are converted only where none can change."""
+    """Returns `values` as a contiguous array of an element type. Values are converted only where this cannot change them."""
     array = np.asarray(values)
     wanted = _NUMPY[number]
     if array.dtype != wanted:
-        plain = not isinstance(values, np.ndarray)  # Python's own numbers have the widest type
+        plain = not isinstance(values, np.ndarray)  # NumPy gives Python's numbers the widest type
         converted = array.astype(wanted)
         if not (np.can_cast(array.dtype, wanted, "safe") or plain and np.all((converted == array) | (wanted.kind == "f"))) \
                 or number == CONSTANTS["BG_BFLOAT16"]:
-            raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"{what} is {array.dtype}, expected {dtype_name(number)}"
+            raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"{what} is {array.dtype} but must be {dtype_name(number)}"
                         + (" as uint16 (float32_to_bfloat16)" if number == CONSTANTS["BG_BFLOAT16"] else ""))
         array = converted
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def bfloat16_to_float32(bits):
-    """float32 of the uint16 that bfloat16 values come as."""
+    """Returns bfloat16 values, which are uint16, as float32."""
     return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
 def float32_to_bfloat16(values):
-    """The uint16 that a bfloat16 input takes: the nearest, and of two the even one."""
+    """Rounds values to bfloat16, to nearest even, and returns them as uint16."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), ((bits >> 16) | 0x40).astype(np.uint16), rounded)

@@ -88,7 +88,7 @@ expect(states.shape == (5, 2, 7) and last.shape == (2, 2, 7), "results beside th
 expect_error(lambda: images.conv2d_layer("again", picture, 16, 3, 3, True, {"strides": 2}), bg.Error, "has no `strides`",
              "an option that is misspelled")
 expect_error(lambda: images.linear_layer("l", picture), TypeError, "lacks `out_features`", "a missing argument")
-expect_error(lambda: images.linear_layer("l", 3, 4), TypeError, "expected a value", "an argument that is no value")
+expect_error(lambda: images.linear_layer("l", 3, 4), TypeError, "must be a value", "an argument that is no value")
 expect_error(lambda: images.linear_layer("l", picture, 4, width=3), TypeError, "no argument `width`", "an unknown argument")
 expect_error(lambda: images.no_such_op(picture), AttributeError, "bg_no_such_op", "an unknown op")
 expect_error(lambda: images.input("z", "float33", (1,)), bg.Error, "float33", "an unknown type")
@@ -130,7 +130,7 @@ expect_error(lambda: session.run(x=X, y=Y, z=X), bg.Error, "no input `z`", "an u
 expect_error(lambda: session.run({"x": X, "y": Y}, ["none"]), bg.Error, "no output `none`", "an unknown output")
 expect_error(lambda: session.run(x=X[:3], y=Y), bg.Error, "a run takes float32[4,2]", "a shape that does not fit")
 expect_error(lambda: session.run(x=X.T, y=Y), bg.Error, "a run takes float32[4,2]", "the same elements in another shape")
-expect_error(lambda: session.run(x=X.astype(np.float64), y=Y), bg.Error, "expected float32", "another element type")
+expect_error(lambda: session.run(x=X.astype(np.float64), y=Y), bg.Error, "must be float32", "another element type")
 session.set_learning_rate(0.0)
 weights = session.weights
 expect((session.run(x=strided, y=Y)["guess"] == session.run(x=X, y=Y)["guess"]).all(), "strides do not matter")
@@ -160,7 +160,7 @@ expect(bg.Weights().load(folder / "part.npz", plan=plan, strict=False) ==
 expect_error(lambda: bg.Session.inference(graph, bg.Weights()), bg.Error, "fc1.weight",
              "inference without weights")
 expect_error(lambda: loaded["fc3"], KeyError, "fc3", "a weight that is not there")
-expect_error(lambda: loaded.__setitem__("fc1.bias", np.arange(8)), bg.Error, "expected float32", "another type")
+expect_error(lambda: loaded.__setitem__("fc1.bias", np.arange(8)), bg.Error, "must be float32", "another type")
 loaded["fc1.bias"] = list(range(8))
 expect_error(lambda: loaded.__setitem__("fc1.bias", np.zeros(9, np.float32)), bg.Error, "fc1.bias", "another shape")
 expect((inference.run(x=X, y=Y)["guess"] != guess).any() and loaded["fc1.bias"].dtype == np.float32, "a weight that was set")
@@ -213,7 +213,7 @@ squares = bg.Dataset.from_function(6, {"n": ("int32", (1,))}, lambda epoch, inde
 expect([list(batch["n"].ravel()) for batch in bg.Loader(squares, batch_size=3, mode="sync").epoch(1)] == [[1, 2, 5], [10, 17, 26]],
        "samples of a function")
 broken = bg.Dataset.from_function(2, {"n": ("int32", (1,))}, lambda epoch, index: {"n": np.zeros(2, np.int32)})
-expect_error(lambda: list(bg.Loader(broken)), bg.Error, "expected [1]", "a sample of another shape")
+expect_error(lambda: list(bg.Loader(broken)), bg.Error, "must be [1]", "a sample of another shape")
 expect_error(lambda: bg.Dataset(x=ROWS, y=ROWS[:5]), bg.Error, "", "arrays of different lengths")
 expect_error(lambda: bg.Loader(samples, batch_sise=2), bg.Error, "has no `batch_sise`", "a loader's option that is misspelled")
 

@@ -34,8 +34,8 @@ refuses() { # WORDS C-SOURCE
     ! BRIGADE_LIBRARY=$folder/other.so "$python" -c 'import brigade' 2>"$folder/err" && tail -n 1 "$folder/err" | grep -q "^ImportError: .*$1"
 }
 ours="const char *bg_version(void) { return \"$(cat "$root/VERSION")\"; } typedef unsigned long z;"
-check "another release" refuses "other.so is Brigade 7.3.1; this package is for" 'const char *bg_version(void) { return "7.3.1"; } unsigned long bg_struct_bytes(const char *n) { return n != 0; }'
+check "another release" refuses "other.so is Brigade 7.3.1 but this package is for" 'const char *bg_version(void) { return "7.3.1"; } unsigned long bg_struct_bytes(const char *n) { return n != 0; }'
 check "another layout" refuses "has 1 bytes in .* in this package" "$ours z bg_struct_bytes(const char *n) { return n != 0; }"
-check "no Brigade" refuses "no Brigade library" "int none;"
+check "no Brigade" refuses "not a Brigade library" "int none;"
 check "a library that is not there" sh -c '! BRIGADE_LIBRARY=/none/libbrigade.so.1 "$1" -c "import brigade" 2>"$2" && grep -q "set BRIGADE_LIBRARY" "$2"' sh "$python" "$folder/err"
 finish

@@ -151,12 +151,12 @@ void try_session(const std::string &folder)
         [&] {
             session.run({{"x", std::vector<float>(7)}, {"y", Y}}, {});
         },
-        BG_ERROR_SHAPE, "has 28 bytes; a run takes 32", "a size that does not fit");
+        BG_ERROR_SHAPE, "has 28 bytes but a run needs 32", "a size that does not fit");
     expect_error(
         [&] {
             session.run({{"x", std::vector<int32_t>(8)}, {"y", Y}}, {});
         },
-        BG_ERROR_SHAPE, "elements of float32, not int32", "another element type");
+        BG_ERROR_SHAPE, "elements of float32 but is given as int32", "another element type");
     expect_error(
         [&] {
             session.run({{"x", X}, {"y", Y}}, {{"none", last}});
@@ -167,7 +167,7 @@ void try_session(const std::string &folder)
         [&] {
             session.run({{"x", X}, {"y", Y}}, {{"guess", small, 3}});
         },
-        BG_ERROR_SHAPE, "output `guess` has 32 bytes; there is room for 12", "an output that does not fit");
+        BG_ERROR_SHAPE, "output `guess` has 32 bytes but its memory has 12", "an output that does not fit");
 
     /* Weights leave and come back. */
     const std::string path = folder + "/w.safetensors";
@@ -179,7 +179,7 @@ void try_session(const std::string &folder)
     expect(loaded.values<float>("fc1.weight") == brigade::weights::values<float>(session.weights(), "fc1.weight"),
            "with the same values");
     expect_error([&] { loaded.find("fc3.weight"); }, BG_ERROR_NOT_FOUND, "fc3.weight", "a weight that is not there");
-    expect_error([&] { loaded.values<double>("fc1.weight"); }, BG_ERROR_SHAPE, "not float64",
+    expect_error([&] { loaded.values<double>("fc1.weight"); }, BG_ERROR_SHAPE, "read as float64",
                  "a weight of another type");
     expect_error([&] { loaded.load(folder + "/none"); }, BG_ERROR_NOT_FOUND, "none", "a file that is not there");
     loaded.set("fc2.bias", {2}, std::vector<float>{1, 2});
