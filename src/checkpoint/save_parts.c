@@ -386,8 +386,11 @@ bg_status bgi_parts_complete(bgi_part_save *s)
     const bg_status status = complete(s);
 
     if (status != BG_OK) {
-        /* Removes parts of a checkpoint that failed. Parts with a manifest stay, because the checkpoint is complete. */
-        if (s->path != NULL && !bgi_file_exists(s->manifest_path))
+        /* Removes the parts of a checkpoint that failed on all ranks. If a rank is lost, parts stay, because that rank
+         * may only have been stopped, and write the manifest when it continues. The next checkpoint removes parts
+         * without a manifest. */
+        if (bgi_session_settle(s->session, BG_OK, NULL) == BG_OK && s->path != NULL &&
+            !bgi_file_exists(s->manifest_path))
             remove(s->path);
         return status;
     }

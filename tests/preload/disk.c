@@ -7,6 +7,7 @@
  *     BRIGADE_TEST_DISK=cut:N      the N-th write writes half of it, and the process is killed
  *     BRIGADE_TEST_DISK=flush:N    the N-th fsync fails
  *     BRIGADE_TEST_DISK=rename:N   the N-th rename fails
+ *     BRIGADE_TEST_DISK=slow:N     the N-th rename takes 1.6 s
  */
 #define _GNU_SOURCE
 
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Atomic uint64_t counts[3]; /* counts of writes, flushes and renames */
@@ -99,11 +101,20 @@ int rename(const char *from, const char *to)
 {
     int (*real)(const char *, const char *);
     void *found = find("rename");
+    uint64_t number;
 
     memcpy(&real, &found, sizeof real);
-    if (is_meant(to) && atomic_fetch_add(&counts[2], 1) + 1 == asked("rename")) {
+    if (!is_meant(to))
+        return real(from, to);
+    number = atomic_fetch_add(&counts[2], 1) + 1;
+    if (number == asked("rename")) {
         errno = EIO;
         return -1;
+    }
+    if (number == asked("slow")) {
+        struct timespec left = {.tv_sec = 1, .tv_nsec = 600000000};
+        while (nanosleep(&left, &left) != 0) /* also when a signal arrives */
+            continue;
     }
     return real(from, to);
 }
