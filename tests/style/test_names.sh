@@ -62,6 +62,7 @@ cat >"$folder/flags" <<END
 --static
 --host
 --oversubscribe
+--mca
 --bind-to
 --record
 --roofline
