@@ -324,11 +324,15 @@ $(BUILD)/%_avx2.o: %_avx2.c
 
 # On x86-64 the portable kernels serve processors without AVX2 and comparisons in tests, so they are optimized for size.
 $(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
-# Graphs, plans, ops, layers, options and passes run once, when a graph or a plan is made, and commands when they start,
-# so they are optimized for size. So are plain kernels of families whose fast kernels support everything except float64.
+# These are optimized for size: graphs, plans, ops, layers, options and passes, which run once, when a graph or a plan is
+# made; schedules, except for searches; commands, which run once at the start; what the runtime does before and after a run;
+# and plain kernels of families whose fast kernels support everything except float64.
 OFTEN_PLAIN := compare cumulative elementwise embedding index reduce reshape softmax
 SELDOM_PLAIN := $(filter-out $(OFTEN_PLAIN:%=$(BUILD)/src/kernels/%/reference.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/kernels/*/reference.c)))
-$(filter $(BUILD)/src/ops/% $(BUILD)/src/graph/% $(BUILD)/src/plan/% $(BUILD)/src/nn/% $(BUILD)/src/options/% $(BUILD)/src/transform/%,$(LIBRARY_OBJECTS)) $(CLI_OBJECTS) $(SELDOM_PLAIN): \
+SEARCHES := exhaustive greedy improve search simulate
+SELDOM_PLANNED := $(filter-out $(SEARCHES:%=$(BUILD)/src/schedule/%.o),$(filter $(BUILD)/src/schedule/%,$(LIBRARY_OBJECTS)))
+SELDOM_RUN := agree layout memmap memmap_index own_plan placement publication publish rank_index rank_outputs rank_parts rank_report rank_trace rank_weights reader reading report session settle taken weights
+$(filter $(BUILD)/src/ops/% $(BUILD)/src/graph/% $(BUILD)/src/plan/% $(BUILD)/src/nn/% $(BUILD)/src/options/% $(BUILD)/src/transform/%,$(LIBRARY_OBJECTS)) $(CLI_OBJECTS) $(SELDOM_PLAIN) $(SELDOM_RUN:%=$(BUILD)/src/runtime/%.o) $(SELDOM_PLANNED): \
 	CFLAGS_ALL += $(if $(SPEED_FLAGS),-Os)
 # Fuzzers search paths through readers, not through kernels, which are much slower when each branch is counted.
 ifneq ($(findstring fuzzer,$(SANITIZE)),)

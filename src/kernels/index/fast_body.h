@@ -16,10 +16,19 @@ ALWAYS_INLINE int64_t place_of(const bg_dtype dtype, const void *ids, int64_t at
     return (uint64_t)place < (uint64_t)size ? place : -1;
 }
 
-/* The places of ids at .. at + count - 1, -1 for those outside of the axis. Returns whether all are inside: then loops
- * over the places need no branch. `size` fits int32. */
-ALWAYS_INLINE bool find_index_places(const bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size,
-                                     int32_t *places)
+/* Calls an inline function that gets the type of ids as a constant. */
+#define WITH_IDS(dtype, function, ...)                                                                                 \
+    do {                                                                                                               \
+        if ((dtype) == BG_INT32)                                                                                       \
+            function(BG_INT32, __VA_ARGS__);                                                                           \
+        else if ((dtype) == BG_INT64)                                                                                  \
+            function(BG_INT64, __VA_ARGS__);                                                                           \
+        else                                                                                                           \
+            function(BG_UINT8, __VA_ARGS__);                                                                           \
+    } while (0)
+
+ALWAYS_INLINE bool find_places_of(const bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size,
+                                  int32_t *places)
 {
     uint32_t outside = 0;
 
@@ -41,16 +50,14 @@ ALWAYS_INLINE bool find_index_places(const bg_dtype dtype, const void *ids, int6
     return outside == 0;
 }
 
-/* Calls an inline function that gets the type of ids as a constant. */
-#define WITH_IDS(dtype, function, ...)                                                                                 \
-    do {                                                                                                               \
-        if ((dtype) == BG_INT32)                                                                                       \
-            function(BG_INT32, __VA_ARGS__);                                                                           \
-        else if ((dtype) == BG_INT64)                                                                                  \
-            function(BG_INT64, __VA_ARGS__);                                                                           \
-        else                                                                                                           \
-            function(BG_UINT8, __VA_ARGS__);                                                                           \
-    } while (0)
+/* The places of ids at .. at + count - 1, -1 for those outside of the axis. Returns whether all are inside: then loops
+ * over the places need no branch. `size` fits int32. */
+static bool find_index_places(bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size, int32_t *places)
+{
+    return dtype == BG_INT32   ? find_places_of(BG_INT32, ids, at, count, size, places)
+           : dtype == BG_INT64 ? find_places_of(BG_INT64, ids, at, count, size, places)
+                               : find_places_of(BG_UINT8, ids, at, count, size, places);
+}
 
 /* ---- rows ---- */
 
@@ -177,8 +184,7 @@ static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int6
 
 /* Computes rows first..end - 1 of dx, whose elements are adjacent: zeros, plus each element of dy. `dx` is row `first`.
  */
-ALWAYS_INLINE void add_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
-                                int64_t count, int64_t size, float *dx)
+static void add_elements(const bg_kernel_call *call, int64_t first, int64_t end, int64_t count, int64_t size, float *dx)
 {
     const bg_dtype dtype = call->types[0].dtype;
     float buffer[BGI_ELEMENTWISE_CHUNK];
@@ -190,7 +196,7 @@ ALWAYS_INLINE void add_elements(const bg_dtype ids, const bg_kernel_call *call, 
             const int64_t at = row * count + i, chunk = clip(count - i, BGI_ELEMENTWISE_CHUNK);
             const float *dy = view_floats(dtype, call->operands[0], at, chunk, buffer);
 
-            if (find_index_places(ids, call->operands[1], at, chunk, size, places)) {
+            if (find_index_places(call->types[1].dtype, call->operands[1], at, chunk, size, places)) {
                 for (int64_t e = 0; e < chunk; e++)
                     dx[places[e]] += dy[e];
                 continue;
@@ -208,7 +214,7 @@ static void scatter_adjacent(const bg_kernel_call *call, const bgi_scatter *s, i
     const bg_dtype dtype = call->types[0].dtype;
     const int64_t size = s->view.size;
 
-    WITH_IDS(call->types[1].dtype, add_elements, call, first, end, count, size, scatter_sums(call) + first * size);
+    add_elements(call, first, end, count, size, scatter_sums(call) + first * size);
     if (dtype != BG_FLOAT32)
         write_floats(dtype, call->operands[2], first * size, (end - first) * size, scatter_sums(call) + first * size);
 }
@@ -251,8 +257,7 @@ static void run_scatter_elements(const bg_kernel_call *call, uint32_t part)
 /* ---- elements ---- */
 
 /* Copies the elements of y from `first` to `end`, each of `size` bytes, of rows of x whose elements are adjacent. */
-ALWAYS_INLINE void gather_adjacent_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
-                                            const size_t size)
+ALWAYS_INLINE void gather_adjacent_elements(const bg_kernel_call *call, int64_t first, int64_t end, const size_t size)
 {
     const bgi_index_attributes *attributes = call->attributes;
     const int64_t axis = call->types[0].dims[attributes->axis], count = call->types[1].dims[attributes->axis];
@@ -264,7 +269,7 @@ ALWAYS_INLINE void gather_adjacent_elements(const bg_dtype ids, const bg_kernel_
         const char *x = (const char *)call->operands[0] + (size_t)(e / count * axis) * size;
 
         chunk = clip(clip(end - e, count - e % count), BGI_ELEMENTWISE_CHUNK);
-        if (find_index_places(ids, numbers, e, chunk, axis, places)) {
+        if (find_index_places(call->types[1].dtype, numbers, e, chunk, axis, places)) {
             for (int64_t i = 0; i < chunk; i++)
                 memcpy(y + (size_t)i * size, x + (size_t)places[i] * size, size);
             continue;
@@ -307,36 +312,34 @@ ALWAYS_INLINE void gather_inner_elements(const bg_dtype ids, const bg_kernel_cal
     }
 }
 
-ALWAYS_INLINE void gather_sized(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
-                                const size_t size)
+ALWAYS_INLINE void gather_sized(const bg_kernel_call *call, int64_t first, int64_t end, const size_t size)
 {
     const bgi_index_attributes *attributes = call->attributes;
     const bgi_axis_view view = bgi_axis_view_make(&call->types[0], attributes->axis);
 
     if (view.inner == 1 && view.size <= INT32_MAX)
-        gather_adjacent_elements(ids, call, first, end, size);
+        gather_adjacent_elements(call, first, end, size);
     else
-        gather_inner_elements(ids, call, first, end, size);
+        WITH_IDS(call->types[1].dtype, gather_inner_elements, call, first, end, size);
 }
 
 static void run_gather_elements(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t all = bg_type_element_count(&call->types[2]);
     const int64_t first = bgi_elementwise_start(all, part), end = bgi_elementwise_start(all, part + 1);
-    const bg_dtype ids = call->types[1].dtype;
 
     switch (bg_dtype_size_bytes(call->types[0].dtype)) {
     case 1:
-        WITH_IDS(ids, gather_sized, call, first, end, 1);
+        gather_sized(call, first, end, 1);
         break;
     case 2:
-        WITH_IDS(ids, gather_sized, call, first, end, 2);
+        gather_sized(call, first, end, 2);
         break;
     case 4:
-        WITH_IDS(ids, gather_sized, call, first, end, 4);
+        gather_sized(call, first, end, 4);
         break;
     default:
-        WITH_IDS(ids, gather_sized, call, first, end, 8);
+        gather_sized(call, first, end, 8);
     }
 }
 
