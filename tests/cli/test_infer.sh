@@ -95,7 +95,7 @@ check "a quantized one is for inference" grep -q '^Training: .*a quantized model
 
 begin_case quantized
 printf 'a,b,c,d,e\n0.1,0.2,0.3,0,1\n-0.1,5,20,1,0\n' >rows.csv
-error 1 'node `/quantize` is a QuantizeLinear: a quantized model cannot be trained' train "$files/quantized.onnx" \
+error 1 'node `/quantize` is a QuantizeLinear, and a quantized model cannot be trained' train "$files/quantized.onnx" \
     --input x=rows.csv:a,b,c --target rows.csv:d,e
 infer "$files/quantized.onnx" --input x=rows.csv:a,b,c --output q.npy
 check "it is run: $(values q.npy | tr '\n' ' ')" test "$(values q.npy | tr '\n' ' ')" = '2.2 2.8000002 78.4 96 '

@@ -160,7 +160,7 @@ static void test_impossible_parts(void **state)
 {
     (void)state;
     refuse_split("{\"layers_per_ipu\": [4, 3]}", "training", 3, 4, "Unable to find a valid split");
-    refuse_split("{}", "training", 3, 4, "at least 2 devices");
+    refuse_split("{}", "training", 3, 4, "must be at least 2 for an encoder and a decoder");
     refuse_split("{\"layers_per_ipu\": [1, 1]}", "training", 2, 0, "Unable to find a valid split");
     /* A common mistake: a wildcard in one mode gives inference one device. */
     refuse_split("{\"layers_per_ipu\": [-1, -1], \"inference_layers_per_ipu\": [-1]}", "inference", 3, 4,

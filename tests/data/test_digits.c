@@ -166,7 +166,7 @@ static void test_bad_count(void **state)
     (void)state;
 
     assert_int_equal(bg_digits_create(&options, &set, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "count 0"));
+    assert_non_null(strstr(error.message, "count is 0 but must be 1 to "));
 }
 
 int main(void)

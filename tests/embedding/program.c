@@ -606,7 +606,7 @@ static int work_in_child(bg_session *inherited, bool has_threads)
     bg_weight weight;
     bg_status status = train(inherited, losses);
 
-    if (has_threads && (status != BG_ERROR_INVALID || strstr(error.message, "forked from") == NULL))
+    if (has_threads && (status != BG_ERROR_INVALID || strstr(error.message, "this process was forked") == NULL))
         return 10;
     if (!has_threads && status != BG_OK)
         return 11;

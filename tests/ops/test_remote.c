@@ -186,7 +186,7 @@ static void buffers_grow_and_mistakes_are_told(void **state)
                                             "at least one",
                                             "one number",
                                             "an entry",
-                                            "count entries",
+                                            "the number of entries",
                                             "the layers that share it must be in one stage"};
         bg_graph *graph = NULL;
         bg_plan *plan = NULL;

@@ -111,10 +111,10 @@ static void test_what_is_wrong_is_said(void **state)
     refuses("cosin", "there is no `cosin`");
     refuses("cosine:gamma=1", "cosine has no setting `gamma`; it has warmup, start, steps, final");
     refuses("step:final=0.1", "step has no setting `final`; it has warmup, start, factor, period");
-    refuses("cosine:final", "`final`; it needs a number");
-    refuses("cosine:final=", "it needs a number");
-    refuses("cosine:final=1x", "it needs a number");
-    refuses("cosine:warmup=0.5", "`warmup=0.5`; it must be a whole number");
+    refuses("cosine:final", "`final` has no number; write name=number");
+    refuses("cosine:final=", "has no number; write name=number");
+    refuses("cosine:final=1x", "has no number; write name=number");
+    refuses("cosine:warmup=0.5", "`warmup=0.5` must have a whole number");
     refuses("cosine:warmup=-1", "whole number");
     refuses("cosine:warmup=1e300", "whole number");
     refuses("cosine:warmup=40", "the warm-up has 40 updates but must be shorter than the training, which has 40");

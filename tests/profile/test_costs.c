@@ -278,7 +278,7 @@ static void test_refusals(void **state)
     options.execution.stage_costs = costs;
     options.execution.stage_cost_count = 3;
     assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "costs are given for 3 stages, but there are 4"));
+    assert_non_null(strstr(error.message, "costs are given for 3 stages, but the plan has 4"));
     costs[1].update_ns = -2;
     error = (bg_error){0};
     assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);

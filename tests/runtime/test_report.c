@@ -309,7 +309,7 @@ static void an_operand_outside_its_memory(void **state)
     assert_non_null(plan);
     plan->devices[2].arena_bytes = 128;
     assert_int_equal(bg_session_create(plan, NULL, &session, &error), BG_ERROR_INTERNAL);
-    expect_text(&error, "edge 1: 2 slots of 192 bytes at 0 pass the end of device 2's 128 bytes");
+    expect_text(&error, "edge 1: 2 slots of 192 bytes at offset 0 pass the end of device 2's 128 bytes");
     toy_plan_destroy(plan);
 }
 
