@@ -185,8 +185,8 @@ BG_API void bg_ipu_options_clear(bg_ipu_options *options);
  * Adds the embedding or the output layer in the configured form: as one layer, in pieces that run in turn, or in splits
  * on several devices. Splits are in separate blocks (bg_split_placement), which the stages of bg_ipu_config_to_options
  * use instead of embedding_block and head_block. Ops that follow the pieces belong to the last piece's block; the loss
- * belongs to the last block of the projection. Call the functions outside scopes (bg_block_begin). Errors are the
- * graph's.
+ * belongs to the last block of the projection. Call the functions outside scopes (bg_block_begin). The graph records
+ * errors, and bg_graph_check returns them.
  */
 BG_API bg_value bg_ipu_embedding_layer(bg_graph *graph, const bg_ipu_config *config, bool for_inference,
                                        const char *name, bg_value ids, int64_t row_count, int64_t width,

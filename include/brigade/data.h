@@ -308,10 +308,10 @@ typedef struct bg_loader_options {
     uint32_t process_index;
     uint32_t process_count;
     /* Lists of samples instead of a computed order. An epoch has sampler_list_count lists; sampler_combine consecutive
-     * ones make a batch, which has at most batch_size samples. Lists exclude shuffle and several processes. With
-     * drop_last a last batch of fewer lists is left out. The function writes the indices of list `list` of an epoch: at
-     * least one, at most `limit`, each below the data set's count. The indices depend only on (epoch, list). One thread
-     * at a time calls it. */
+     * ones make a batch, which has at most batch_size samples. Lists cannot be combined with shuffle or several
+     * processes. With drop_last a last batch of fewer lists is left out. The function writes the indices of list `list`
+     * of an epoch: at least one, at most `limit`, each below the data set's count. The indices depend only on (epoch,
+     * list). One thread at a time calls it. */
     bg_status (*sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
                          uint64_t *out_count, bg_error *error);
     void *sampler_user;

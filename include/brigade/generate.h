@@ -40,8 +40,9 @@ BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
-/* The session that appends one token at a time, or with `of_prompt` a session that reads a prompt in larger steps: of
- * two, for steps of up to 32 and of up to 128 tokens, the one that has read more. Profiles and reports need it. */
+/* Returns the session that appends one token at a time. With `of_prompt` it returns a session that reads prompts. There
+ * are two, for steps of up to 32 and of up to 128 tokens, and the function returns the one that has read more tokens.
+ * Profiles and reports need it. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
 /* Tokens seen so far; at most the model's positions. */

@@ -307,9 +307,9 @@ typedef struct bg_execution_options {
      * cuts inside blocks too. NULL: auto_stage decides. */
     const char *stages;
     bg_auto_stage auto_stage; /* when stages is NULL */
-    /* The device of each stage. Devices may repeat; neighboring stages on one device stay separate. Devices that are
-     * not named are idle (at most 64, with a warning). NULL: the device after @, or the device of the stage's blocks,
-     * or the device that the schedule assigns. */
+    /* The device of each stage. Devices may repeat; neighboring stages on one device stay separate. Devices below
+     * the highest number that have no stage are idle; up to 64 of them give a warning, more are an error. NULL: the
+     * device after @, or the device of the stage's blocks, or the device that the schedule assigns. */
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
     uint32_t device_count; /* of one replica; 0: the number that the stages and the schedule need */

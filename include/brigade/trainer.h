@@ -194,8 +194,8 @@ typedef struct bg_trainer_options {
     uint32_t accumulate_grad_batches; /* micro-batches in an update; default 1 */
     double gradient_clip;             /* bound of the norm of all gradients; 0: none */
     uint64_t seed;                    /* seed of weights and dropout */
-    /* Validation, test and prediction with weights that were neither trained nor set use values made from the seed,
-     * instead of being an error: options.numerics.initialize_missing in all plans. */
+    /* true: validation, test and prediction initialize weights that were neither trained nor set from the seed; false:
+     * they fail. Sets options.numerics.initialize_missing in all plans. */
     bool initialize_missing;
     uint64_t max_epochs;                          /* default 1 */
     uint64_t max_steps;                           /* weight updates of all fits together; 0: no limit */

@@ -109,7 +109,7 @@ typedef struct bg_weights_save_options {
     const char *prefix;               /* prefix of each name in the file. NULL: "" */
     const bg_weights_rename *renames; /* as for loading, which restores the same names */
     uint32_t rename_count;
-    bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. Not bfloat16 in .npz */
+    bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. .npz files cannot have bfloat16 */
     /* For a folder: the largest size of a file, in bytes, which only a single tensor may exceed. 0: no limit. */
     uint64_t folder_bytes;
     /* Called before each tensor is written (`what`: its name in the file), with bytes of the file's tensors. When it

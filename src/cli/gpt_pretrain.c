@@ -360,8 +360,8 @@ static bg_status load_model(const cli_training *training, bg_error *error)
         return BG_OK;
     if (bg_session_note(session) != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--hf-model %s: the files in %s are of step %" PRIu64
-                            "; continue from them without --hf-model, or remove them to begin with the model",
+                            "--hf-model %s: the files in %s are from step %" PRIu64
+                            "; omit --hf-model to resume from them, or remove them to start from that model",
                             options->hf_model, config->memmap_dir, bg_session_step(session));
     if (strcmp(options->hf_model, "test") == 0 || strcmp(options->hf_model, "Test") == 0) {
         if (!options->quiet)

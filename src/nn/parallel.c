@@ -1,7 +1,7 @@
 /*
- * parallel.c: layers that a mesh splits. Each is the op of a plain layer on pieces, between two operators that make the
- * pieces one model. identical_inputs is before the op, along the axis over which the result is split;
- * identical_gradients is after it, along the axis over which the terms of its sums are split.
+ * parallel.c: layers that a mesh splits. Each layer computes the plain layer's op on its replica's pieces.
+ * bg_identical_inputs precedes the op, along the axis that splits its result. bg_identical_gradients follows it, along
+ * the axis that splits the terms of its sums.
  */
 #include "core/error.h"
 #include "graph/graph.h"

@@ -54,7 +54,7 @@ static bool check_operands(bgi_mapper *m, bg_value scores, bg_value labels)
     const bg_type type = bgi_map_type(m, scores), label_type = bgi_map_type(m, labels);
 
     if (bg_value_is_null(scores) || bg_value_is_null(labels))
-        return bgi_map_refuse(m, "it takes two operands at least");
+        return bgi_map_refuse(m, "it takes at least two operands");
     if (type.rank < 2 || label_type.rank + 1 != type.rank || label_type.dims[0] != type.dims[0])
         return bgi_map_refuse(m, "labels have %u dimensions and scores have %u; labels must have one less",
                               label_type.rank, type.rank);

@@ -79,7 +79,7 @@ static bool map_gemm(bgi_mapper *m)
     bg_type type;
 
     if (bg_value_is_null(a) || bg_value_is_null(b))
-        return bgi_map_refuse(m, "it takes two operands at least");
+        return bgi_map_refuse(m, "it takes at least two operands");
     type = bgi_map_type(m, c);
     if (bgi_map_type(m, a).rank != 2 || bgi_map_type(m, b).rank != 2)
         return bgi_map_refuse(m, "its operands have %u and %u dimensions but must be matrices", bgi_map_type(m, a).rank,

@@ -208,7 +208,7 @@ static bool map_layer_norm(bgi_mapper *m)
     bg_type gamma_type, beta_type;
 
     if (!takes_float(m, x) || bg_value_is_null(gamma))
-        return bgi_map_refuse(m, "it takes two float operands at least");
+        return bgi_map_refuse(m, "it takes at least two float operands");
     if (!bgi_map_axis(m, bgi_map_int(m, "axis", -1), type.rank, false, &axis))
         return false;
     for (uint32_t i = 0; i < type.rank; i++)

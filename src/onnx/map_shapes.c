@@ -174,7 +174,7 @@ static bool map_concat(bgi_mapper *m)
 
     if (m->input_count < 1 || !bgi_map_shape(m, 0, &rank, dims) ||
         !bgi_map_axis(m, bgi_map_int(m, "axis", 1), rank, false, &axis))
-        return bgi_map_refuse(m, "it takes one operand at least");
+        return bgi_map_refuse(m, "it takes at least one operand");
     for (uint32_t i = 0; i < m->input_count; i++) {
         const bgi_tensor *known = bgi_map_if_known(m, i);
 

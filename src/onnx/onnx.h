@@ -173,7 +173,8 @@ typedef enum bgi_item_kind {
     BGI_ITEM_WEIGHT, /* a variable, not yet in the graph */
     BGI_ITEM_KNOWN,
     BGI_ITEM_VALUE,
-    BGI_ITEM_TRANSPOSE, /* of a matrix, not yet in the graph, because products do not need it */
+    BGI_ITEM_TRANSPOSE, /* the transpose of a matrix; products use the matrix, so it is added when another op reads it
+                         */
     BGI_ITEM_REFUSED    /* its node could not be mapped */
 } bgi_item_kind;
 

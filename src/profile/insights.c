@@ -535,8 +535,8 @@ static void look_at_recomputation(bgi_analysis *a)
     insight->option = say(a, "--recompute none");
     insight->text =
         say(a,
-            "Recomputing forwards takes %.0f %% of the work. Where the devices have memory for the activations, %s "
-            "would save up to that.",
+            "Recomputing forwards takes %.0f %% of the work. If the devices have memory for the activations, %s "
+            "could save up to this share.",
             100.0 * recompute_ns / all_ns, insight->option);
 }
 

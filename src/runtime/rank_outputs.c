@@ -153,7 +153,7 @@ static bool others_want(const bgi_engine *engine, uint32_t from, uint32_t output
     return false;
 }
 
-/* Sends from one rank to all ranks with an array for the output; other ranks do nothing. */
+/* Sends the output's values from rank `from` to all ranks that have an array for the output. Other ranks do nothing. */
 static bg_status share_of_rank(bgi_engine *engine, uint32_t output, uint32_t from, uint64_t count, bg_error *error)
 {
     stretch s = {.output = output, .rank = from, .count = count};

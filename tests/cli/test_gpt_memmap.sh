@@ -79,7 +79,7 @@ train model.memory $tiny --steps 1 --save-hf hf
 train model.memory $tiny --steps 2 --hf-model hf
 train model $tiny --steps 2 --hf-model hf --memmap-dir model.files
 same model model.memory
-error 1 'the files in model.files are of step 2' gpt pretrain $tiny --steps 4 --hf-model hf --memmap-dir model.files
+error 1 'the files in model.files are from step 2' gpt pretrain $tiny --steps 4 --hf-model hf --memmap-dir model.files
 
 begin_case test-mode
 # ---- test mode ----

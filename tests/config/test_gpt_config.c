@@ -407,7 +407,8 @@ static void test_optimizers(void **state)
     assert_int_equal(config.attention_serialization, 2);
     bgi_gpt_config_clear(&config);
     refuse_file("training:\n  optimizer: adamv\n", BG_ERROR_INVALID, "training.optimizer.name is \"adamv\"");
-    refuse_file("training:\n  optimizer: 3\n", BG_ERROR_INVALID, "training.optimizer is a group, not a value; its fields are name, ");
+    refuse_file("training:\n  optimizer: 3\n", BG_ERROR_INVALID,
+                "training.optimizer is a group, not a value; its fields are name, ");
 }
 
 /* Each setting of each optimizer is a field, and takes effect. */

@@ -78,7 +78,7 @@ typedef struct rig {
     bg_trainer *trainer;
 } rig;
 
-/* 6 samples in batches of 4 make one call, and a rest of one update, in each epoch. */
+/* Each epoch of 6 samples is one full call of 4 samples and a remainder of one update. */
 static void open_rig(rig *r)
 {
     memset(&error, 0, sizeof error);

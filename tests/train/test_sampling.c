@@ -90,7 +90,8 @@ static void test_filters(void **state)
     assert_kept(&sampling, (int[]){0, 1, 2, 3}, 4, "min_p 0.2");
     sampling.min_p = 1.0;
     assert_kept(&sampling, (int[]){0}, 1, "min_p 1");
-    /* Each filter works on the result of the previous one: of 0.5, 0.3125, 0.1875, the first two sum to 0.8. */
+    /* Each filter gets the result of the previous one. After top_k the shares are 0.5, 0.3125 and 0.1875, so the first
+     * two reach 0.8. */
     sampling.min_p = 0.0;
     sampling.top_k = 3;
     sampling.top_p = 0.8;
