@@ -330,10 +330,10 @@ typedef struct bg_execution_options {
      * therefore do not share a processor while one is free. A session that needs all allowed processors uses them all.
      * With more workers than allowed processors no worker is bound. I/O threads are never bound. */
     bg_pinning pinning;
-    /* The order of processors for pinned workers; NULL: by their numbers. Called while a session is created. It sorts
-     * the processors that workers may use (the system's numbers, ascending) into the order in which workers get them,
-     * according to `pinning`. It returns the number of leading processors that are on different cores; 0: not known.
-     * bg_topology_order (topology.h) is such a function, which knows cores and caches. */
+    /* The order of processors for pinned workers; NULL: by processor number. Called while a session is created. It
+     * sorts the processors that workers may use (the system's numbers, ascending) into the order in which workers get
+     * them, according to `pinning`. It returns the number of leading processors that are on different cores; 0: not
+     * known. bg_topology_order (topology.h) is such a function, which knows cores and caches. */
     uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
     void *processor_order_user;
     /* Runs a worker or I/O thread of the session on a thread that the caller provides, instead of a new one. Called
@@ -491,8 +491,8 @@ typedef struct bg_numerics_options {
      * not). Products of float32, convolutions and attention ignore it. */
     bg_dtype partials;
     bool no_fusion;          /* do not fuse ops */
-    bool initialize_missing; /* inference: parameters that the weights lack begin with values made from the seed, as in
-                                training, instead of making the session fail */
+    bool initialize_missing; /* inference: parameters that the weights lack are initialized from the seed, as in
+                                training; false: the session fails */
 } bg_numerics_options;
 
 /* Folders for plans, remote memory and the log. */

@@ -84,9 +84,9 @@ BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg
 /* ---- sessions ---- */
 
 /* Creates a session of a plan and starts its workers. `weights` NULL: the session makes its own (bg_session_weights).
- * Variables that are in `weights` take their values from there; others begin with values made from the seed, and are
- * added. Inference does not make parameters. Missing parameters, and missing buffers that are read and not written
- * (running statistics), are an error that names them, also with `weights` NULL. There is no error with
+ * Variables that are in `weights` take their values from there; others are initialized from the seed and added.
+ * Inference does not make parameters. Missing parameters, and missing buffers that are read and not written (running
+ * statistics), are an error that names them, also with `weights` NULL. There is no error with
  * options.numerics.initialize_missing, or if files (options.files.memmap_dir) have the values. Inference in one process
  * reads whole weights in the memory of `weights`, without a copy. It copies weights in pieces, weights in remote
  * buffers, and all weights if the session uses files. The plan must outlive the session. Before it allocates memory, it

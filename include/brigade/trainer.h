@@ -271,7 +271,8 @@ typedef struct bg_trainer_data {
      * leaves out less than a call, and training leaves out less than an update. */
     bg_infeed *infeed;
     const char *const *names; /* the input that each tensor is for; a name that the task's graph does not
-                                 have is left out. NULL: in the order of the inputs. Not with an infeed */
+                                 have is left out. NULL: in the order of the inputs. An
+                                 infeed must have NULL */
 } bg_trainer_data;
 
 /* Trains, and validates during training if `validation` is not NULL. The function ends after max_epochs, max_steps, an

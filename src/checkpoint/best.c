@@ -50,7 +50,7 @@ static bool is_comparable(const scored *a, const scored *b)
            strcmp(a->metric.name, b->metric.name) == 0;
 }
 
-/* The newest checkpoint is at 0. Of equal metrics, the older checkpoint's is better. */
+/* The newest checkpoint is at 0. If metrics are equal, the older checkpoint is better. */
 static bool is_better(const scored *all, size_t a, size_t b)
 {
     const double x = all[a].metric.value, y = all[b].metric.value;

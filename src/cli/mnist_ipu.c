@@ -202,7 +202,7 @@ static bg_status report_contradiction(const bg_ipu_config *ipu, const governed *
     return error->status;
 }
 
-/* Of a list, compares only whether it contains the optimizer's state; of a scale, only whether it is automatic. */
+/* Compares lists only by whether they contain the optimizer's state, and scales only by whether they are automatic. */
 static bool is_contradiction(const governed *rule, const mnist_config *flags, const mnist_config *wanted)
 {
     const bg_options *options = &wanted->ipu.training.options;

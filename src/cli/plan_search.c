@@ -281,7 +281,7 @@ static int compare_candidates(const void *left, const void *right)
         return a->is_made ? -1 : 1;
     if (!a->is_made)
         return 0;
-    /* Of equally fast plans, the one that needs the least memory is first. */
+    /* If plans are equally fast, the one that needs less memory is first. */
     if (speed_of(a) != speed_of(b))
         return speed_of(a) > speed_of(b) ? -1 : 1;
     return a->trial.device_bytes < b->trial.device_bytes ? -1 : a->trial.device_bytes > b->trial.device_bytes;

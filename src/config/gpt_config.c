@@ -182,7 +182,7 @@ static const char *find_nearest(const char *path, char group[PATH_BYTES])
         return find_by_word(word)->path;
     nearest = bgi_text_nearest(path, names, FIELDS);
     nearest_word = bgi_text_nearest(word, words, FIELDS);
-    /* Of several fields with the same word, the one in the nearest group is chosen. */
+    /* If several fields have the same word, the one in the nearest group is chosen. */
     if (nearest != NULL && nearest_word != NULL && strcmp(last_word_of(nearest), nearest_word) == 0)
         return nearest;
     if (nearest_word != NULL)

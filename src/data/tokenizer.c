@@ -258,7 +258,7 @@ static bg_status encode_word(const bg_tokenizer *tokenizer, bgi_word *word, cons
 
 /* ---- texts ---- */
 
-/* Finds the first special token from `at` on; of those that begin at the same place, the longest. */
+/* Finds the first special token from `at` on. If several begin at the same place, finds the longest of them. */
 static void find_special(bgi_encoding *e, size_t at)
 {
     const bg_tokenizer *tokenizer = e->tokenizer;

@@ -162,7 +162,7 @@ static bool map_feature_extractor(bgi_mapper *m)
     bg_value y;
 
     if (bg_value_is_null(x) || bg_value_is_null(ids) || type.rank < 1)
-        return bgi_map_refuse(m, "it takes an array and numbers of its elements");
+        return bgi_map_refuse(m, "it takes an array and indices of its elements");
     ids = bgi_map_reshape(m, ids, 1, (const int64_t[]){bg_type_element_count(&ids_type)});
     y = bg_gather(m->graph, m->name, x, (int32_t)type.rank - 1, ids);
     if (type.rank == 1)

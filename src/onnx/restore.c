@@ -29,7 +29,7 @@ enum { MOST_COMPARISONS = 256 };
 typedef struct restore {
     bg_onnx *onnx;
     BgiOnnx__Graph *graph;
-    bgi_names tensors;             /* initializers, by their numbers in the graph */
+    bgi_names tensors;             /* initializers, by index in the graph */
     bgi_names read;                /* the names that nodes read */
     bgi_names outputs;             /* of the model */
     const BgiOnnx__Node **readers; /* by number in `read`: the first reader that is not an Identity; NULL: none */

@@ -201,7 +201,7 @@ static bool has_part(const bg_session *home, uint32_t weight, uint32_t rank)
     return false;
 }
 
-/* Sends to the ranks that have a part, or to all ranks when the value must be moved home first. */
+/* Sends a weight to the ranks that have a part, or to all ranks when the value must be moved home first. */
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;

@@ -440,7 +440,7 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     BGI_TRY(bgi_string_finish(names, &list, error));
     bg_error_set(error, BG_ERROR_NOT_FOUND,
                  "the weights lack %u of the plan's parameters: %.2500s; use weights that have them, or set "
-                 "options.initialize_missing to begin with values made from the seed",
+                 "options.initialize_missing to initialize them from the seed",
                  count, list);
     free(list);
     return BG_ERROR_NOT_FOUND;

@@ -105,7 +105,7 @@ uint32_t bgi_session_rank_count(const bg_session *session);
 bg_status bgi_session_settle(const bg_session *session, bg_status status, bg_error *error);
 /* *any becomes true on all ranks when it is on one. */
 bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error);
-/* Sends from `root` to all ranks, or from one rank to another. */
+/* Sends data from `root` to all ranks, or from one rank to another. */
 bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error);
 bg_status bgi_session_hand(const bg_session *session, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                            bg_error *error);

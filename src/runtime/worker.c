@@ -265,8 +265,8 @@ static void *move_all(void *argument)
     return NULL;
 }
 
-/* Whether a run ends in less time than it takes to wake a second worker. A call whose cost is zero has an unknown
- * cost. */
+/* Whether a run ends in less time than it takes to wake a second worker. A cost of zero means that the
+ * cost is unknown. */
 static bool is_short_run(const bg_plan *plan)
 {
     double flops = 0.0, bytes = 0.0;

@@ -212,7 +212,7 @@ static void sum_all(const share *s)
 
 /* ---- copies ---- */
 
-/* Copies to the caller's own destination. */
+/* Copies the whole result to the caller's own destination. */
 static void copy_all(const share *s)
 {
     const bgi_exchange *exchange = s->exchange;

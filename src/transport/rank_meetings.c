@@ -53,7 +53,7 @@ static char *place_of(const bgi_exchange *exchange, const void *tensor, const bg
     return (char *)(uintptr_t)tensor + region->first * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* Copies between a region in a tensor and a buffer without gaps. */
+/* Copies values between a region in a tensor and a buffer without gaps. */
 static void copy_region(const bgi_exchange *exchange, const bgi_region *region, const void *tensor, char *buffer,
                         bool is_packed)
 {

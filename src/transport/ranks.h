@@ -60,10 +60,10 @@ extern const bgi_transport_type bgi_transport_ranks;
 bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank);
 /* The `wanted` of a rank's last `finish`. */
 uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank);
-/* Sends from rank `root` to all; between runs, or after `finish`. Waits at most wait_limit_s without a sign of the
- * other rank. */
+/* Sends data from rank `root` to all ranks, between runs or after `finish`. Waits at most wait_limit_s without a sign
+ * of the other rank. */
 bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, size_t size_bytes, bg_error *error);
-/* Sends from rank `from` to rank `to`; other ranks do nothing. */
+/* Sends data from rank `from` to rank `to`; other ranks do nothing. */
 bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                          bg_error *error);
 
