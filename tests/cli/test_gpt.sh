@@ -27,7 +27,7 @@ small=$plain
 
 begin_case learning
 steps=150
-[ -n "$quick" ] && steps=15
+[ -n "$quick" ] && steps=25
 train learns --steps $steps --strategy single --quiet
 check "the loss falls by one" awk "BEGIN { exit !($(values learns loss | head -n 1) > 1 + $(values learns loss | tail -n 1)) }"
 
