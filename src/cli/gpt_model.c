@@ -76,10 +76,10 @@ bg_status gpt_model_open(gpt_model *model, const char *directory, const char *to
 
 bg_weights_type gpt_model_weights_type(const char *name)
 {
-    return strcmp(name, "bfloat16") == 0 ? BG_WEIGHTS_BFLOAT16
-           : strcmp(name, "int8") == 0   ? BG_WEIGHTS_INT8
-           : strcmp(name, "int4") == 0   ? BG_WEIGHTS_INT4
-                                         : BG_WEIGHTS_FLOAT;
+    int type = BG_WEIGHTS_FLOAT;
+
+    bg_option_value_find("weights_type", name, &type); /* the table of flags has refused other names */
+    return (bg_weights_type)type;
 }
 
 bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *error)

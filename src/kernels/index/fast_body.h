@@ -39,14 +39,13 @@ ALWAYS_INLINE bool find_places_of(const bg_dtype dtype, const void *ids, int64_t
             places[i] = from[i] + (from[i] < 0 ? axis : 0);
             outside |= (uint32_t)places[i] >= (uint32_t)axis;
         }
-    } else {
-        for (int64_t i = 0; i < count; i++) {
-            places[i] = (int32_t)place_of(dtype, ids, at + i, size);
-            outside |= places[i] < 0;
-        }
+        if (outside == 0)
+            return true;
     }
-    for (int64_t i = 0; outside != 0 && i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         places[i] = (int32_t)place_of(dtype, ids, at + i, size);
+        outside |= places[i] < 0;
+    }
     return outside == 0;
 }
 
