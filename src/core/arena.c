@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/threads.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_MALLOC_EACH 1
@@ -204,6 +205,13 @@ void *bgi_aligned_allocate(size_t alignment, size_t size_bytes)
     if (memory != NULL)
         memset(memory, 0, size_bytes);
     return memory;
+}
+
+void *bgi_take_lines(size_t count, size_t element_bytes)
+{
+    if (element_bytes != 0 && count > SIZE_MAX / element_bytes / 2)
+        return NULL;
+    return bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, bgi_align(count * element_bytes));
 }
 
 void *bgi_memory_reserve(const bg_allocator *allocator, size_t alignment, size_t size_bytes)

@@ -46,7 +46,7 @@ static void destroy(bgi_device *device)
 
 static bg_status create(const bgi_device_setup *setup, bgi_device **out, bg_error *error)
 {
-    cpu_device *device = calloc(1, sizeof *device);
+    cpu_device *device = bgi_take_lines(1, sizeof *device);
 
     if (device == NULL)
         return bgi_error_memory(error, "a device", sizeof *device);

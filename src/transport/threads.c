@@ -33,12 +33,6 @@ static threads *of(bgi_transport *transport)
     return (threads *)transport;
 }
 
-static void *take_lines(size_t count, size_t element_bytes)
-{
-    return count <= SIZE_MAX / element_bytes / 2 ? bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, count * element_bytes)
-                                                 : NULL;
-}
-
 static void destroy(bgi_transport *transport)
 {
     threads *t = of(transport);
@@ -53,7 +47,7 @@ static void destroy(bgi_transport *transport)
 
 static bg_status create(const bgi_transport_setup *setup, bgi_transport **out, bg_error *error)
 {
-    threads *t = calloc(1, sizeof *t);
+    threads *t = bgi_take_lines(1, sizeof *t);
     size_t member_count = 0;
 
     if (t == NULL)
@@ -62,8 +56,8 @@ static bg_status create(const bgi_transport_setup *setup, bgi_transport **out, b
     t->base.setup = *setup;
     for (uint32_t g = 0; g < setup->group_count; g++)
         member_count += setup->groups[g].size;
-    t->channels = take_lines(setup->link_count, sizeof *t->channels);
-    t->assemblies = take_lines(setup->group_count, sizeof *t->assemblies);
+    t->channels = bgi_take_lines(setup->link_count, sizeof *t->channels);
+    t->assemblies = bgi_take_lines(setup->group_count, sizeof *t->assemblies);
     t->brought = calloc(member_count + 1, sizeof *t->brought);
     if (t->channels == NULL || t->assemblies == NULL || t->brought == NULL) {
         destroy(&t->base);

@@ -1,6 +1,6 @@
 /*
  * test_threads.c: threads of the library have all signals blocked and a large stack, and do not change their creator's
- * mask; lent threads run the function and are waited for.
+ * mask; lent threads run the function and are waited for. Memory in whole cache lines is shared with nothing.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,10 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/threads.h"
 
 typedef struct seen {
@@ -140,11 +142,41 @@ static void test_loans(void **state)
     assert_true(has(&s.blocked, SIGINT));
 }
 
+/* Small allocations between those in lines do not touch a line of theirs. */
+static void test_lines(void **state)
+{
+    enum { COUNT = 200, BYTES = 70, LINES = 2 };
+    unsigned char *whole[COUNT];
+    char *small[COUNT];
+
+    (void)state;
+    assert_null(bgi_take_lines(SIZE_MAX / 8, 16));
+    for (int i = 0; i < COUNT; i++) {
+        whole[i] = bgi_take_lines(BYTES / 10, 10);
+        small[i] = malloc(1);
+        assert_non_null(whole[i]);
+        assert_non_null(small[i]);
+        assert_int_equal((uintptr_t)whole[i] % BGI_CACHE_LINE_BYTES, 0);
+        for (int b = 0; b < LINES * BGI_CACHE_LINE_BYTES; b++)
+            assert_int_equal(whole[i][b], 0);
+    }
+    for (int i = 0; i < COUNT; i++)
+        for (int k = 0; k < COUNT; k++) {
+            const uintptr_t offset = (uintptr_t)small[k] - (uintptr_t)whole[i];
+            assert_true(offset >= LINES * BGI_CACHE_LINE_BYTES); /* below `whole` it wraps around */
+        }
+    for (int i = 0; i < COUNT; i++) {
+        free(whole[i]);
+        free(small[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_loans),
+        cmocka_unit_test(test_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
