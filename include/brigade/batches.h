@@ -1,7 +1,7 @@
 /*
  * batches.h: inference for batches of any size up to a maximum. Each size has its own cost: a batch of 3 does the work
  * of 3 samples, not that of a padded batch of the maximum size. Each size has its own plan and reader
- * (bg_session_create_reader), which are made when the size is first used or by bg_batches_prepare. All of them read the
+ * (bg_session_create_reader), which are made when the size is first used or by bg_batches_prepare. All readers use the
  * same published weights in place.
  *
  * Threads: one thread at a time uses a bg_batches; each serving thread has its own.
@@ -31,7 +31,7 @@ BG_API bg_status bg_batches_create(bg_batch_model model, void *user, int64_t mos
                                    bg_weights *weights, bg_batches **out, bg_error *error);
 BG_API void bg_batches_destroy(bg_batches *batches);
 
-/* Makes the plan and the reader of a size before it is needed. */
+/* Makes the plan and the reader for a batch size before its first use. */
 BG_API bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_error *error);
 /* Runs one batch with the newest published weights. Inputs and outputs are as in bg_session_run, for `samples` samples.
  * Errors: BG_ERROR_RANGE (`samples` is 0 or above the maximum), those of plans and readers, and bg_session_run's. */

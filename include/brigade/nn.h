@@ -77,7 +77,7 @@ BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value i
 typedef struct bg_recurrent_options {
     size_t struct_bytes; /* set by bg_recurrent_defaults; see base.h */
     int64_t layers;      /* number of layers; layers x directions is at most 60 */
-    bool bidirectional;  /* each layer runs in both directions; the two results are side by side, [.., 2 width] */
+    bool bidirectional;  /* each layer runs in both directions; the two results are concatenated, [.., 2 width] */
     bool batch_first;    /* x is [N, T, in] instead of [T, N, in], the result [N, T, width] */
     bool bias;
     double dropout;   /* dropout between layers, in training */
@@ -161,14 +161,14 @@ BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name,
  * in] -> [..., out]. */
 BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                      bg_serialize_mode mode, uint32_t factor);
-/* The same product with bg_linear_layer's parameters. Shapes: x [..., in] -> [..., out_features]. */
+/* Computes bg_serialized_linear with the parameters of bg_linear_layer. Shapes: x [..., in] -> [..., out_features]. */
 BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                            bool bias, bg_serialize_mode mode, uint32_t factor);
 
-/* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can lie on several
- * devices. The parts are rows (OUTPUT_CHANNELS, results are concatenated) or columns (REDUCING_DIM, results are added).
- * The parts are sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum over the
- * parts. LAMB treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
+/* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can be placed on
+ * several devices. The parts are rows (OUTPUT_CHANNELS, results are concatenated) or columns (REDUCING_DIM, results are
+ * added). The parts are sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum
+ * over the parts. LAMB treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
 BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                           bool bias, bg_serialize_mode mode, uint32_t factor,
                                           const bg_split_placement *placement);
@@ -181,7 +181,7 @@ BG_API bg_status bg_serialized_weight_cut(const void *plain, const bg_type *type
 BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
                                            uint32_t factor, void *out_plain, bg_error *error);
 
-/* ---- layers that a mesh cuts (bg_graph_set_mesh), as the GPT-3 example for PopXL does it ----
+/* ---- layers that a mesh cuts (bg_graph_set_mesh), as in the GPT-3 example for PopXL ----
  *
  * Features of activations are cut along one tensor axis and equal along the other; a linear layer changes the axis:
  *
@@ -199,7 +199,7 @@ typedef struct bg_parallel_linear_options {
     size_t struct_bytes;  /* set by bg_parallel_linear_defaults; see base.h */
     bg_mesh_axis in_axis; /* the tensor axis along which x's features are cut; the result's features are cut along the
                              other axis */
-    /* The number of tensors side by side in the result, each cut separately (queries, keys, values). */
+    /* The number of tensors that are concatenated in the result, each cut separately (queries, keys, values). */
     uint32_t out_blocks;
     bool bias;
     bool in_out;                       /* the weight is [in, out], as in GPT-2, not [out, in] */
@@ -216,8 +216,8 @@ static inline bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axi
     bg_parallel_linear_options_init(&options, sizeof options, in_axis);
     return options;
 }
-/* x [..., piece of in], out_features of the whole -> [..., piece of out]. It has one collective in the forward pass and
- * one in the backward pass. */
+/* x [..., piece of in], out_features of the whole -> [..., piece of out]. The layer has one collective in the forward
+ * pass and one in the backward pass. */
 BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                          const bg_parallel_linear_options *options);
 /* bg_layer_norm_layer of features that are cut along `axis`. */
@@ -227,8 +227,8 @@ BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, 
  * zeros after the last row) and columns cut along axis 2. Shapes: the replica's piece of [rows, width]. */
 BG_API bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
                                   const bg_initializer *initializer);
-/* The first function looks up rows of such a table by id: [..., piece of width], equal on all replicas along axis 1.
- * The second is a head with tied weights: x [..., piece of width] -> logits [..., piece of rows], for
+/* The first function looks up rows by id in a table of bg_parallel_table: [..., piece of width], equal on all replicas
+ * along axis 1. The second is a head with tied weights: x [..., piece of width] -> logits [..., piece of rows], for
  * bg_sharded_cross_entropy along axis 1. */
 BG_API bg_value bg_parallel_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids);
 BG_API bg_value bg_parallel_logits(bg_graph *graph, const char *name, bg_value x, bg_value table);

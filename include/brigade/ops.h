@@ -72,14 +72,14 @@ BG_API void bg_conv_options_init(bg_conv_options *options, size_t struct_bytes);
 }
 
 /* Convolves over one, two or three dimensions: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], weight [O,C/groups,..] with one
- * size for each of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. It is built from
+ * size for each of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. The op is built from
  * bg_conv2d; in three dimensions it convolves one copy of x's planes for each plane of the filter. options NULL:
  * defaults. Errors, in bg_graph_check: BG_ERROR_SHAPE if x, weight and bias do not fit each other, or the result would
  * be empty; BG_ERROR_INVALID for a stride, padding, dilation or number of groups out of range; BG_ERROR_MEMORY. */
 BG_API bg_value bg_conv(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                         const bg_conv_options *options);
-/* Transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as above, weight [C,O/groups,..], bias [O] or null
- * -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. Its kernels are those of
+/* Transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as for bg_conv, weight [C,O/groups,..], bias [O] or
+ * null -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. Its kernels are those of
  * bg_conv2d's gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding that is not
  * below the stride. */
 BG_API bg_value bg_conv_transpose(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
@@ -221,14 +221,14 @@ BG_API bg_value bg_linear(bg_graph *graph, const char *name, bg_value x, bg_valu
 BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_value b, bool transpose_a,
                           bool transpose_b);
 
-/* Sums of products by letters, as torch.einsum: "bij,bjk->bik". Each operand has one letter for each of its dimensions.
- * The op sums over letters that the result does not have. Without "->" the result has the letters that occur once, in
- * alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with transposes and batched
- * products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in bg_graph_check:
- * BG_ERROR_INVALID for an equation that cannot be read or does not fit the number of operands; BG_ERROR_SHAPE for an
- * operand with another number of dimensions than letters, or a letter with two sizes; BG_ERROR_UNSUPPORTED for a
- * product of two operands that would have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY. Shapes: the letters after
- * "->". */
+/* Computes sums of products with named dimensions, as torch.einsum: "bij,bjk->bik". Each operand has one letter for
+ * each of its dimensions. The op sums over letters that the result does not have. Without "->" the result has the
+ * letters that occur once, in alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with
+ * transposes and batched products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in
+ * bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read or does not fit the number of operands;
+ * BG_ERROR_SHAPE for an operand with another number of dimensions than letters, or a letter with two sizes;
+ * BG_ERROR_UNSUPPORTED for a product of two operands that would have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY.
+ * Shapes: the letters after "->". */
 BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, const bg_value *operands,
                           uint32_t count);
 
@@ -378,8 +378,8 @@ typedef enum bg_logic {
 BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b);
 /* 1 where x equals 0, 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
-/* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; `diagonal` is
- * the number of places to the right of the main diagonal, or to the left if it is negative. Any element type. */
+/* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; `diagonal` moves
+ * the diagonal this many elements to the right, or to the left if it is negative. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
 /* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
  * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats of one type,
@@ -405,13 +405,13 @@ BG_API bg_value bg_argmax(bg_graph *graph, const char *name, bg_value x);
 BG_API bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
 /* Reshapes x; one dim may be -1. No data are moved. Shapes: the given dims. */
 BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
-/* [N, ...] -> [N, product of the rest] */
+/* [N, ...] -> [N, product of the other dimensions] */
 BG_API bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x);
 /* Output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
 BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint32_t *permutation);
-/* Selects the elements start, start+step, ... below stop along `axis`. Negative start and stop count from the end; with
- * that, 0 <= start < stop <= size must hold. step is at least 1. Shapes: x with ceil((stop - start) / step) elements
- * along the axis. */
+/* Selects the elements start, start+step, ... below stop along `axis`. Negative start and stop count from the end;
+ * after this conversion, 0 <= start < stop <= size must hold. step is at least 1. Shapes: x with ceil((stop - start) /
+ * step) elements along the axis. */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
 /* Concatenates values along an axis; more than 60 values are concatenated in steps. Shapes: values that agree in all
@@ -500,14 +500,14 @@ BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_va
  * norm. */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
-/* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running statistics may be float32 beside
- * operands of 16 bits. Training uses the micro-batch's statistics, and running = (1 - momentum) running + momentum
- * batch (unbiased variance). Inference uses the running statistics. Each data-parallel replica normalizes with the
- * statistics of its own micro-batches and keeps its own running statistics. Weights that are read or saved have the
+/* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running statistics may be float32 if the
+ * other operands have 16 bits. Training uses the micro-batch's statistics, and running = (1 - momentum) running +
+ * momentum batch (unbiased variance). Inference uses the running statistics. Each data-parallel replica normalizes with
+ * the statistics of its own micro-batches and keeps its own running statistics. Weights that are read or saved have the
  * running statistics of replica 0. */
 BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
-/* The same with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
+/* bg_batch_norm with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
  * torch.nn.SyncBatchNorm. The replicas' running statistics are equal, and the unbiased variance uses the number of
  * values on all replicas. Training runs two collectives: one gathers the statistics, the other adds two sums of
  * gradients. With one replica, and in inference, the op is bg_batch_norm. options.replicas.synchronize_batch_norm does
@@ -533,7 +533,7 @@ typedef struct bg_attention_options {
     int64_t sequence_length; /* S; 0: the second dimension of a qkv of rank 3 */
     bool causal;             /* a token attends to itself and earlier tokens */
     double scale;            /* scale of scores; 0: 1 / sqrt(D) */
-    double dropout;          /* dropout of the shares (after softmax), in training: 0 to below 1 */
+    double dropout;          /* dropout of the attention weights (after softmax), in training: 0 to below 1 */
     int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries. More
                                 pieces need less memory at a time; the results do not change */
     bg_mesh_axis axis;       /* the mesh axis that cuts the model's heads, if the operands have a replica's piece of the
@@ -560,7 +560,7 @@ BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, co
  * Computes the same attention for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier
  * tokens. cache, a variable [L, 2 heads D], has a row of keys and values for each token so far. The first number of
  * positions (int32) is the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the
- * cache and returns y [S, heads D] with the bits of bg_attention. It is causal and has no dropout and no gradient.
+ * cache and returns y [S, heads D], bit-identical to bg_attention. The op is causal and has no dropout and no gradient.
  * Shapes: qkv [S, 3 heads D] -> [S, heads D].
  */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
@@ -575,9 +575,9 @@ typedef struct bg_dot_product_attention_options {
     int64_t window;    /* a query attends to keys at a distance below this; 0: any distance */
     int64_t offset;    /* position of the first query among the keys: T - S if queries are the last tokens */
     double scale;      /* scale of scores; 0: 1 / sqrt(D) */
-    double dropout;    /* dropout of the shares (after softmax), in training: 0 to below 1 */
+    double dropout;    /* dropout of the attention weights (after softmax), in training: 0 to below 1 */
     double alibi; /* ALiBi: scores decrease with the distance by 2^-(alibi / heads x (h + 1)) for each position in head
-                     h (if heads is not a power of two, as in the paper); 8 in the paper; 0: none */
+                     h (if heads is not a power of two, as in the paper); 8 in the paper; 0: no ALiBi */
     bg_mesh_axis axis; /* as in bg_attention_options; not with alibi */
 } bg_dot_product_attention_options;
 
@@ -594,11 +594,11 @@ static inline bg_dot_product_attention_options bg_dot_product_attention_defaults
 
 /*
  * softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N, S, heads
- * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. It is [N, heads, S, T], or has 1 in
- * any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8 bias is a mask,
- * which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added to the scores.
- * A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to all four
- * operands; the bias's gradient has the bias's size.
+ * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. Its shape is [N, heads, S, T], or has
+ * 1 in any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8 bias is a
+ * mask, which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added to the
+ * scores. A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to all
+ * four operands; the bias's gradient has the bias's size.
  */
 BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                          bg_value value, bg_value bias,
@@ -649,7 +649,7 @@ typedef struct bg_rotary_options {
     bool interleaved; /* pairs are features 2 i and 2 i + 1; false: i and features / 2 + i, as in LLaMA's files */
     double base;      /* pair i turns by base^(-2 i / features) radians for each position */
     bg_rotary_scaling kind;
-    double scaling;                       /* s; default 1: none */
+    double scaling;                       /* s; default 1: no scaling */
     int64_t trained_length;               /* L, for DYNAMIC_NTK, YARN and LLAMA3 */
     int64_t length;                       /* for DYNAMIC_NTK; 0: S */
     double beta_fast, beta_slow;          /* for YARN; default 32 and 1 */
@@ -733,9 +733,9 @@ static inline bg_scan_options bg_scan_defaults(void)
 
 /*
  * A loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is built, and
- * adds the step's ops. It may use parameters, and any other value of the graph, whose gradients are summed over the
- * steps; the body knows the step's number, so steps may differ. `states` holds the first states and receives the last
- * ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first states and other
+ * adds the step's ops. The body may use parameters, and any other value of the graph, whose gradients are summed over
+ * the steps; the body knows the step's number, so steps may differ. `states` holds the first states and receives the
+ * last ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first states and other
  * values that the body uses. The gradients of an input over all steps take as much memory as the input. Returns output
  * 0. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different lengths, a state whose type changes, or an axis
  * that does not exist; BG_ERROR_INVALID for counts out of range, an output that the body does not set, or options that
@@ -752,8 +752,9 @@ BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if the buffer has no first dimension, the index is not one int32, or the
  * value is not an entry; BG_ERROR_MEMORY. */
 
-/* Entry `index` (one int32 that may differ in each run) of a buffer [E, ...] -> [...]; any variable may be used, and
- * its first dimension counts the entries. An index out of range gives zeros. No gradient flows through the op. */
+/* Loads entry `index` (one int32 that may differ in each run) of a buffer [E, ...] -> [...]. Any variable may be the
+ * buffer; its first dimension counts the entries. An index out of range gives zeros. No gradient flows through the
+ * op. */
 BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
 /* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores happen in the order in
  * which they are added. The result is a copy of the index. Inference drops ops that no output needs, so mark an output
@@ -766,9 +767,9 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  * BG_ERROR_SHAPE if x is not a float, does not have the axis, or has a dimension that the members do not divide;
  * BG_ERROR_MEMORY. */
 
-/* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along these axes get the same bits: the
- * members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is x.
- * The functions differ only in their gradients; the right one depends on the ops that follow:
+/* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along these axes get bit-identical results:
+ * the members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is
+ * x. The functions differ only in their gradients; the right one depends on the ops that follow:
  *
  *     bg_all_reduce            members continue differently: the gradient of each x is the sum of all gradients
  *     bg_identical_gradients   all members do the same with the sum: the gradient does not change
@@ -803,17 +804,17 @@ typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } b
 BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                  bg_loss_reduction reduction, int64_t ignore_index);
 
-/* The same with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing, from 0 to 1: this
- * share of each label is spread evenly over all classes. Each label has the weight of its class, and the mean divides
- * by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No gradient flows to
- * the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE for labels or class weights that do not fit the logits;
- * BG_ERROR_INVALID for a label_smoothing outside 0..1 or a reduction that does not exist; BG_ERROR_MEMORY. Shapes: as
- * bg_cross_entropy. */
+/* bg_cross_entropy with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing, from 0 to 1:
+ * this share of each label is spread evenly over all classes. Each label has the weight of its class, and the mean
+ * divides by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No gradient
+ * flows to the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE for labels or class weights that do not fit the
+ * logits; BG_ERROR_INVALID for a label_smoothing outside 0..1 or a reduction that does not exist; BG_ERROR_MEMORY.
+ * Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                           bg_value class_weights, double label_smoothing, bg_loss_reduction reduction,
                                           int64_t ignore_index);
 /* The negative log-likelihood of labels under log probabilities [..., C], such as those from bg_log_softmax; labels,
- * weights (or null), mean and errors are as above. Shapes: as bg_cross_entropy. */
+ * weights (or null), mean and errors are as in bg_weighted_cross_entropy. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value labels,
                             bg_value class_weights, bg_loss_reduction reduction, int64_t ignore_index);
 
@@ -823,8 +824,8 @@ BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_prob
  * (bg_log_softmax); torch's ctc_loss has the steps as the first dimension. targets, int32 [N, S], are classes other
  * than `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample (null:
  * all). The result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its
- * targets (by 1 if that is 0), as in torch. It is float32, or float64 for float64 operands. Targets that do not fit
- * into the steps give an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and
+ * targets (by 1 if that is 0), as in torch. The result is float32, or float64 for float64 operands. Targets that do not
+ * fit into the steps give an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and
  * targets that are out of range or the blank, give a loss of NaN. Gradients are derivatives with respect to each log
  * probability; combined with bg_log_softmax they equal torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands
  * of other types or dimensions than stated; BG_ERROR_MEMORY; BG_ERROR_INVALID for a reduction that does not exist, or a

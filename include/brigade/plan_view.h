@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* A weight, or training state that belongs to it. It is whole, even if devices hold pieces. Sections of one weight are
- * variables of the same name and type. */
+/* A weight, or training state that belongs to it. The type is that of the whole tensor, even if devices hold pieces.
+ * Sections of one weight are variables of the same name and type. */
 typedef struct bg_plan_variable {
     const char *name;
     bg_type type;

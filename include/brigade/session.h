@@ -5,17 +5,16 @@
  * file, gets the newest values without explicit copies.
  *
  * Threads: one thread at a time uses weights and all sessions that share them; the thread may differ from call to call.
- * Sessions that do not share weights run side by side. A function of this header, of feed.h or of checkpoint.h that
+ * Sessions that do not share weights may run concurrently. A function of this header, of feed.h or of checkpoint.h that
  * reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside such a
  * function with the same weights, and when a callback or kernel calls it within a run. The call then changes nothing,
- * and the other thread's run continues. This holds for inference too, even when all sessions that share the weights
- * only infer. Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it once the
- * function has returned. To infer in several threads over the same weights, also while another thread trains them,
- * create one reader for each thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another
- * thread. Streams, workers and notes, which never change, and the counts bg_weights_count, bg_session_step and
- * bg_session_cycles may be read at any time. bg_session_trace_count and (with options.reporting.trace)
- * bg_session_device_bytes return 0 while another thread is inside. bg_session_destroy waits for a thread that uses
- * another session of the same weights.
+ * and the other thread's run continues. The same is true when all sessions that share the weights are for inference.
+ * Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it once the function has
+ * returned. To infer in several threads over the same weights, also while another thread trains them, create one reader
+ * for each thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another thread. Streams,
+ * workers and notes, which never change, and the counts bg_weights_count, bg_session_step and bg_session_cycles may be
+ * read at any time. bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while
+ * another thread is inside. bg_session_destroy waits for a thread that uses another session of the same weights.
  *
  * Errors: BG_ERROR_INVALID for an argument that the function cannot take, and while another thread is inside the
  * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; with several ranks BG_ERROR_COMMUNICATION.
@@ -52,32 +51,32 @@ typedef struct bg_weight {
     bg_variable_role role;
     const void *data;
 } bg_weight;
-/* Returns weight `index` with its newest values, fetched from the session that has them. They are valid until the next
- * call on these weights. */
+/* Returns weight `index` with its newest values, fetched from the session that has them. The values are valid until the
+ * next call on these weights. */
 BG_API bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error);
 /* Returns the weight of a name, like bg_weights_at; BG_ERROR_NOT_FOUND if it does not exist. */
 BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error);
-/* Sets a value before or between runs. A new name is added; a known one must have the same type. The name of a piece of
- * an existing weight sets that range of it. */
+/* Sets a value before or between runs. A new name is added; an existing weight must have the same type. The name of a
+ * piece of an existing weight sets that range of it. */
 BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                                 bg_error *error);
 
 /* Sets a value that `write` provides: it writes bg_type_size_bytes(type) bytes at `data`, such as a tensor that it
  * reads from a file. A new weight is written where it stays, without a copy. When `write` fails, nothing is changed,
- * and its status is returned. It must not use these weights. */
+ * and its status is returned. The callback must not use these weights. */
 BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
                                  bg_status (*write)(void *user, void *data, bg_error *error), void *user,
                                  bg_error *error);
 
-/* Matrices that sessions have rounded to 16, 8 or 4 bits (options.numerics.weights_type). Beside a matrix `w` the
- * weights have its rounded form `w.bfloat16`, `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its
- * weights differs from the float32 one by at most half the scale of its block, or half of its last place. */
+/* Matrices that sessions have rounded to 16, 8 or 4 bits (options.numerics.weights_type). In addition to a matrix `w`
+ * the weights have its rounded form `w.bfloat16`, `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its
+ * weights differs from the float32 one by at most half the scale of its block, or half a unit in the last place. */
 typedef struct bg_quantized {
     uint32_t count;       /* number of matrices */
     uint64_t bytes;       /* of the rounded matrices, with their scales */
     uint64_t float_bytes; /* of the same matrices in float32 */
     double largest_error; /* the largest difference between a weight and its rounded value */
-    double largest_bound; /* half of the largest scale, or of the last place of the largest weight */
+    double largest_bound; /* half the largest scale, or half a unit in the last place of the largest weight */
 } bg_quantized;
 BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg_error *error);
 
@@ -92,9 +91,9 @@ BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg
  * buffers, and all weights if the session uses files. The plan must outlive the session. Before it allocates memory, it
  * compares the devices' need with the machine's free memory and with the limits of the process's control groups, unless
  * options.memory.no_memory_check is set. options.reporting.progress can cancel, which leaves `weights` unchanged. With
- * several ranks it gets the same calls on all of them, and must cancel at the same call. A session that resumes from
- * files (options.files.memmap_dir) and is canceled while given weights replace values in the files leaves files that
- * cannot be resumed. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters), BG_ERROR_INVALID (the plan is
+ * several ranks this callback gets the same calls on all ranks, and must cancel at the same call. A session that
+ * resumes from files (options.files.memmap_dir) and is canceled while given weights replace values in the files leaves
+ * files that cannot be resumed. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters), BG_ERROR_INVALID (the plan is
  * compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up their whole), BG_ERROR_BUDGET
  * (more memory than is available), BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
@@ -111,19 +110,19 @@ BG_API bg_status bg_session_create_inference(const bg_graph *graph, const bg_opt
  * they are lost, and reading them is an error. */
 BG_API void bg_session_destroy(bg_session *session);
 
-/* ---- readers: inference beside training ----
+/* ---- readers: inference during training ----
  *
  * Published values never change. A reader is a session for inference over the values that were published last: it reads
  * them in place, so any number of readers need the memory of one set of weights. Each reader has its own workers, and
- * one thread at a time uses it. It waits for no other session, and it may run while other threads train, load or
+ * one thread at a time uses it. A reader waits for no other session, and it may run while other threads train, load or
  * publish the weights.
  *
  *     one thread trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
  *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
  *
  * A reader copies weights that it cannot read in place when it first uses a version: weights in pieces (sections,
- * tensor parallelism) or in remote buffers. It also has copies of buffers that its ops write, such as a cache. They
- * begin with the published value and are never published.
+ * tensor parallelism) or in remote buffers. A reader also has copies of buffers that its ops write, such as a cache.
+ * These copies begin with the published value and are never published.
  */
 
 /* Publishes the newest values of all parameters and buffers as one version: runs that begin afterward use it, and runs
@@ -198,14 +197,15 @@ BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_erro
 /* Device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last one's end.
  * 0 without options.reporting.log_cycles, before a run, and after one that failed. */
 BG_API uint64_t bg_session_cycles(const bg_session *session);
-/* The number of processors that the calling thread may use, at least 1. It is a session's default number of workers. */
+/* The number of processors that the calling thread may use, at least 1. This is a session's default number of
+ * workers. */
 BG_API uint32_t bg_processor_count(void);
 /* Prints the placement of the workers, one on each line: "worker 0 on core 0" if it is bound, otherwise "worker 0 on
  * any core of 0-3" or "worker 0 on the calling thread". malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
-/* The peak number of bytes that a device of the session has touched in its arena, which equals the plan's figure. It is
- * measured for each operand when options.reporting.trace is on; otherwise it is the size of the arena. 0 for a device
- * of another rank. */
+/* The peak number of bytes that a device of the session has touched in its arena, which equals the plan's figure. With
+ * options.reporting.trace the number is measured for each operand; otherwise it is the size of the arena. 0 for a
+ * device of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
 /* Requests that a loop over runs ends on all ranks after the same run, for example because one rank received a signal.
  * May be called by any thread and by a signal handler. */
@@ -214,7 +214,7 @@ BG_API void bg_session_ask_to_stop(bg_session *session);
 BG_API bool bg_session_is_asked_to_stop(const bg_session *session);
 /* Lets rank `rank` read weights, for example to write them to a file. All ranks call it (brigade/transport.h). On that
  * rank only `use` may request values (bg_weights_at, bg_weights_find and functions that call them), in any order and
- * number. The others send one value at a time, so no rank needs memory for more than one value. All ranks return the
+ * number. Other ranks send one value at a time, so no rank needs memory for more than one value. All ranks return the
  * status of `use`. In one process the function only calls `use`. Outside this function all ranks must call
  * bg_weights_at and bg_weights_find together, and all get the value. */
 BG_API bg_status bg_session_read_weights(bg_session *session, uint32_t rank,
