@@ -27,7 +27,7 @@ static bool map_gather(bgi_mapper *m)
     x = bgi_map_in(m, 0);
     if (bg_value_is_null(x))
         return false;
-    if (known != NULL && known->count == 1 && rank - 1 + known->rank <= BG_MAX_RANK) { /* a single place: a slice */
+    if (known != NULL && known->count == 1 && rank - 1 + known->rank <= BG_MAX_RANK) { /* a single index: a slice */
         const int64_t given = bgi_tensor_int(known, 0), at = given < 0 ? given + x_dims[axis] : given;
         uint32_t count = 0;
 

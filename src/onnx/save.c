@@ -1,7 +1,7 @@
 /*
- * save.c: writes a graph as an ONNX file. It walks the ops that the outputs need in order, and saves each by the row of
- * its type. An unsupported op is noted and the walk continues, so that the final error lists all of them. The first
- * walk leaves the size of the batch open; when that is impossible, a second walk uses the graph's sizes.
+ * save.c: writes a graph as an ONNX file. The ops that the outputs need are saved in order, each by the row of its
+ * type. After an unsupported op the saver continues, so that the final error lists all such ops. The first pass leaves
+ * the size of the batch open; when that is impossible, a second pass uses the graph's sizes.
  */
 #include <inttypes.h>
 #include <stdio.h>

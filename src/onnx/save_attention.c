@@ -4,7 +4,7 @@
  *     scores = q k^T scale + bias,  shares = softmax(scores),  y = shares v
  *
  * The part of a mask that depends only on positions is a constant matrix. Hidden keys get a score of -1e30, so their
- * share is zero beside any other key's. If a query sees no key, its shares are set to zero afterward.
+ * share is zero if the query sees any other key. If it sees no key, its shares are set to zero afterward.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static bool sees(const bgi_attention_attributes *f, int64_t query, int64_t key, 
     return key >= bgi_attention_first_key(f, query) && key < bgi_attention_end_key(f, query, keys);
 }
 
-/* [1, heads or 1, S, T]: values that are added to the scores; or, for shares, 1 where a key is seen and 0 elsewhere. */
+/* Saves a constant [1, heads or 1, S, T]: numbers to add to the scores; or, for shares, 1 where a query sees a key and
+ * 0 elsewhere. */
 static const char *save_places(bgi_saver *s, const bgi_attention_attributes *f, const heads *h, bool as_shares)
 {
     const int64_t count = f->alibi > 0.0 && !as_shares ? f->heads : 1;
@@ -79,7 +80,7 @@ static bool some_query_is_blind(const bgi_attention_attributes *f, const heads *
 
 /* ---- attention ---- */
 
-/* y [N, S, heads D], in the shape of the result. `mask` (bool) and `bias` may be NULL. */
+/* Saves y [N, S, heads D], in the shape of the result. `mask` (bool) and `bias` may be NULL. */
 static const char *save_heads(bgi_saver *s, const bgi_attention_attributes *f, const heads *h, const char *mask,
                               const char *bias)
 {

@@ -201,7 +201,7 @@ static size_t listed(const BgiOnnx__Tensor *tensor)
     }
 }
 
-/* The place of external data. */
+/* The location of external data. */
 typedef struct place {
     char *path;
     uint64_t offset;

@@ -2,8 +2,8 @@
  * compare.c: comparisons and logical functions of two operands that broadcast, and choosing between two by a condition.
  *
  * A result is uint8, so no gradient flows through a comparison or into a condition. The gradient of a choice goes to
- * the operand that was chosen, by an op that puts zeros elsewhere, and is summed over the dims in which the operand was
- * repeated.
+ * the operand that was chosen, by an op that writes zeros for the other operand's elements, and is summed over the dims
+ * in which the operand was repeated.
  */
 #include "graph/graph.h"
 #include "kernels/compare/attributes.h"

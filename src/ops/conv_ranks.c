@@ -1,12 +1,13 @@
 /*
  * conv_ranks.c: convolutions and transposed convolutions over one, two or three dimensions, built from those over two.
  *
- * One dimension is an image of one row. With three dimensions the first one, depth, is handled separately: each depth
- * of the result is a 2-d convolution of the planes that its taps read, all of them as channels of one image.
+ * A signal of one dimension is an image of one row. With three dimensions the first one, depth, is handled separately:
+ * each depth of the result is a 2-d convolution of the planes that its taps read, all of them as channels of one image.
  *
  *     x [N,C,D,H,W]  --gather-->  windows [N OD, KD C, H, W]  --conv2d-->  [N OD, O, OH, OW]
  *
- * A transposed convolution does the reverse: it computes the planes of all taps at once and adds each at its depth.
+ * A transposed convolution does the reverse: it computes the planes of all taps at once and adds each plane at its
+ * depth.
  */
 #include <brigade/ops.h>
 
@@ -21,7 +22,7 @@
 
 enum { MOST_DIMS = 3 };
 
-/* Arrays end with the width, at index 2. Dimensions that a convolution does not have are of size 1. */
+/* Arrays end with the width, at index 2. Missing dimensions have size 1. */
 typedef struct conv_spec {
     const char *op, *name;
     uint32_t dims;

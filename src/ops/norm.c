@@ -309,7 +309,7 @@ static bg_status infer_sync_batch_norm_backward(const bg_op_signature *op, bg_ty
     return BG_OK;
 }
 
-/* The gradient of the whole chain, from x to the result: no gradient flows through the moments. */
+/* Differentiates the whole chain, from the result to x; no gradient flows through the moments. */
 static bg_status differentiate_sync_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bgi_sync_norm_attributes *attributes = gradient->op.attributes;

@@ -21,7 +21,7 @@ BGI_OP_KERNEL(select_concat, CONCAT)
 
 /* ---- reshape and copy ---- */
 
-/* Replaces the one -1 by the remaining factor of x's elements. */
+/* Replaces the single -1 by the size that fits x's number of elements. */
 static bg_status resolve_dims(const bg_type *x, const bgi_dims_attributes *attributes, bg_type *out, bg_error *error)
 {
     const int64_t count = bg_type_element_count(x);

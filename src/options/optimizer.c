@@ -37,7 +37,7 @@ enum {
     SETTING_COUNT
 };
 
-/* The macros for range and place each set several members of the struct. */
+/* The macros in `range` and `place` each set several members of the struct. */
 #define NUMBER(member, range, broken, place, sentence)                                                                 \
     {.name = #member, .offset = offsetof(bg_optimizer, member), range, .rule = broken, place, .what = sentence},
 #define FLAG(member, sentence)                                                                                         \
@@ -56,7 +56,7 @@ static const bgi_setting learning_rate = {.name = "learning_rate",
 
 typedef struct optimizer_row {
     const char *name, *what;
-    const char *state[4]; /* the kinds of its state: plain, with momentum, centered, and centered with momentum */
+    const char *state[4]; /* kinds of state: plain, with momentum, centered, and centered with momentum */
     struct {
         bool has;
         double standard;
@@ -251,8 +251,8 @@ _Static_assert((int)BG_UPDATE_RATE == (int)BGI_HYPER_LEARNING_RATE &&
 
 enum { MOST_STATES = 3, MOST_NAME = 40, FIRST_STATE = 4 };
 
-/* The number of words in a string of ascending words, which consist of letters, digits and _ and are separated by one
- * space; UINT32_MAX for other strings. */
+/* Counts the names in a string of ascending names, which consist of letters, digits and _ and are separated by one
+ * space; returns UINT32_MAX for other strings. */
 static uint32_t count_words(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";

@@ -57,7 +57,7 @@ typedef struct bgi_synonym {
 typedef struct bgi_choices {
     const char *const *names;
     uint32_t count;
-    const bgi_synonym *synonyms; /* other strings that are accepted; ends with a NULL name; NULL: none */
+    const bgi_synonym *synonyms; /* other strings that are accepted, ending with a NULL name; NULL: no synonyms */
 } bgi_choices;
 
 typedef struct bgi_option bgi_option;
@@ -77,25 +77,25 @@ struct bgi_option {
     size_t offset;       /* offset of the member in bg_options */
     size_t count_offset; /* COUNTS, REALS, RECORDS */
     const char *count_name;
-    bool may_be_empty; /* an empty array means no array */
+    bool may_be_empty; /* an empty array has the same meaning as NULL */
     double standard;   /* the default of a number, a flag or a choice; texts and lists have no default */
     bool shapes_plan;  /* is part of the plan cache's key */
     const bgi_choices *choices;
     const bgi_record *record;
     bool is_bounded; /* the number must be in minimum..maximum, without the minimum if is_above */
     bool is_above;
-    bool is_for_c; /* it has no text form although its kind has one */
+    bool is_for_c; /* the option cannot be set from text although its kind can */
     double minimum, maximum;
     const char *rule;      /* the rule in messages for a value out of range: "a run has at least 1" */
-    const char *unit;      /* NULL: none */
-    const char *poptorch;  /* accessor of poptorch.Options; NULL: none */
-    const char *optimum;   /* field of Optimum's IPUConfig that sets it; NULL: none */
-    const char *elsewhere; /* its names in other systems, such as "PyTorch: clip_grad_norm_"; NULL: none */
-    const char *costs;     /* its cost in time, memory or accuracy if it is used; NULL: none */
+    const char *unit;      /* NULL: no unit */
+    const char *poptorch;  /* accessor of poptorch.Options; NULL: no accessor */
+    const char *optimum;   /* field of Optimum's IPUConfig that sets the option; NULL: no field */
+    const char *elsewhere; /* names in other systems, such as "PyTorch: clip_grad_norm_"; NULL: no names */
+    const char *costs;     /* cost in time, memory or accuracy of using the option; NULL: no cost */
     const char *flag;      /* name of the flag without dashes; NULL: the program has no flag */
     uint32_t commands;     /* bgi_command: the commands with the flag */
     const char *value;     /* the name of the flag's value in help; NULL: the kind determines it */
-    const char *what;      /* its description, a sentence without a period */
+    const char *what;      /* description of the option, without a period */
 };
 
 /* Returns options by number, in the order of the table; NULL past the last. */
@@ -127,8 +127,8 @@ bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options 
 /* Whether one option, or every option, has the same value in both structs. */
 bool bgi_option_is_equal(const bgi_option *option, const bg_options *a, const bg_options *b);
 bool bgi_options_equal(const bg_options *a, const bg_options *b);
-/* Appends to the key all values that shape a plan. A callback is not appended; its return values represent it
- * elsewhere. */
+/* Appends to the key all values that affect a plan. A callback is not appended; the caller appends its return
+ * values. */
 void bgi_options_write_key(const bg_options *options, bgi_archive *key);
 /* Copies one option; memory that it points to is shared. */
 void bgi_option_copy(const bgi_option *option, const bg_options *from, bg_options *to);
