@@ -68,8 +68,8 @@ extern const bgi_save_row bgi_save_elementwise[], bgi_save_matrix[], bgi_save_co
 /* Returns the row of an op type, or NULL. */
 const bgi_save_row *bgi_save_find(const bg_op_type *type);
 
-/* Records the reason why the op cannot be saved. */ void bgi_save_refuse(bgi_saver *s, const char *format, ...) *
-    BG_PRINTF(2, 3);
+/* Records the reason why the op cannot be saved. */
+void bgi_save_refuse(bgi_saver *s, const char *format, ...) * BG_PRINTF(2, 3);
 
 /* ---- operands ---- */
 
