@@ -69,7 +69,7 @@ extern const bgi_save_row bgi_save_elementwise[], bgi_save_matrix[], bgi_save_co
 const bgi_save_row *bgi_save_find(const bg_op_type *type);
 
 /* Records the reason why the op cannot be saved. */
-void bgi_save_refuse(bgi_saver *s, const char *format, ...) * BG_PRINTF(2, 3);
+void bgi_save_refuse(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
 
 /* ---- operands ---- */
 
