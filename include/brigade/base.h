@@ -50,7 +50,7 @@ typedef enum bg_status {
     BG_ERROR_COMMUNICATION, /* a peer failed or disconnected */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
     BG_ERROR_CANCELED,      /* the caller asked to stop */
-    BG_ERROR_RANGE,         /* the data ended: provide more, or repeat them */
+    BG_ERROR_RANGE,         /* the data ended: provide more data, or repeat the data */
     BG_ERROR_INTERNAL,      /* a defect in the library itself */
     BG_ERROR_NOT_FINITE     /* a loss is infinite or NaN, and its update was refused (numerics.guard_loss) */
 } bg_status;
@@ -106,9 +106,9 @@ typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done
 
 /* The caller's allocator. `allocate` must return size_bytes (above 0) with undefined content, at a multiple of
  * `alignment` (a power of two), or NULL. `release` gets the memory back, with the same size. Set both functions or
- * neither; without them memory comes from the C library. The functions are called in the threads that create, use and
- * destroy the objects, and by several threads at once if objects of several threads share the allocator. The allocator
- * must outlive these objects. */
+ * neither; if neither is set, memory comes from the C library. The functions are called in the threads that create, use
+ * and destroy the objects, and by several threads at once if objects of several threads share the allocator. The
+ * allocator must outlive these objects. */
 typedef struct bg_allocator {
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);

@@ -24,9 +24,9 @@ typedef struct bg_batches bg_batches;
 typedef void (*bg_batch_model)(void *user, bg_graph *graph, int64_t samples);
 
 /* Creates a bg_batches, and the plan and the reader of the maximum size. `options` (NULL: the defaults) apply to all
- * plans, which are for inference with one device iteration. Memory that they point to, `model` and `user` must outlive
- * the batches. Publishes the weights if they were never published. Errors: BG_ERROR_INVALID (most_samples below 1);
- * those of plans and readers. */
+ * plans, which are for inference with one device iteration. `model`, `user` and memory to which the options point must
+ * outlive the batches. Publishes the weights if they were never published. Errors: BG_ERROR_INVALID (most_samples below
+ * 1); those of plans and readers. */
 BG_API bg_status bg_batches_create(bg_batch_model model, void *user, int64_t most_samples, const bg_options *options,
                                    bg_weights *weights, bg_batches **out, bg_error *error);
 BG_API void bg_batches_destroy(bg_batches *batches);

@@ -1,12 +1,12 @@
 /*
  * bindings.h: functions that foreign function interfaces of other languages need in addition to the other headers. The
- * Python package (python/brigade) is made with it.
+ * Python package (python/brigade) is made with this header.
  *
  * A binding can compare the sizes of structs before it calls anything. For each function that returns a struct by
  * value, a function here writes the struct through a pointer. The functions that make a bg_type or a bg_loop have no
  * such counterpart: a binding fills these structs itself.
  *
- * Threads: as for the function that each of these replaces.
+ * Threads: as for the original function.
  */
 #ifndef BRIGADE_BINDINGS_H
 #define BRIGADE_BINDINGS_H

@@ -93,7 +93,7 @@ typedef struct bg_checkpoint_writer bg_checkpoint_writer;
 BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,
                                      const bg_checkpoint_save_options *options, bg_checkpoint_writer **out,
                                      bg_error *error);
-/* Whether all ranks have written their parts; does not wait for them. */
+/* Whether all ranks have written their parts. The function does not wait. */
 BG_API bg_status bg_checkpoint_is_written(bg_checkpoint_writer *writer, bool *out, bg_error *error);
 BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* NULL is allowed */
 

@@ -25,8 +25,8 @@ extern "C" {
  * differ between training and inference has a second form, named `inference_` plus the field's name. Fields that are
  * not given are inferred from the given ones, and inferred again after each change. A change that would make the
  * configuration wrong is refused and changes nothing; the error lists every problem of the changed configuration.
- * Returned strings and lists are valid until the next change. Several threads may use the object at once only if all of
- * them read.
+ * Returned strings and lists are valid until the next change. Several threads may read the object at once; while one
+ * thread changes it, no other thread may use it.
  */
 typedef struct bg_ipu_config bg_ipu_config;
 
@@ -76,8 +76,8 @@ BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, cons
 /*
  * Sets fields from a string "key=value,key=value". Truth values are true/1/y/yes or false/0/n/no, and lists are [1 2 3]
  * or [1, 2, 3]. The words null and none remove the given value of a field that accepts null or an empty string
- * (executable_cache_dir). For other fields they are an error that names the field. Whitespace around keys and values is
- * ignored. On failure no change is made. Keys are the fields' full names in every mode.
+ * (executable_cache_dir). For other fields these words are an error that names the field. Whitespace around keys and
+ * values is ignored. On failure no change is made. Keys are the fields' full names in every mode.
  */
 BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
 
@@ -160,8 +160,8 @@ typedef struct bg_ipu_model {
     bool head_is_tied;               /* the head uses the embedding's weights, so it is on device 0 with it */
 } bg_ipu_model;
 
-/* Options and the memory that they point to. `notes` has one line for each setting of the configuration that the
- * options cannot express. All-zero is valid and empty. */
+/* Options together with the memory to which they point. `notes` has one line for each setting of the configuration that
+ * the options cannot express. All-zero is valid and empty. */
 typedef struct bg_ipu_options {
     bg_options options;
     char *stages, *cache_dir;
@@ -204,7 +204,7 @@ BG_API bg_status bg_options_set(bg_options *options, const char *name, const cha
  * malloc'ed. */
 BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error);
 
-/* ---- options that own what they hold ---- */
+/* ---- options that own their strings and lists ---- */
 
 typedef struct bg_run_options bg_run_options;
 

@@ -130,9 +130,9 @@ typedef struct bg_dataset_options {
     uint64_t sample_count; /* 1 to 2^32 - 1 */
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
-    /* Writes tensor t of a sample to outputs[t], which has the size of sample_types[t]. Several threads call it at once
-     * when the loader has several workers. `epoch` is for augmentation: results that depend only on (epoch,
-     * sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status. */
+    /* Writes tensor t of a sample to outputs[t], which has the size of sample_types[t]. Several threads call the
+     * function at once when the loader has several workers. `epoch` is for augmentation: results that depend only on
+     * (epoch, sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status. */
     bg_status (*get)(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[], bg_error *error);
     void *user;
 } bg_dataset_options;
@@ -414,15 +414,15 @@ BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *erro
 /*
  * Lets a thread that is idle for a moment copy some kilobytes of samples to a batch that is not needed yet. Returns
  * false if there are no samples to copy, if another thread is copying, or if samples are not simply copied (callbacks,
- * streams). Any thread may call it until the loader is destroyed. After the first call the loader's own threads fill
- * batches only while fewer than half of prefetch_depth are ready.
+ * streams). Any thread may call the function until the loader is destroyed. After the first call the loader's own
+ * threads fill batches only while fewer than half of prefetch_depth are ready.
  */
 BG_API bool bg_loader_help(bg_loader *loader);
 
-/* Counts since the creation of the loader, which show how well it keeps up. */
+/* Counts since the creation of the loader, which show whether the loader keeps up with the consumer. */
 typedef struct bg_loader_statistics {
     uint64_t batch_count; /* batches returned */
-    uint64_t miss_count;  /* the number of these batches that the consumer had to wait for */
+    uint64_t miss_count;  /* number of batches for which the consumer had to wait */
     uint64_t wait_ns;     /* total time that the consumer waited */
 } bg_loader_statistics;
 

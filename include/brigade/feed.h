@@ -6,7 +6,7 @@
  *
  * A queue has a bounded number of elements in flight: producer and devices wait for each other. When one side stops,
  * the other side is notified. If the data end or their source fails, the run ends between two iterations. A failed run
- * ends the outfeed. When the consumer detaches, the devices no longer wait for it.
+ * ends the outfeed. After the consumer detaches, the devices no longer wait for the consumer.
  *
  * Threads: one thread at a time uses a session (session.h) and an infeed; one thread may read rows of an outfeed while
  * another one runs the session. bg_session_stop may be called by any thread.
@@ -54,7 +54,7 @@ typedef struct bg_infeed bg_infeed;
 enum { BG_INFEED_MAX_TENSORS = 16 };
 
 /* Writes the next element's tensors (bg_infeed_options.omit_unread: those that are not NULL), or sets *out_has_ended.
- * An infeed calls it from a separate thread. On failure fill `error` (bg_error_set) and return its status. */
+ * An infeed calls the source from a separate thread. On failure fill `error` (bg_error_set) and return its status. */
 typedef bg_status (*bg_infeed_source)(void *user, void *const tensors[], bool *out_has_ended, bg_error *error);
 
 typedef struct bg_infeed_options {
@@ -69,7 +69,8 @@ typedef struct bg_infeed_options {
     uint64_t first_epoch, first_element;
     /* Where several ranks share a session, each infeed's source makes every element. When this is true, the source
      * makes only the tensors that devices of its rank read. tensors[t] is NULL for a tensor that none of them reads;
-     * all are NULL for an element that the source should skip. Data sets and loaders always do so where they can. */
+     * all are NULL for an element that the source should skip. Infeeds of data sets and loaders always omit unread
+     * tensors where they can. */
     bool omit_unread;
 } bg_infeed_options;
 
@@ -159,7 +160,7 @@ static inline bg_outfeed_options bg_outfeed_options_defaults(void)
 BG_API bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out, bg_error *error);
 /* Detaches the consumer: unread rows are lost, and the devices continue. May be called during a run. */
 BG_API void bg_outfeed_destroy(bg_outfeed *outfeed);
-/* Attaches the outfeed to a session, whose runs then fill it. Call it once for each outfeed, between runs. */
+/* Attaches the outfeed to a session, whose runs then add rows. Call it once for each outfeed, between runs. */
 BG_API bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *error);
 
 typedef struct bg_outfeed_leaf {

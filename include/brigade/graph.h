@@ -48,7 +48,7 @@ typedef struct bg_op_signature {
     size_t scratch_limit; /* for `kernel`: bytes that options.memory.matmul_proportions allows; 0: no limit */
 } bg_op_signature;
 
-/* The values that a gradient rule can read, and those that it sets. The rule adds ops to `graph` that compute the
+/* The values that a gradient rule can read, and the values that it sets. The rule adds ops to `graph` that compute the
  * gradients of the inputs. */
 typedef struct bg_op_gradient {
     bg_graph *graph;
@@ -235,8 +235,8 @@ BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const c
                              uint32_t input_count, const void *attributes, bg_value *outputs);
 
 /* Marks a value that sessions return to the host, under a name. An input, a constant or a variable is returned as a
- * copy; a variable has the value after the micro-batch's forward pass. A remote buffer is refused by the session:
- * return its entries (bg_remote_load). */
+ * copy; a variable has the value after the micro-batch's forward pass. A remote buffer cannot be an output: mark its
+ * entries instead (bg_remote_load). */
 BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
 
 /* Marks a value that training with recomputation keeps from the forward for the backward pass instead of computing it
@@ -252,7 +252,7 @@ BG_API void bg_graph_fail(bg_graph *graph, bg_status status, const char *format,
 
 BG_API bg_type bg_graph_type(const bg_graph *graph, bg_value value);     /* zeroed type for null values */
 BG_API const char *bg_graph_name(const bg_graph *graph, bg_value value); /* "" for null values */
-/* The variable of that name; null when it does not exist. */
+/* Returns the variable of that name, or the null value. */
 BG_API bg_value bg_graph_find_variable(const bg_graph *graph, const char *name);
 BG_API uint32_t bg_graph_op_count(const bg_graph *graph);
 /* Returns a number that differs for each call on this graph. The number identifies a random op under every strategy. */

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* The state of a run, as a kernel may read it. The state is the same under every strategy. */
+/* The state of a run that a kernel may read. The state is the same under every strategy. */
 typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */

@@ -6,7 +6,7 @@
  *
  * The body is a graph. Some of its inputs are carried: the body computes their next values in one iteration and reads
  * them in the next iteration. Its other inputs come from the infeed in each iteration, or stay the same
- * (bg_run.constants). A loop is a plan like others: run it with bg_session_execute (feed.h). Training loops need no
+ * (bg_run.constants). A loop becomes a plan: run the plan with bg_session_execute (feed.h). Training loops need no
  * carried values: use bg_plan_create_training with device iterations.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.

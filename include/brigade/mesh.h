@@ -90,7 +90,7 @@ BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, 
 
 /* ---- pieces of a tensor ---- */
 
-/* How a dimension is cut. All-zero means that it is not cut. */
+/* How a dimension is cut. All-zero means that the dimension is not cut. */
 typedef struct bg_shard_dim {
     bg_mesh_axis axis; /* NONE, TENSOR_1 or TENSOR_2: piece i is at coordinate i of that axis, equal along the others */
     uint32_t blocks;   /* number of tensors that are concatenated in the dimension, each of which is cut: 3 for the

@@ -14,7 +14,7 @@
  * Brigade then calls neither MPI_Init nor MPI_Finalize. It works on a duplicate of the communicator, and sets
  * MPI_ERRORS_RETURN only on that duplicate. With MPI_THREAD_FUNNELED only the thread that calls Brigade calls MPI; with
  * MPI_THREAD_SERIALIZED and more, Brigade's threads also call MPI while a function of a session runs, one thread at a
- * time. The transport's name includes the level that it found: "Open MPI v4.1.4, MPI_THREAD_FUNNELED".
+ * time. The transport's name includes the thread level of MPI: "Open MPI v4.1.4, MPI_THREAD_FUNNELED".
  *
  * Threads: one thread at a time calls these functions, by MPI's rules for the thread level of the process.
  *

@@ -9,7 +9,7 @@
  *     bg_onnx_set_weights(onnx, weights, &error);          // first values, for bg_session_create
  *
  * Opsets 6 to 21 are read. A model that the library cannot express is refused before anything runs, with every
- * unsupported node and its reason. Every value of a file is checked before it is used.
+ * unsupported node and its reason. The reader checks every value of a file before use.
  *
  * Names. Inputs, outputs and weights keep the file's names. Blocks are the scopes of the nodes' names. The node
  * "/layer1/0/conv1/Conv" belongs to block "layer1/0/conv1"; a node without a scope belongs to the block "main". When a
@@ -94,7 +94,7 @@ typedef enum bg_onnx_use {
     BG_ONNX_CONSTANT       /* not a variable of the graph */
 } bg_onnx_use;
 
-/* An initializer. `use` follows the last bg_onnx_build, or the default options before it. */
+/* An initializer. `use` is set by the last bg_onnx_build, and before that by the default options. */
 typedef struct bg_onnx_weight {
     const char *name; /* the variable's name in the graph, in bg_weights and in saved files */
     const char *element;
@@ -125,9 +125,9 @@ typedef struct bg_onnx_contents {
     uint32_t input_count, output_count, node_count, weight_count, symbol_count, problem_count;
 } bg_onnx_contents;
 
-/* Reads a file, and the files that hold its external data. These must be in the file's folder or below it. Errors:
- * BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself: file, node,
- * attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is known),
+/* Reads a file, and the files that hold its external data. External files must be in the model file's folder or below
+ * it. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself: file,
+ * node, attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is known),
  * BG_ERROR_MEMORY. */
 BG_API bg_status bg_onnx_open(const char *path, bg_onnx **out, bg_error *error);
 BG_API void bg_onnx_destroy(bg_onnx *onnx);

@@ -79,7 +79,7 @@ BG_API void bg_conv_options_init(bg_conv_options *options, size_t struct_bytes);
 BG_API bg_value bg_conv(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                         const bg_conv_options *options);
 /* Transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as for bg_conv, weight [C,O/groups,..], bias [O] or
- * null -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. Its kernels are those of
+ * null -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. The op uses the kernels of
  * bg_conv2d's gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding that is not
  * below the stride. */
 BG_API bg_value bg_conv_transpose(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
@@ -330,7 +330,7 @@ BG_API bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b);
  * magnitudes up to 2^53. bg_add and bg_multiply with a constant are exact for all integers. */
 BG_API bg_value bg_scale(bg_graph *graph, const char *name, bg_value x, double alpha, double beta);
 /* Converts to another element type. Values of a float result are rounded to nearest even. From float to integer, values
- * are truncated and saturate. From integer to integer they saturate. Conversions from or to integers have no
+ * are truncated and saturate. From integer to integer, values saturate. Conversions from or to integers have no
  * gradient. */
 BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype);
 /* (x / divisor - mean) / deviation, computed in float32 in this order, as in torchvision's transforms; x may be uint8.
@@ -496,8 +496,8 @@ BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_
  * null. */
 BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, double epsilon);
 /* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both null.
- * With one group it is a layer norm over all dimensions but N. With one group for each channel it is an instance
- * norm. */
+ * With one group the op is a layer norm over all dimensions but N. With one group for each channel the op is an
+ * instance norm. */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
 /* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running statistics may be float32 if the
@@ -617,8 +617,8 @@ BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *nam
                                                 bg_value positions, const bg_dot_product_attention_options *options);
 
 /* Makes a mask of padding, uint8 [N, 1, 1, length]: 1 at positions below each sample's length. lengths is int32 or
- * int64 [N]. As the bias of bg_dot_product_attention it hides the keys after the sample's end. Shapes: lengths [N] ->
- * uint8 [N, 1, 1, length]. */
+ * int64 [N]. As the bias of bg_dot_product_attention the mask hides the keys after the sample's end. Shapes: lengths
+ * [N] -> uint8 [N, 1, 1, length]. */
 BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length);
 
 /*
@@ -756,9 +756,9 @@ BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
  * buffer; its first dimension counts the entries. An index out of range gives zeros. No gradient flows through the
  * op. */
 BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
-/* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores happen in the order in
- * which they are added. The result is a copy of the index. Inference drops ops that no output needs, so mark an output
- * that uses this result to keep the store. Shapes: the shape of index. */
+/* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores run in the order in which
+ * they are added to the graph. The result is a copy of the index. Inference drops ops that no output needs, so mark an
+ * output that uses this result to keep the store. Shapes: the shape of index. */
 BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buffer, bg_value index, bg_value value);
 
 /* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ----
@@ -897,7 +897,7 @@ BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value l
 /* ---- ops over pieces ----
  *
  * The mesh cuts a dimension of the whole tensor over `axis`, BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2; operands are a
- * replica's pieces. With an axis of size 1 or BG_MESH_NONE they are the plain ops.
+ * replica's pieces. With an axis of size 1 or BG_MESH_NONE these functions add the plain ops.
  *
  * Errors, in bg_graph_check: as the plain ops, and BG_ERROR_INVALID for an axis that is not a tensor axis or a number
  * of classes below 1. */

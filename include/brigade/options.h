@@ -160,8 +160,8 @@ typedef enum bg_location_class {
     BG_LOCATION_COUNT
 } bg_location_class;
 
-/* Where values are kept; results do not depend on it. Remote values live in a remote store (the host's memory) and are
- * on the device only while they are used: optimizer state one variable at a time, other values according to
+/* Where values are kept. Results do not depend on the place. Remote values live in a remote store (the host's memory)
+ * and are on the device only while they are used: optimizer state one variable at a time, other values according to
  * phase_liveness. Loads and stores overlap with computation. */
 typedef enum bg_place {
     BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; otherwise DEVICE */
@@ -314,8 +314,8 @@ typedef struct bg_execution_options {
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
     uint32_t device_count; /* of one replica; 0: the number that the stages and the schedule need */
-    bool phases_parallel;  /* PHASED: two groups of devices take turns, even and odd; otherwise all phases are on one
-                              group */
+    bool phases_parallel;  /* PHASED: even and odd phases run on two groups of devices in turn; otherwise all phases are
+                              on one  group */
     const bg_device_model *devices;   /* NULL: all devices are equal */
     uint32_t device_model_count;      /* one for each device */
     const bg_block_cost *block_costs; /* NULL: estimates */
@@ -416,7 +416,7 @@ typedef struct bg_replicas_options {
      * number. */
     uint32_t total_devices;
     /* Replicas of a group get the same data: a run takes micro-batches for count / input_group_size of them. */
-    uint32_t input_group_size; /* default 1; divides `count`. Leave it at 1 on a mesh */
+    uint32_t input_group_size; /* divides `count`; default 1, on a mesh the replicas of one copy of the model */
     bg_grouping input_grouping;
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
@@ -474,7 +474,7 @@ typedef struct bg_numerics_options {
      * the same run. The run fails with BG_ERROR_NOT_FINITE: bg_session_execute returns the number of iterations before
      * it, the outputs are available, and the session can be saved or run again. Variables that the forward pass
      * changes, such as the running statistics of a batch norm, keep their new values. A gradient that overflows under
-     * auto_loss_scaling skips only its update, and the training continues. Default off. The check is sent with the
+     * auto_loss_scaling skips only its update, and training continues. Default off. The check is sent with the
      * gradients, and the updates of all stages wait for the stage of the loss. */
     bool guard_loss;
     /* Type of the optimizer state of parameters that are not float64: BG_BFLOAT16, BG_FLOAT16, or float32
@@ -491,7 +491,7 @@ typedef struct bg_numerics_options {
     /* Type of partial sums in linear layers and matrix products with operands of float16 or bfloat16. The default is
      * BG_FLOAT32 (or BG_DTYPE_NONE). BG_FLOAT16 and BG_BFLOAT16 mean the same: the partial sum is rounded to the
      * operands' own type after each block of at most 256 terms (float16 may then overflow to infinity, bfloat16 does
-     * not). Products of float32, convolutions and attention ignore it. */
+     * not). Products of float32, convolutions and attention ignore this type. */
     bg_dtype partials;
     bool no_fusion;          /* do not fuse ops */
     bool initialize_missing; /* inference: parameters that the weights lack are initialized from the seed, as in
@@ -520,7 +520,7 @@ typedef struct bg_files_options {
 /* The results and records of a run. */
 typedef struct bg_reporting_options {
     /* Training has a further output, `gradient_norm`, a float32 scalar: the norm of all gradients before it is bounded.
-     * The output has one value for each weight update, the same on all replicas. No update waits for it. */
+     * The output has one value for each weight update, the same on all replicas. No update waits for the norm. */
     bool output_gradient_norm;
     bg_output_mode output_mode;
     uint32_t output_period;                   /* EVERY_N */
@@ -621,10 +621,10 @@ enum {
  * The op changes the operands marked ! in place (written_inputs is 1 without states, and 1 | 1 << 4, 1 | 3 << 4 or 1 |
  * 7 << 4 with one, two or three). The gradient has the parameter's shape and possibly another float type
  * (options.numerics.accumulator_type); the update must multiply it by the scale. States have the parameter's shape in
- * float32 (float64 for float64) and begin as zeros. Options and checkpoints treat them like other optimizers' state,
- * under the name `PARAMETER.STATE`. With sharded state, an op type with `is_elementwise_update` runs on each replica's
- * piece. Rule, op type and attributes must outlive the plans. Such plans are not cached in options.files.cache_dir, and
- * options.numerics.stochastic_rounding is refused.
+ * float32 (float64 for float64) and begin as zeros. Options and checkpoints treat these states like other optimizers'
+ * state, under the name `PARAMETER.STATE`. With sharded state, an op type with `is_elementwise_update` runs on each
+ * replica's piece. Rule, op type and attributes must outlive the plans. Such plans are not cached in
+ * options.files.cache_dir, and options.numerics.stochastic_rounding is refused.
  */
 typedef struct bg_update_rule {
     const char *name;         /* letters, digits and _, at most 40; checkpoints record it: "custom:lion" */

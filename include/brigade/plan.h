@@ -67,14 +67,14 @@ typedef struct bg_plan_summary {
     uint32_t ranks;               /* processes that share the devices; 1: this process has all */
     uint32_t data_replicas;       /* replicas whose gradients are summed; 1: no sum */
     uint32_t sums;                /* sums of gradients over replicas in a step of a replica: one for each stage */
-    uint32_t sums_beside;         /* the number of these sums that devices do not wait for */
+    uint32_t sums_beside;         /* number of sums for which devices do not wait */
     uint64_t bytes_not_stored;    /* gradients that a replica's remote stores do not keep, because they are summed in
                                      the backward pass: the replica keeps only the pieces that it updates */
 } bg_plan_summary;
 BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
 /* The options that the plan was made with. Borrowed. */
 BG_API const bg_options *bg_plan_options(const bg_plan *plan);
-/* The optimizer that the plan trains with; NULL: it is for inference. Borrowed. */
+/* The optimizer of a plan for training; NULL for inference. Borrowed. */
 BG_API const bg_optimizer *bg_plan_optimizer(const bg_plan *plan);
 /* Bytes of a class on a device of a replica; all replicas are equal. */
 BG_API size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class);

@@ -49,7 +49,7 @@ BG_API bg_plan_edge bg_plan_edge_at(const bg_plan *plan, uint32_t index);
 typedef struct bg_plan_instruction {
     bg_action action;
     size_t transient_bytes; /* the peak of memory that only this instruction uses */
-    bool copies;            /* moves bytes; a SEND without it has written its message in place */
+    bool copies;            /* moves bytes; false for a SEND whose message was written in place */
     bool is_beside;         /* starts a reduction and does not wait for it */
 } bg_plan_instruction;
 BG_API uint32_t bg_plan_instruction_count(const bg_plan *plan, uint32_t device);

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* A file that was opened. It is immutable, so threads may share it. */
+/* A file that was opened. An open file is immutable, so threads may share it. */
 typedef struct bg_safetensors bg_safetensors;
 
 typedef struct bg_safetensors_entry {

@@ -87,7 +87,7 @@ typedef enum bg_residency {
 typedef struct bg_schedule_buffer {
     uint32_t stage;         /* the stage whose actions use it; for an edge, the receiving stage */
     uint32_t reads, writes; /* for variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
-    /* Bits 1u << level: the levels of U that use it; 0: all levels. Levels from 32 on always use it. */
+    /* Bits 1u << level: the levels of U that use it; 0: all levels. Levels from 32 on always use the buffer. */
     uint32_t update_levels;
     bool starts_fresh;      /* the first writer of a step needs no old value, and none is needed after the step */
     bg_residency residency; /* decides where generated schedules have LOAD and STORE; other valid schedules may
@@ -153,7 +153,7 @@ typedef struct bg_schedule_problem {
     uint32_t send_ahead; /* slots of a message in addition to those that the receiver's order needs; default 1. 0 gives
                             the fewest slots, but producers wait longer. See bg_schedule_edge_depth. */
     /* Limit in bytes, for each device, of the slots of edges that end on it; NULL: no limit. Only the generator "auto"
-     * uses them. */
+     * uses these limits. */
     const size_t *device_slot_bytes;
     /* Called while a schedule of this problem is made, verified, simulated or drawn. NULL: the work cannot be
      * stopped. */
@@ -227,7 +227,7 @@ BG_API bg_status bg_schedule_create(const bg_schedule_problem *problem, const bg
                                     bg_schedule **out, bg_error *error);
 BG_API void bg_schedule_destroy(bg_schedule *schedule);
 
-/* Appends an action to a device's list. Generators use it. */
+/* Appends an action to a device's list, for generators. */
 BG_API bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action action, bg_error *error);
 
 BG_API uint32_t bg_schedule_device_count(const bg_schedule *schedule);

@@ -57,13 +57,13 @@ BG_API bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *o
 /* Returns the weight of a name, like bg_weights_at; BG_ERROR_NOT_FOUND if it does not exist. */
 BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error);
 /* Sets a value before or between runs. A new name is added; an existing weight must have the same type. The name of a
- * piece of an existing weight sets that range of it. */
+ * piece of an existing weight sets that range of the weight. */
 BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                                 bg_error *error);
 
 /* Sets a value that `write` provides: it writes bg_type_size_bytes(type) bytes at `data`, such as a tensor that it
- * reads from a file. A new weight is written where it stays, without a copy. When `write` fails, nothing is changed,
- * and its status is returned. The callback must not use these weights. */
+ * reads from a file. `write` writes a new weight directly to its final memory, without a copy. When `write` fails,
+ * nothing is changed, and its status is returned. The callback must not use these weights. */
 BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
                                  bg_status (*write)(void *user, void *data, bg_error *error), void *user,
                                  bg_error *error);
@@ -107,7 +107,7 @@ BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss
 BG_API bg_status bg_session_create_inference(const bg_graph *graph, const bg_options *options, bg_weights *weights,
                                              bg_session **out, bg_error *error);
 /* Destroys a session. Newest values that only this session has move to the memory of `weights`. If memory runs out,
- * they are lost, and reading them is an error. */
+ * these values are lost, and reading them is an error. */
 BG_API void bg_session_destroy(bg_session *session);
 
 /* ---- readers: inference during training ----
@@ -177,8 +177,8 @@ BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, 
 /* Sets new numbers of the optimizer from the next run on; the kind must not change. */
 BG_API bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* The number of weight updates over the life of the weights. Random numbers depend on it. Optimizer state that a
- * session creates begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has
+/* The number of weight updates over the life of the weights. Random numbers depend on this number. Optimizer state that
+ * a session creates begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has
  * this count. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error);

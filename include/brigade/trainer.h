@@ -298,7 +298,8 @@ BG_API bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_task
 BG_API bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_task task);
 BG_API bg_weights *bg_trainer_weights(const bg_trainer *trainer);
 
-/* Samples in a call of a task: the batch size for a loader. With total_devices it is 0 before bg_trainer_prepare. */
+/* Samples in a call of a task: the batch size for a loader. With total_devices the number is 0 before
+ * bg_trainer_prepare. */
 BG_API uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_task task);
 BG_API uint64_t bg_trainer_step(const bg_trainer *trainer);  /* weight updates done */
 BG_API uint64_t bg_trainer_epoch(const bg_trainer *trainer); /* epochs done, including one that max_steps ended */
@@ -319,9 +320,9 @@ BG_API void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batc
  * over a micro-batch (bg_correct_count); a float output is a mean over a micro-batch. The trainer's scores (score.h)
  * are metrics too: `mean` is the score over all calls, `last` the score of the newest call.
  *
- * Padding does not count. Validation, test and prediction leave it out before they run. In a fit a micro-batch that is
- * only padding has no weight. If padding shares a micro-batch with samples, or if an output has mode `sum`, the model
- * itself must ignore padding, as a cross-entropy does for ignored labels (pad_samples).
+ * Padding does not count. Validation, test and prediction leave padding out before they run. In a fit a micro-batch
+ * that is only padding has no weight. If padding shares a micro-batch with samples, or if an output has mode `sum`, the
+ * model itself must ignore padding, as a cross-entropy does for ignored labels (pad_samples).
  */
 typedef struct bg_trainer_metric {
     const char *name; /* name of the output or of the score */

@@ -43,8 +43,8 @@ typedef struct bg_weights_load_options {
     uint32_t rename_count;
     /* Names of the model, with any number of `*`, separated by commas, that are not loaded. */
     const char *ignore; /* default: "*.num_batches_tracked", which PyTorch's batch norms have */
-    /* Called before each tensor is read (`what`: the model's name), with bytes of the model's tensors. When it cancels,
-     * earlier tensors have the file's values. NULL: no callback. */
+    /* Called before each tensor is read (`what`: the model's name), with bytes of the model's tensors. If the callback
+     * cancels, earlier tensors have the file's values. NULL: no callback. */
     bg_progress_function progress;
     void *progress_user;
 } bg_weights_load_options;
@@ -112,8 +112,8 @@ typedef struct bg_weights_save_options {
     bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. .npz files cannot have bfloat16 */
     /* For a folder: the largest size of a file, in bytes, which only a single tensor may exceed. 0: no limit. */
     uint64_t folder_bytes;
-    /* Called before each tensor is written (`what`: its name in the file), with bytes of the file's tensors. When it
-     * cancels, the file that it is writing does not appear. NULL: no callback. */
+    /* Called before each tensor is written (`what`: its name in the file), with bytes of the file's tensors. If the
+     * callback cancels, the current file does not appear. NULL: no callback. */
     bg_progress_function progress;
     void *progress_user;
 } bg_weights_save_options;
