@@ -31,14 +31,14 @@ typedef struct bgi_value {
     uint32_t variable;  /* number of a variable, counted over the graph; all sections of a whole share one number */
     bg_value owner;     /* of accumulators and optimizer state: their parameter */
     bool is_remote;     /* of a variable: stored in a remote buffer */
-    bool is_partial;    /* of an accumulator: sums that will be added to their other half on the same replica */
-    bool is_checkpoint; /* recomputation keeps it */
+    bool is_partial;    /* of an accumulator: partial sums, to be added to another accumulator */
+    bool is_checkpoint; /* recomputation stores the value instead of computing it again */
     bool is_frozen;     /* of a parameter: no gradient, no update */
     bool has_factors;   /* of a parameter: factors of its learning rate and weight decay */
     double rate_factor, decay_factor;
     bg_value copy_of;          /* of a variable: the variable of which this is another stage's copy */
     bool shares_home;          /* of a copy: loaded from the remote store of its original */
-    const bg_shard *shard;     /* for a variable: the whole that it is a piece of; NULL: it is whole */
+    const bg_shard *shard;     /* for a variable: the whole of which it is a piece; NULL: the variable is whole */
     const bg_section *section; /* for a variable: its range of a whole; NULL: not a section */
     int64_t piece; /* replicas update a piece of this many elements each; 0: the whole. Types stay those of the whole */
     bool is_piece; /* each replica has only its piece */

@@ -1,5 +1,5 @@
 /*
- * layers.c: layers, which are ops with their parameters. It knows no model and no optimizer. Initial values are those
+ * layers.c: layers, which are ops with their parameters. Models and optimizers are elsewhere. Initial values are those
  * of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), also
  * for biases.
  */

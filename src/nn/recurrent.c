@@ -7,7 +7,7 @@
  *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
  *
  * If samples have lengths, every recurrence runs forward in time: the backward direction reads samples reversed within
- * their lengths, and reverses its states again.
+ * their lengths, and reverses the resulting states.
  */
 #include "nn/layers.h"
 
@@ -172,7 +172,8 @@ static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
     return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, states, axis, at, at + 1, 1), 3, dims);
 }
 
-/* Adds the recurrence of time steps `from` to `to`; *h and *c are the states before it, and become those after it. */
+/* Adds the recurrence of time steps `from` to `to`; *h and *c are the states before these steps, and become the states
+ * after them. */
 static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t to, bool reverse, bg_value weight,
                       bg_value bias, bg_value *h, bg_value *c)
 {

@@ -110,7 +110,7 @@ bool bg_split_block_name(const bg_split_placement *placement, const char *kind, 
     return true;
 }
 
-/* Begins a device's block if `piece` is the first one on it. */
+/* Begins a device's block if `piece` is the first piece on the device. */
 static void start_block(bg_graph *graph, const char *kind, const bg_split_placement *placement, uint32_t piece)
 {
     char name[BG_SPLIT_BLOCK_BYTES];

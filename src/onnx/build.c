@@ -1,6 +1,6 @@
 /*
- * build.c: maps the nodes of a file, one after another, to ops of a graph. Known values are computed on the way and
- * leave no op. After an unsupported node the mapping continues, so that the final error lists all such nodes.
+ * build.c: maps the nodes of a file, one after another, to ops of a graph. Known values are computed during the mapping
+ * and add no op. After an unsupported node the mapping continues, so that the final error lists all such nodes.
  */
 #include "onnx/onnx.h"
 
@@ -100,7 +100,7 @@ static bg_status bind_input(bg_onnx_port *port, const bg_onnx_options *options, 
     }
     port->type = (bg_type){0};
     if (rank > BG_MAX_RANK || port->dtype == BG_DTYPE_NONE)
-        return BG_OK; /* refused where it is used */
+        return BG_OK; /* refused when a node uses the input */
     for (uint32_t i = 0; i < rank; i++)
         BGI_TRY(bind_dim(port, i, options, missing, &dims[i], error));
     port->type = bg_type_make(port->dtype, rank, dims);
@@ -706,7 +706,7 @@ static void forget_build(bg_onnx *onnx)
     onnx->contents.problems = NULL;
     onnx->contents.problem_count = 0;
     for (uint32_t i = 0; i < onnx->contents.node_count; i++) {
-        onnx->nodes[i].block = "main"; /* until a block is opened for it */
+        onnx->nodes[i].block = "main"; /* until a block is opened for the node */
         onnx->nodes[i].ops = 0;
         onnx->nodes[i].flops = 0.0;
     }

@@ -1,7 +1,7 @@
 /*
  * map_elementwise.c: functions of single elements, arithmetic, comparisons, logic, casts. Integers narrower than the
- * graph's types are computed in those and wrapped around to their own range. Unsigned 64-bit integers, which graphs do
- * not have, are compared and divided, but not added.
+ * graph's types are computed in a graph's type and wrapped around to their own range. Unsigned 64-bit integers, which
+ * graphs do not have, are compared and divided, but not added.
  */
 #include <brigade/ops.h>
 
@@ -185,7 +185,7 @@ static bool map_is_inf(bgi_mapper *m)
 
 /* ---- integers ---- */
 
-/* The bits of an element type that is narrower than the type that holds it; 0: it has the same width. */
+/* Returns the number of bits of an element type that is narrower than its type in the graph, otherwise 0. */
 static unsigned narrow_bits(int32_t element)
 {
     switch (element) {

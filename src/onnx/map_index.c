@@ -180,7 +180,7 @@ static bg_value ones_like(bgi_mapper *m, const bg_type *type)
     return bg_broadcast(m->graph, NULL, bgi_map_number(m, type->dtype, 1.0), type->rank, type->dims);
 }
 
-/* Replaces elements of x by the sums of their updates. */
+/* Replaces each updated element of x by the sum of its updates. */
 static bg_value replace(bgi_mapper *m, bg_value x, bg_value counts, bg_value sums)
 {
     const bg_value is_hit =
@@ -199,8 +199,8 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     return true;
 }
 
-/* Whether two of the numbers name one element, along `axis` of their shape, of an x with `size` elements there. Unknown
- * numbers are assumed to differ. */
+/* Whether two of the numbers along `axis` of their shape name one of the `size` elements. Unknown numbers are assumed
+ * to differ. */
 static bool has_twins(const bgi_tensor *ids, int32_t axis, int64_t size)
 {
     int64_t inner = 1;

@@ -186,7 +186,7 @@ static bool read_term(bgi_mapper *m, const char **at, const char *end, uint32_t 
     return true;
 }
 
-/* x with its dimensions in the order of `letters` (all of which it has); other dimensions are summed first. */
+/* Sums the dimensions of x that `letters` lacks, and puts the others in the order of `letters`. */
 static bg_value arrange(bgi_mapper *m, bg_value x, const term *has, const char *letters, uint32_t count)
 {
     uint32_t permutation[BG_MAX_RANK], kept_count = 0;
@@ -212,7 +212,7 @@ static bg_value arrange(bgi_mapper *m, bg_value x, const term *has, const char *
     return count > 1 ? bg_transpose(m->graph, NULL, x, permutation) : x;
 }
 
-/* The letters of `from` whose membership in `a` and `out` is as requested. */
+/* Selects the letters of `from` whose membership in `a` and `out` is as requested. */
 static uint32_t choose(const term *from, const term *a, bool in_a, const term *out, bool in_out, char *letters)
 {
     uint32_t count = 0, place;

@@ -1,6 +1,6 @@
 /*
- * map_norm.c: softmax and normalization. Batch norms follow bg_onnx_mode: as PyTorch trains and evaluates them, always
- * with the running statistics, or as their attributes say.
+ * map_norm.c: softmax and normalization. Batch norms follow bg_onnx_mode: as in PyTorch's training and evaluation,
+ * always with running statistics, or by the node's attributes.
  */
 #include <brigade/ops.h>
 

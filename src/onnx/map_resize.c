@@ -1,6 +1,6 @@
 /*
  * map_resize.c: Resize and Upsample, one axis after another. The nearest element is a gather of known positions; linear
- * and cubic interpolation are products with a known matrix of [new size, old size], so their gradients are those of
+ * and cubic interpolation are products with a known matrix of [new size, old size], so autodiff differentiates them as
  * products.
  *
  *     original = f(place)     by the coordinate transformation
@@ -186,7 +186,7 @@ static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, 
                     bgi_map_number(m, bgi_map_type(m, y).dtype, r->extrapolation), y);
 }
 
-/* Reads numbers for all axes, or for those of attribute `axes`; returns false if there are none. */
+/* Reads numbers for all axes, or for the axes of attribute `axes`; returns false if the node has no numbers. */
 static bool read_numbers(bgi_mapper *m, uint32_t input, uint32_t rank, double *out, uint32_t per_axis)
 {
     const bgi_tensor *known = bgi_map_if_known(m, input);

@@ -11,9 +11,9 @@
  *     map_*.c     mappings, a table a file; mappings.c has the tables
  *
  * A value of the model is known (its elements exist while the graph is built) or is a value of the graph. A node whose
- * operands are all known is mapped into a separate graph, which is evaluated at once with reference kernels. So every
- * op can be folded, with the numbers that it would have computed. Graphs cannot hold tensors without elements, so the
- * mappings of shapes handle them.
+ * operands are all known is mapped into a separate graph, which is evaluated at once with reference kernels. Every op
+ * can thus be folded, and gives the numbers that it would compute in a run. Graphs cannot hold tensors without
+ * elements, so the mappings of shapes handle them.
  */
 #ifndef BGI_ONNX_ONNX_H
 #define BGI_ONNX_ONNX_H
@@ -274,7 +274,7 @@ const bgi_tensor *bgi_map_if_known(const bgi_mapper *m, uint32_t input);
 bool bgi_map_known_ints(bgi_mapper *m, uint32_t input, int64_t *out, uint32_t *count, uint32_t capacity);
 /* Reads a known number. */
 bool bgi_map_known_real(bgi_mapper *m, uint32_t input, double *out);
-/* Whether one of the operands has no elements (it is known then). */
+/* Whether one of the operands has no elements (such an operand is known). */
 bool bgi_map_has_empty(const bgi_mapper *m);
 
 /* ---- attributes ---- */

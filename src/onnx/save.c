@@ -159,7 +159,7 @@ static void save_op(bgi_saver *s, const bgi_op *op)
             bgi_save_refuse(s, "its output %u is for a backward pass, and ONNX does not have it", i);
 }
 
-/* Adds the outputs that no node makes under their name: a second name of a value, or an input. */
+/* Adds a node for each output that no node makes under the output's name: a second name of a value, or an input. */
 static void save_outputs(bgi_saver *s)
 {
     s->block = s->label = "";
@@ -214,7 +214,7 @@ static bg_status walk(bgi_saver *s, bg_error *error)
     return status;
 }
 
-/* The first dimension of the inputs, when they all agree. */
+/* Returns the first dimension of the inputs if all inputs have the same. */
 static int64_t find_batch(bgi_saver *s)
 {
     int64_t batch = 0;

@@ -28,7 +28,7 @@ typedef struct bgi_saved_value {
     const char *name;    /* NULL: not in the file yet */
     const char *as_bool; /* for uint8: the name of the value as bool; NULL: not in the file */
     const char *cell;    /* of an LSTM's cell states of all steps: the name of the last step's state */
-    int32_t batch;       /* the dimension that holds the samples; BGI_SAVE_NO_BATCH: none */
+    int32_t batch;       /* the dimension that holds the samples, or BGI_SAVE_NO_BATCH */
     uint32_t uses;       /* the number of uses by ops and outputs in the file */
 } bgi_saved_value;
 

@@ -143,7 +143,7 @@ static void save_attention(bgi_saver *s)
     bgi_save_out(s, 0, save_heads(s, f, &h, NULL, NULL), h.batch);
 }
 
-/* [N, T, count D] as [N, heads, T, D]: each key head is repeated for the query heads that share it. */
+/* Saves [N, T, count D] as [N, heads, T, D]: each key head is repeated for the query heads that share it. */
 static const char *part_heads(bgi_saver *s, uint32_t input, int64_t count, int64_t heads_of_queries, int32_t batch)
 {
     const bg_type type = bgi_save_type(s, input);
@@ -280,7 +280,7 @@ static void part_pairs(bgi_saver *s, const bgi_rotary_attributes *f, const char 
     }
 }
 
-/* Joins them to [.., S, heads, features]. */
+/* Joins the first and second elements of pairs to [.., S, heads, features]. */
 static const char *join_pairs(bgi_saver *s, const bgi_rotary_attributes *f, const char *const parts[2],
                               const bg_type *type, int32_t batch)
 {

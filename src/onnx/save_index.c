@@ -23,7 +23,7 @@ static int32_t batch_of_gather(bgi_saver *s, uint32_t axis)
     return of_x > (int32_t)axis ? of_x + (int32_t)bgi_save_type(s, 1).rank - 1 : of_x;
 }
 
-/* Constant ids of which some are outside index an additional element of zeros. NULL: none is outside. */
+/* Changes constant ids outside the axis to the index of an additional element of zeros. NULL: all ids are inside. */
 static const char *save_outside(bgi_saver *s, int64_t size, bool counts_from_end)
 {
     const bgi_value *ids = bgi_graph_value(s->graph, s->op->inputs[1]);

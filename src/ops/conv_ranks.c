@@ -79,7 +79,7 @@ static bool read_options(bg_graph *graph, const bg_conv_options *options, bool i
     return true;
 }
 
-/* The weight has x's channels in one dimension and the filters in the other; one of the two counts those of a single
+/* One dimension of the weight counts x's channels and another the filters; one of the two counts only a single
  * group. */
 static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weight, bool is_transposed, conv_spec *s)
 {
@@ -180,8 +180,7 @@ static bg_conv2d_options plane_options(const conv_spec *s)
     return options;
 }
 
-/* Adds a constant with the depth that each tap of each of the `windows` windows reads; `limit` means that it reads
- * padding. */
+/* Adds a constant with the depth that each tap of each of `windows` windows reads; `limit` stands for padding. */
 static bg_value add_depths(bg_graph *graph, const conv_spec *s, int64_t windows, int64_t limit)
 {
     const bg_type type = bg_matrix(BG_INT32, windows, s->taps[0]);

@@ -213,7 +213,7 @@ static int64_t pick(const lettered *x, const char *other, bool in_other, const c
 }
 
 /* Returns x as a batch of matrices with the letters of `parts`. When x already has the last two parts in the other
- * order, they stay so and *out_is_exchanged is true. */
+ * order, x is not transposed and *out_is_exchanged is true. */
 static bg_value as_matrices(const einsum *e, const lettered *x, const char *const parts[3], const int64_t sizes[3],
                             bool *out_is_exchanged)
 {

@@ -248,7 +248,7 @@ static bg_status infer_binary(const bg_op_signature *op, bg_type *outputs, bg_er
     return bgi_shape_broadcast(&op->types[0], "a", &op->types[1], "b", 0, &outputs[0], error);
 }
 
-/* Returns dy where `winner` is greater than `other`, half of dy where they are equal, and 0 elsewhere. */
+/* Returns dy where `winner` is greater than `other`, half of dy where both are equal, and 0 elsewhere. */
 static bg_value add_select_gradient(bg_op_gradient *gradient, bg_value winner, bg_value other)
 {
     const bg_value operands[] = {gradient->output_gradients[0], winner, other};

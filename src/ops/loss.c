@@ -1,8 +1,8 @@
 /*
  * loss.c: cross-entropy and the count of correct rows.
  *
- * The number of labels that count is known only at run time (some are ignored), so cross-entropy returns it as its
- * weight_output. Losses are float32 (float64 for float64 operands) whatever type the logits have.
+ * Some labels are ignored, so the number of labels in the mean is known only at run time; cross-entropy returns this
+ * number as its weight_output. Losses are float32 (float64 for float64 operands) whatever type the logits have.
  */
 #include <brigade/ops.h>
 

@@ -1,6 +1,6 @@
 /*
- * ops.h: the library's op types, forward and backward, and the builders that only transforms use. Code that walks
- * graphs (autodiff, fusion, sharding) compares `op->type` with the addresses of these types.
+ * ops.h: the library's op types, forward and backward, and the builders that only transforms use. Passes over graphs
+ * (autodiff, fusion, sharding) compare `op->type` with the addresses of these types.
  */
 #ifndef BGI_OPS_OPS_H
 #define BGI_OPS_OPS_H

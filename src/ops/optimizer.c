@@ -1,5 +1,5 @@
 /*
- * optimizer.c: the weight updates as ops. Transforms add them; no gradient flows through updates. The ops change
+ * optimizer.c: the weight updates as ops. Transforms add these ops; no gradient flows through updates. The ops change
  * variables in place, so they have no outputs.
  */
 #include "ops/ops.h"

@@ -223,7 +223,7 @@ static bg_status check_range(const bgi_setting *setting, const bg_optimizer *opt
     return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s is %g; %s", setting->name, value, setting->rule);
 }
 
-/* Checks settings that need others. In an optimizer without these settings they are 0. */
+/* Checks settings that need other settings. In an optimizer without such a setting its value is 0. */
 static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
 {
     if (optimizer->nesterov && (optimizer->momentum <= 0.0 || optimizer->dampening != 0.0))

@@ -1,7 +1,7 @@
 /*
  * optimizer.h: optimizers and their settings, each defined once (optimizers.def). Code that reads, checks, prints or
  * passes an optimizer's numbers uses this table instead of naming optimizers. The equations are in
- * transform/training.c, which makes ops of them.
+ * transform/training.c, which adds their ops.
  */
 #ifndef BGI_OPTIONS_OPTIMIZER_H
 #define BGI_OPTIONS_OPTIMIZER_H
@@ -36,7 +36,7 @@ double bgi_setting_get(const bgi_setting *setting, const bg_optimizer *optimizer
 
 void bgi_setting_set(const bgi_setting *setting, bg_optimizer *optimizer, double value);
 
-/* Writes the numbers of an optimizer for its updates, float64 [BGI_OPTIMIZER_NUMBERS]; 0 where it has none. */
+/* Writes the numbers of an optimizer for its updates, float64 [BGI_OPTIMIZER_NUMBERS]; unused elements are 0. */
 void bgi_optimizer_write_numbers(const bg_optimizer *optimizer, double *out);
 /* Checks that a plan that was made with `planned` can train with `next`, which must be valid. Errors:
  * BG_ERROR_INVALID. */

@@ -1,7 +1,7 @@
 /*
  * table.h: every option of a plan and a session, each defined once.
  *
- * A row of options.def defines an option's name, kind, default, range and description, whether it shapes the plan, and
+ * A row of options.def defines an option's name, kind, default, range and description, whether it affects the plan, and
  * its names in other systems. Defaults, deep copies, equality, range checks, the plan cache's key, options by name, and
  * the tables of `--help` and the documents all use the rows. Rules between several options are checked where they are
  * used (plan/options.c).
@@ -26,9 +26,9 @@ typedef enum bgi_option_kind {
     BGI_OPTION_DTYPE,    /* a bg_dtype */
     BGI_OPTION_SCHEDULE, /* const char *: a generator's name, or NULL */
     BGI_OPTION_TEXT,     /* const char *, or NULL */
-    BGI_OPTION_COUNTS,   /* const uint32_t *, and their number */
-    BGI_OPTION_REALS,    /* const double *, and their number */
-    BGI_OPTION_RECORDS,  /* an array of structs, and their number; only set in C */
+    BGI_OPTION_COUNTS,   /* const uint32_t *, and the number of elements */
+    BGI_OPTION_REALS,    /* const double *, and the number of elements */
+    BGI_OPTION_RECORDS,  /* an array of structs, and the number of structs; only set in C */
     BGI_OPTION_POINTER   /* a function or its argument; only set in C, and owned by the caller */
 } bgi_option_kind;
 
@@ -100,9 +100,9 @@ struct bgi_option {
 
 /* Returns options by number, in the order of the table; NULL past the last. */
 const bgi_option *bgi_option_at(uint32_t number);
-/* Finds an option by its own name or PopTorch's; returns UINT32_MAX if there is none. */
+/* Finds an option by its own name or PopTorch's; returns UINT32_MAX for an unknown name. */
 uint32_t bgi_option_find(const char *name);
-/* Finds the first option that a flag of the command sets; returns UINT32_MAX if there is none. */
+/* Finds the first option that a flag of the command sets; returns UINT32_MAX for an unknown flag. */
 uint32_t bgi_option_find_flag(const char *flag, bgi_command command);
 /* Whether the option can be set from text. */
 bool bgi_option_has_text(const bgi_option *option);
