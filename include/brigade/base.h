@@ -77,10 +77,10 @@ typedef struct bg_error {
     char message[BG_ERROR_MESSAGE_BYTES];
 } bg_error;
 
-/* The release of the library that the program runs with, such as "0.1.0". */
+/* Returns the release of the library that the program runs with, such as "0.1.0". */
 BG_API const char *bg_version(void);
 
-/* A short name for a status ("shape", "budget", ...); never NULL. */
+/* Returns a short name for a status ("shape", "budget", ...); never NULL. */
 BG_API const char *bg_status_name(bg_status status);
 
 /* Records a failure, with a message in the style of printf, and returns `status`. Use it in your own ops and data sets,

@@ -37,8 +37,7 @@ BG_API bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_err
  * Errors: BG_ERROR_RANGE (`samples` is 0 or above the maximum), those of plans and readers, and bg_session_run's. */
 BG_API bg_status bg_batches_run(bg_batches *batches, int64_t samples, const void *const *inputs, void *const *outputs,
                                 bg_error *error);
-/* The reader of a size, whose streams describe inputs and outputs; NULL if that size has not been made yet.
- * Borrowed. */
+/* Returns the reader of a size, whose streams describe inputs and outputs; NULL before that size is made. Borrowed. */
 BG_API bg_session *bg_batches_session(const bg_batches *batches, int64_t samples);
 
 #ifdef __cplusplus

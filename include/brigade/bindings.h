@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-/* The size in bytes of a public struct in this library, by its name: "bg_options", "bg_stream". 0: the struct does not
- * exist, or belongs to a part that a core-only library lacks. */
+/* Returns the size in bytes of a public struct in this library, by its name: "bg_options", "bg_stream". Returns 0 if
+ * the struct does not exist, or belongs to a part that a core-only library lacks. */
 BG_API size_t bg_struct_bytes(const char *name);
 
 /* bg_graph_type */

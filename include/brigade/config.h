@@ -61,7 +61,7 @@ BG_API void bg_ipu_config_destroy(bg_ipu_config *config);
 BG_API bg_status bg_ipu_config_set_mode(bg_ipu_config *config, const char *mode, bg_error *error);
 BG_API const char *bg_ipu_config_mode(const bg_ipu_config *config);
 
-/* The name and the description of field `index`, in the order of the names; NULL past the end. */
+/* Return the name and the description of field `index`, in the order of the names; NULL past the end. */
 BG_API const char *bg_ipu_config_field_at(size_t index);
 BG_API const char *bg_ipu_config_field_help(size_t index);
 
@@ -81,7 +81,7 @@ BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, cons
  */
 BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
 
-/* replicas x accumulation x iterations: the number of micro-batches of a call. */
+/* Returns replicas x accumulation x iterations, the number of micro-batches of a call. */
 BG_API uint64_t bg_ipu_config_batch_size_factor(const bg_ipu_config *config, bool for_inference);
 /* Whether all fields have equal current values; other keys of files are not compared. */
 BG_API bool bg_ipu_config_equal(const bg_ipu_config *a, const bg_ipu_config *b);

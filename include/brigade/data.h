@@ -108,7 +108,7 @@ typedef struct bg_digits_options {
 
 enum { BG_DIGITS_ROWS = 28, BG_DIGITS_COLUMNS = 28, BG_DIGITS_CLASSES = 10 };
 
-/* images: count * 784 bytes; labels: count bytes. */
+/* Generates the digits. `images` has count * 784 bytes, `labels` count bytes. */
 BG_API void bg_digits_generate(const bg_digits_options *options, uint8_t *images, uint8_t *labels);
 
 /* Generates the same digits in memory that the function allocates. Errors: BG_ERROR_INVALID (a count of 0 or of 2^31 or
@@ -389,7 +389,7 @@ BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* batches in an
  * for streams, samplers, and one of several processes. */
 BG_API uint64_t bg_loader_dropped_count(const bg_loader *loader);
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
-/* The types of the tensors of one sample. */
+/* Returns the types of the tensors of one sample. */
 BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
 
 /*

@@ -107,9 +107,9 @@ BG_API bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, b
 /* Waits for a call of the source that is in progress, ends the thread and frees the infeed. Do not call this during a
  * run. */
 BG_API void bg_infeed_destroy(bg_infeed *infeed);
-/* The number of elements that devices have used. Call it between runs. */
+/* Returns the number of elements that devices have used. Call it between runs. */
 BG_API uint64_t bg_infeed_used_count(const bg_infeed *infeed);
-/* The plan of the session that the infeed was started for; NULL if it was not started. */
+/* Returns the plan of the session for which the infeed was started; NULL if it was not started. */
 BG_API const bg_plan *bg_infeed_plan(const bg_infeed *infeed);
 /* Whether the source has reported the end of the data. Call it between runs. */
 BG_API bool bg_infeed_has_ended(const bg_infeed *infeed);

@@ -198,7 +198,7 @@ BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const 
  * a mesh of 1 x 1.
  */
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
-/* The mesh of the graph, in which `data` is 1. */
+/* Returns the mesh of the graph, in which `data` is 1. */
 BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
 /* Adds a variable of which each replica has the piece given by bg_shard_piece. Its first value is the piece of the
  * whole tensor's first value. Weights and checkpoints hold the whole tensor under any mesh. */

@@ -49,13 +49,13 @@ BG_API bg_mesh bg_mesh_coordinates(const bg_mesh *mesh, uint32_t replica);
 
 /* ---- groups along axes; `axes`: bits of bg_mesh_axis ---- */
 
-/* The number of members of each group. */
+/* Returns the number of members of each group. */
 BG_API uint32_t bg_mesh_group_size(const bg_mesh *mesh, uint32_t axes);
-/* The group that the replica is in. */
+/* Returns the number of the replica's group. */
 BG_API uint32_t bg_mesh_group_index(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
-/* The replica's index in its group: 0 is the lowest member. */
+/* Returns the replica's index in its group: 0 is the lowest member. */
 BG_API uint32_t bg_mesh_group_member(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
-/* Member `member` of the group that `replica` is in. */
+/* Returns member `member` of the group of `replica`. */
 BG_API uint32_t bg_mesh_group_at(const bg_mesh *mesh, uint32_t axes, uint32_t replica, uint32_t member);
 
 /* ---- groups by size and stride ---- */

@@ -28,24 +28,24 @@ extern "C" {
 
 /* ---- layers ---- */
 
-/* x [..., in] -> [..., out_features]. Parameters are `name.weight` [out, in] and, with `bias`, `name.bias` [out]; both
- * are uniform in +-1/sqrt(in). */
+/* Adds bg_linear: x [..., in] -> [..., out_features]. Parameters are `name.weight` [out, in] and, with `bias`,
+ * `name.bias` [out]; both are uniform in +-1/sqrt(in). */
 BG_API bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features, bool bias);
 
-/* x [N, C, H, W] -> [N, out_channels, OH, OW]. `name.weight` [out_channels, C / groups, KH, KW] and `name.bias` are
- * uniform in +-1/sqrt(C / groups * KH * KW). options NULL: stride 1, no padding. */
+/* Adds bg_conv2d: x [N, C, H, W] -> [N, out_channels, OH, OW]. `name.weight` [out_channels, C / groups, KH, KW] and
+ * `name.bias` are uniform in +-1/sqrt(C / groups * KH * KW). options NULL: stride 1, no padding. */
 BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                 int64_t kernel_height, int64_t kernel_width, bool bias,
                                 const bg_conv2d_options *options);
 
-/* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has one size for each
+/* Adds bg_conv: x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..]; kernel has one size for each
  * dimension after the channels. `name.weight` [out_channels, C / groups, ..] and `name.bias` are uniform in +-1/sqrt(C
  * / groups * the kernel's element count). options NULL: bg_conv_defaults(). */
 BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                               const int64_t *kernel, bool bias, const bg_conv_options *options);
-/* A layer of bg_conv_transpose: `name.weight` [C, out_channels / groups, ..] and `name.bias` are uniform in
+/* Adds bg_conv_transpose: `name.weight` [C, out_channels / groups, ..] and `name.bias` are uniform in
  * +-1/sqrt(out_channels / groups * the kernel's element count), as in PyTorch. Shapes: x [N, C, ..] -> [N,
- * out_channels, ..], by bg_conv_transpose. */
+ * out_channels, ..]. */
 BG_API bg_value bg_conv_transpose_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                         const int64_t *kernel, bool bias, const bg_conv_options *options);
 
@@ -64,13 +64,14 @@ BG_API bg_value bg_group_norm_layer(bg_graph *graph, const char *name, bg_value 
  * computes in float32 for every type of x. PyTorch's default momentum is 0.1, its default epsilon 1e-5. Each
  * data-parallel replica has its own statistics; saved buffers are those of replica 0. */
 BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
-/* A batch norm with the statistics of all data-parallel replicas (bg_sync_batch_norm).
+/* Adds a batch norm with the statistics of all data-parallel replicas (bg_sync_batch_norm).
  * options.replicas.synchronize_batch_norm makes every batch norm of a graph such a layer. */
 BG_API bg_value bg_sync_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum,
                                          double epsilon);
 
-/* ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width] is normal with mean 0 and deviation 1. The
- * row padding_index (-1: no row) gets no gradient; unlike in PyTorch it does not begin as zeros. */
+/* Adds bg_embedding: ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width] is normal with mean 0
+ * and deviation 1. The row padding_index (-1: no row) gets no gradient; unlike in PyTorch it does not begin as
+ * zeros. */
 BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
                                    int64_t padding_index, bg_dtype dtype);
 
@@ -105,7 +106,7 @@ static inline bg_recurrent_options bg_recurrent_defaults(void)
     return options;
 }
 
-/* torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters are `name.weight_ih_l0`, `name.weight_hh_l0`,
+/* Add torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters are `name.weight_ih_l0`, `name.weight_hh_l0`,
  * `name.bias_ih_l0`, `name.bias_hh_l0`, then those of l1 and so on, and those of the other direction with the suffix
  * `_reverse`; all are uniform in +-1/sqrt(width). h0 and c0 [layers x directions, N, width] are the first states (null:
  * zeros); `*out_h` and `*out_c` (may be NULL) receive the last ones. options NULL: the defaults. */
@@ -114,7 +115,8 @@ BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int
                               bg_value *out_c);
 BG_API bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
-/* torch.nn.RNN: parameters and states are as in bg_gru_layer, with one gate. Shapes: x [T, N, in] -> [T, N, width]. */
+/* Adds torch.nn.RNN. Parameters and states are as in bg_gru_layer, with one gate. Shapes: x [T, N, in] -> [T, N,
+ * width]. */
 BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
 
@@ -147,9 +149,9 @@ typedef struct bg_split_placement {
 BG_API bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
                                 char out_name[BG_SPLIT_BLOCK_BYTES]);
 
-/* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (a factor of 1 is
- * the plain layer). The parts are looked up in turn, and the results are added. The results equal those of the plain
- * layer. The factor must divide row_count; 0 means the placement's number of pieces. The parts are sections of
+/* Adds bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (a factor of
+ * 1 is the plain layer). The parts are looked up in turn, and the results are added. The results equal those of the
+ * plain layer. The factor must divide row_count; 0 means the placement's number of pieces. The parts are sections of
  * `name.weight`: first values, weights and checkpoints are those of the plain layer. Shapes: ids [...] -> [...,
  * width]. */
 BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
@@ -165,7 +167,7 @@ BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value
 BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                            bool bias, bg_serialize_mode mode, uint32_t factor);
 
-/* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can be placed on
+/* Adds bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can be placed on
  * several devices. The parts are rows (OUTPUT_CHANNELS, results are concatenated) or columns (REDUCING_DIM, results are
  * added). The parts are sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum
  * over the parts. LAMB treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
@@ -216,11 +218,11 @@ static inline bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axi
     bg_parallel_linear_options_init(&options, sizeof options, in_axis);
     return options;
 }
-/* x [..., piece of in], out_features of the whole -> [..., piece of out]. The layer has one collective in the forward
- * pass and one in the backward pass. */
+/* Adds a linear layer: x [..., piece of in], out_features of the whole -> [..., piece of out]. The layer has one
+ * collective in the forward pass and one in the backward pass. */
 BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                          const bg_parallel_linear_options *options);
-/* bg_layer_norm_layer of features that are cut along `axis`. */
+/* Adds bg_layer_norm_layer over features that are cut along `axis`. */
 BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon,
                                              bg_mesh_axis axis);
 /* Adds the parameter `name` [rows, width], with rows cut along axis 1 into pieces of a multiple of 16 (padded with

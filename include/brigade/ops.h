@@ -47,8 +47,8 @@ BG_API void bg_conv2d_options_init(bg_conv2d_options *options, size_t struct_byt
     return options;
 }
 
-/* x [N,C,H,W], weight [O,C/groups,KH,KW], bias [O] or null -> [N,O,OH,OW],
- * OH = floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1. options NULL: defaults. */
+/* Convolves x [N,C,H,W] with weight [O,C/groups,KH,KW] and adds bias [O] or null -> [N,O,OH,OW], OH = floor((H + 2
+ * padding - dilation (KH-1) - 1) / stride) + 1. options NULL: defaults. */
 BG_API bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                           const bg_conv2d_options *options);
 
@@ -78,10 +78,10 @@ BG_API void bg_conv_options_init(bg_conv_options *options, size_t struct_bytes);
  * be empty; BG_ERROR_INVALID for a stride, padding, dilation or number of groups out of range; BG_ERROR_MEMORY. */
 BG_API bg_value bg_conv(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                         const bg_conv_options *options);
-/* Transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as for bg_conv, weight [C,O/groups,..], bias [O] or
- * null -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. The op uses the kernels of
- * bg_conv2d's gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding that is not
- * below the stride. */
+/* Computes a transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as for bg_conv, weight [C,O/groups,..],
+ * bias [O] or null -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. The op uses the
+ * kernels of bg_conv2d's gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding
+ * that is not below the stride. */
 BG_API bg_value bg_conv_transpose(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                   const bg_conv_options *options);
 
@@ -192,7 +192,7 @@ typedef struct bg_interpolate_options {
 } bg_interpolate_options;
 
 BG_API void bg_interpolate_options_init(bg_interpolate_options *options, size_t struct_bytes, bg_interpolation mode);
-/* PyTorch's defaults: asymmetric coordinates and floor for nearest, half_pixel otherwise; a cubic coefficient of
+/* Sets PyTorch's defaults: asymmetric coordinates and floor for nearest, half_pixel otherwise; a cubic coefficient of
  * -0.75. */
 static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mode)
 {
@@ -202,11 +202,11 @@ static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mo
     return options;
 }
 
-/* x [N,C,L], [N,C,H,W] or [N,C,D,H,W] -> the same with other sizes after the channels, computed axis by axis. Positions
- * are computed in double; neighbors outside x are replaced by its edge. Elements with weight 0 may be read, so an
- * element that is not finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a
- * float of one of these ranks; BG_ERROR_INVALID if options are NULL, a mode does not exist, a size or scale is negative
- * or gives no elements, or `cubic` is not finite; BG_ERROR_MEMORY. */
+/* Resizes x [N,C,L], [N,C,H,W] or [N,C,D,H,W] to other sizes after the channels, axis by axis. Positions are computed
+ * in double; neighbors outside x are replaced by its edge. Elements with weight 0 may be read, so an element that is
+ * not finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of
+ * these ranks; BG_ERROR_INVALID if options are NULL, a mode does not exist, a size or scale is negative or gives no
+ * elements, or `cubic` is not finite; BG_ERROR_MEMORY. */
 BG_API bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_interpolate_options *options);
 
 /* ---- matrix products ----
@@ -214,9 +214,9 @@ BG_API bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, co
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands are not floats, if the summed dimensions differ, or if leading
  * dimensions do not broadcast; BG_ERROR_MEMORY. */
 
-/* x [..., in], weight [out, in], bias [out] or null -> [..., out]: x weight^T + bias. */
+/* Computes x weight^T + bias: x [..., in], weight [out, in], bias [out] or null -> [..., out]. */
 BG_API bg_value bg_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias);
-/* a [..., M, K], b [..., K, N] (after transposing the last two dims where asked) -> [..., M, N]. Leading dims
+/* Multiplies a [..., M, K] by b [..., K, N], with the last two dims transposed on request -> [..., M, N]. Leading dims
  * broadcast. */
 BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_value b, bool transpose_a,
                           bool transpose_b);
@@ -326,14 +326,14 @@ BG_API bg_value bg_subtract(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_multiply(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b);
 
-/* alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated, which is exact for
- * magnitudes up to 2^53. bg_add and bg_multiply with a constant are exact for all integers. */
+/* Computes alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated, which is exact
+ * for magnitudes up to 2^53. bg_add and bg_multiply with a constant are exact for all integers. */
 BG_API bg_value bg_scale(bg_graph *graph, const char *name, bg_value x, double alpha, double beta);
 /* Converts to another element type. Values of a float result are rounded to nearest even. From float to integer, values
  * are truncated and saturate. From integer to integer, values saturate. Conversions from or to integers have no
  * gradient. */
 BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype);
-/* (x / divisor - mean) / deviation, computed in float32 in this order, as in torchvision's transforms; x may be uint8.
+/* Computes (x / divisor - mean) / deviation in float32 in this order, as in torchvision's transforms; x may be uint8.
  * The result has type `dtype`. */
 BG_API bg_value bg_standardize(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype, float divisor, float mean,
                                float deviation);
@@ -353,17 +353,17 @@ typedef enum bg_comparison {
     BG_GREATER_EQUAL,
     BG_COMPARISON_COUNT
 } bg_comparison;
-/* uint8: 1 where `a comparison b` is true, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
- * which must be the same for both (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and
- * neither less nor greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in
+/* Returns uint8: 1 where `a comparison b` is true, 0 elsewhere. Operands broadcast as in NumPy and may have any element
+ * type, which must be the same for both (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything,
+ * and neither less nor greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in
  * bg_graph_check: BG_ERROR_SHAPE for operands of different types, or operands that do not broadcast; BG_ERROR_INVALID
  * for a comparison that does not exist; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b);
-/* a where the condition (uint8, as bg_compare returns it) is not 0, b elsewhere. All three broadcast as in NumPy; a and
- * b may have any element type, which must be the same for both (floats of 16 and 32 bits may be mixed). The gradients
- * of float a and b are the result's gradient for selected elements, and 0 elsewhere, even where the gradient of the
- * result is infinite or NaN. Errors, in bg_graph_check: BG_ERROR_SHAPE if the condition is not uint8, a and b have
- * different types, or the three do not broadcast; BG_ERROR_MEMORY. Shapes: all three broadcast to the result. */
+/* Selects a where the condition (uint8, as from bg_compare) is not 0, and b elsewhere. All three broadcast as in NumPy;
+ * a and b may have any element type, which must be the same for both (floats of 16 and 32 bits may be mixed). The
+ * gradients of float a and b are the result's gradient for selected elements, and 0 elsewhere, even where the gradient
+ * of the result is infinite or NaN. Errors, in bg_graph_check: BG_ERROR_SHAPE if the condition is not uint8, a and b
+ * have different types, or the three do not broadcast; BG_ERROR_MEMORY. Shapes: all three broadcast to the result. */
 BG_API bg_value bg_where(bg_graph *graph, const char *name, bg_value condition, bg_value a, bg_value b);
 
 typedef enum bg_logic {
@@ -372,18 +372,19 @@ typedef enum bg_logic {
     BG_LOGIC_XOR, /* exactly one of the two */
     BG_LOGIC_COUNT
 } bg_logic;
-/* uint8, 1 or 0; values other than 0 count as true. Operands of any element types broadcast as in NumPy. No gradient.
- * Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b do not broadcast; BG_ERROR_INVALID for a function that does not
- * exist or a null operand; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
+/* Computes a logical function as uint8, 1 or 0; values other than 0 count as true. Operands of any element types
+ * broadcast as in NumPy. No gradient. Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b do not broadcast;
+ * BG_ERROR_INVALID for a function that does not exist or a null operand; BG_ERROR_MEMORY. Shapes: a and b broadcast to
+ * the result. */
 BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b);
-/* 1 where x equals 0, 0 elsewhere. */
+/* Returns 1 where x equals 0, and 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
-/* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; `diagonal` moves
- * the diagonal this many elements to the right, or to the left if it is negative. Any element type. */
+/* Returns x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril;
+ * `diagonal` moves the diagonal this many elements to the right, or to the left if it is negative. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
-/* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
- * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats of one type,
- * or slope has another number of elements; BG_ERROR_MEMORY. */
+/* Returns x where x is above 0 and slope x elsewhere, as torch.prelu: slope has one number, or one for each channel
+ * (dimension 1 of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats
+ * of one type, or slope has another number of elements; BG_ERROR_MEMORY. */
 BG_API bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value slope);
 
 /* ---- reductions and shapes ----
@@ -399,15 +400,15 @@ typedef enum bg_reduction { BG_REDUCE_SUM = 0, BG_REDUCE_MEAN, BG_REDUCE_MAX, BG
  * or with size 1 for each of them. */
 BG_API bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_value x, const int32_t *axes,
                           uint32_t axis_count, bool keep_dims);
-/* Index of the first largest element along the last dim: [..., C] -> int32 [...]. */
+/* Finds the index of the first largest element along the last dim: [..., C] -> int32 [...]. */
 BG_API bg_value bg_argmax(bg_graph *graph, const char *name, bg_value x);
 /* Broadcasts x to the given dims by NumPy's rules; the dtype does not change. Shapes: the given dims. */
 BG_API bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
 /* Reshapes x; one dim may be -1. No data are moved. Shapes: the given dims. */
 BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
-/* [N, ...] -> [N, product of the other dimensions] */
+/* Reshapes [N, ...] to [N, product of the other dimensions]. */
 BG_API bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x);
-/* Output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
+/* Permutes dims: output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
 BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint32_t *permutation);
 /* Selects the elements start, start+step, ... below stop along `axis`. Negative start and stop count from the end;
  * after this conversion, 0 <= start < stop <= size must hold. step is at least 1. Shapes: x with ceil((stop - start) /
@@ -433,8 +434,8 @@ typedef enum bg_pad_mode {
  * BG_ERROR_MEMORY. Shapes: dim i is before[i] + the size of x + after[i]. */
 BG_API bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode, const int64_t *before,
                        const int64_t *after, double value);
-/* y[i] = x[0] + .. + x[i] along the axis; exclusive: without x[i]; reverse: from the end. Floats are added in double;
- * int32 and int64 exactly, wrapping around. */
+/* Adds up elements: y[i] = x[0] + .. + x[i] along the axis; exclusive: without x[i]; reverse: from the end. Floats are
+ * added in double; int32 and int64 exactly, wrapping around. */
 BG_API bg_value bg_cumulative_sum(bg_graph *graph, const char *name, bg_value x, int32_t axis, bool exclusive,
                                   bool reverse);
 /* Stacks up to 60 values of one type along a new axis (negative: counted from the end of the result's axes). Shapes:
@@ -443,7 +444,7 @@ BG_API bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *valu
 /* Repeats x times[i] times along dimension i; `times` has one number for each dimension. Shapes: dim i is times[i]
  * times that of x. */
 BG_API bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *times);
-/* y[(i + shift) mod size] = x[i] along the axis. */
+/* Rotates elements: y[(i + shift) mod size] = x[i] along the axis. */
 BG_API bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift);
 /* Reverses x along the axis. */
 BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t axis);
@@ -458,22 +459,23 @@ BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t a
  * have the shape that the ids select, or the result would have more than BG_MAX_RANK dimensions; BG_ERROR_INVALID if
  * the number of classes or k is out of range; BG_ERROR_MEMORY. */
 
-/* x [A.., S, B..], ids [I..] -> [A.., I.., B..]: element ids[i] along the axis, as in torch.index_select and ONNX's
- * Gather. Any element type; gradients flow to a float x. */
+/* Gathers elements ids[i] along the axis: x [A.., S, B..], ids [I..] -> [A.., I.., B..], as in torch.index_select and
+ * ONNX's Gather. Any element type; gradients flow to a float x. */
 BG_API bg_value bg_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
 /* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as in torch.index_add. */
 BG_API bg_value bg_scatter_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                bg_value updates);
-/* One id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as in torch.gather; ids have x's shape, except along the
- * axis. Shapes: the shape of ids. */
+/* Gathers with one id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except
+ * along the axis. Shapes: the shape of ids. */
 BG_API bg_value bg_gather_elements(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
 /* Adds each element of `updates` (of the ids' shape) to the element of x that its id names, as in torch.scatter_add. */
 BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                         bg_value updates);
-/* ids [I..] -> [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only zeros. */
+/* Encodes ids [I..] as [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only
+ * zeros. */
 BG_API bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype);
-/* The k largest (or smallest) elements of each row of x [..., C], in order -> values [..., k]; `*out_numbers` (may be
- * NULL) receives their positions in the row, int32. Equal elements keep their order; NaN counts as the largest.
+/* Finds the k largest (or smallest) elements of each row of x [..., C], in order -> values [..., k]; `*out_numbers`
+ * (may be NULL) receives their positions in the row, int32. Equal elements keep their order; NaN counts as the largest.
  * Gradients flow only to the selected elements. */
 BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t k, bool smallest,
                          bg_value *out_numbers);
@@ -486,7 +488,7 @@ BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t 
  * BG_ERROR_MEMORY. A batch norm that trains on one value per channel makes bg_plan_create_training fail with
  * BG_ERROR_SHAPE. */
 
-/* Softmax or its logarithm over the axis (negative: counted from the last axis). */
+/* Computes softmax or its logarithm over the axis (negative: counted from the last axis). */
 BG_API bg_value bg_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 BG_API bg_value bg_log_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 /* Normalizes over the last dim. gamma and beta are [last], or both null. */
@@ -495,27 +497,27 @@ BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_
 /* Divides by the root of the mean square over the last dimension: x / sqrt(mean(x^2) + epsilon) gamma. gamma may be
  * null. */
 BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, double epsilon);
-/* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both null.
- * With one group the op is a layer norm over all dimensions but N. With one group for each channel the op is an
+/* Normalizes each sample of x [N,C,...] over the channels and positions of each group; gamma and beta [C], or both
+ * null. With one group the op is a layer norm over all dimensions but N. With one group for each channel the op is an
  * instance norm. */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
-/* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running statistics may be float32 if the
- * other operands have 16 bits. Training uses the micro-batch's statistics, and running = (1 - momentum) running +
- * momentum batch (unbiased variance). Inference uses the running statistics. Each data-parallel replica normalizes with
- * the statistics of its own micro-batches and keeps its own running statistics. Weights that are read or saved have the
- * running statistics of replica 0. */
+/* Normalizes each channel of x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running
+ * statistics may be float32 if the other operands have 16 bits. Training uses the micro-batch's statistics, and running
+ * = (1 - momentum) running + momentum batch (unbiased variance). Inference uses the running statistics. Each
+ * data-parallel replica normalizes with the statistics of its own micro-batches and keeps its own running statistics.
+ * Weights that are read or saved have the running statistics of replica 0. */
 BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
-/* bg_batch_norm with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
+/* Computes bg_batch_norm with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
  * torch.nn.SyncBatchNorm. The replicas' running statistics are equal, and the unbiased variance uses the number of
  * values on all replicas. Training runs two collectives: one gathers the statistics, the other adds two sums of
  * gradients. With one replica, and in inference, the op is bg_batch_norm. options.replicas.synchronize_batch_norm does
  * this for every bg_batch_norm of a graph. */
 BG_API bg_value bg_sync_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                    bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
-/* table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (-1: no row) stay zero. An id out of range
- * yields zeros and gets no gradient. */
+/* Looks up rows: table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (-1: no row) stay zero. An id
+ * out of range yields zeros and gets no gradient. */
 BG_API bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, int64_t padding_index);
 /* In training an element becomes zero with `probability` and x / (1 - probability) otherwise. The mask is a function of
  * (seed, step, sample, op, element), so recomputation, schedules and processes do not change it. Inference: x. */
@@ -593,12 +595,12 @@ static inline bg_dot_product_attention_options bg_dot_product_attention_defaults
 }
 
 /*
- * softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N, S, heads
- * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. Its shape is [N, heads, S, T], or has
- * 1 in any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8 bias is a
- * mask, which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added to the
- * scores. A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to all
- * four operands; the bias's gradient has the bias's size.
+ * Computes softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N,
+ * S, heads D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. Its shape is [N, heads, S,
+ * T], or has 1 in any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8
+ * bias is a mask, which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added
+ * to the scores. A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to
+ * all four operands; the bias's gradient has the bias's size.
  */
 BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                          bg_value value, bg_value bias,
@@ -678,23 +680,23 @@ BG_API bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_valu
  * stated; BG_ERROR_MEMORY. */
 
 /*
- * LSTM and GRU with PyTorch's formulas and order of gates (i, f, g, o; r, z, n), all steps in one op. x [T, N, gates
- * H], or [N, T, gates H] with batch_first, is the inputs' contribution to the gates: bg_linear with a weight [gates H,
- * in] and its bias. weight [gates H, H] and bias [gates H] (may be null) apply to the state; h0 and c0 [N, H] are the
- * first states. `reverse` runs from the last step to the first. -> h of all steps [T, N, H]; `*out_c` (may be NULL) c
- * of all steps. Both may be used in a loss; gradients flow to all operands.
+ * Compute LSTM and GRU with PyTorch's formulas and order of gates (i, f, g, o; r, z, n), all steps in one op. x [T, N,
+ * gates H], or [N, T, gates H] with batch_first, is the inputs' contribution to the gates: bg_linear with a weight
+ * [gates H, in] and its bias. weight [gates H, H] and bias [gates H] (may be null) apply to the state; h0 and c0 [N, H]
+ * are the first states. `reverse` runs from the last step to the first. -> h of all steps [T, N, H]; `*out_c` (may be
+ * NULL) c of all steps. Both may be used in a loss; gradients flow to all operands.
  */
 BG_API bg_value bg_lstm(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                         bg_value c0, bool batch_first, bool reverse, bg_value *out_c);
 BG_API bg_value bg_gru(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                        bool batch_first, bool reverse);
 
-/* A GRU that applies the reset gate to the state before the product instead of after it, as in the paper (Cho et al.,
- * 2014) and ONNX's linear_before_reset = 0: n = tanh(x + weight (r h) + bias). Shapes: as bg_gru. */
+/* Computes a GRU that applies the reset gate to the state before the product instead of after it, as in the paper (Cho
+ * et al., 2014) and ONNX's linear_before_reset = 0: n = tanh(x + weight (r h) + bias). Shapes: as bg_gru. */
 BG_API bg_value bg_gru_reset_first(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                    bg_value h0, bool batch_first, bool reverse);
-/* h' = tanh(x + weight h + bias), or max(0, ...) with `relu`: torch.nn.RNN. weight [H, H], x [T, N, H]. Shapes: x [T,
- * N, H] -> [T, N, H]. */
+/* Computes h' = tanh(x + weight h + bias), or max(0, ...) with `relu`, as torch.nn.RNN. weight [H, H], x [T, N, H].
+ * Shapes: x [T, N, H] -> [T, N, H]. */
 BG_API bg_value bg_rnn(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                        bool relu, bool batch_first, bool reverse);
 
@@ -732,11 +734,12 @@ static inline bg_scan_options bg_scan_defaults(void)
 }
 
 /*
- * A loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is built, and
- * adds the step's ops. The body may use parameters, and any other value of the graph, whose gradients are summed over
- * the steps; the body knows the step's number, so steps may differ. `states` holds the first states and receives the
- * last ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first states and other
- * values that the body uses. The gradients of an input over all steps take as much memory as the input. Returns output
+ * Adds a loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is
+ * built, and adds the step's ops. The body may use parameters, and any other value of the graph, whose gradients are
+ * summed over the steps; the body knows the step's number, so steps may differ. `states` holds the first states and
+ * receives the last ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first
+ * states and other values that the body uses. The gradients of an input over all steps take as much memory as the
+ * input. Returns output
  * 0. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different lengths, a state whose type changes, or an axis
  * that does not exist; BG_ERROR_INVALID for counts out of range, an output that the body does not set, or options that
  * are NULL; BG_ERROR_MEMORY. Shapes: output 0 of all steps along the axis.
@@ -778,7 +781,7 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  *
  * (the GPT-3 example for PopXL; Shoeybi et al., Megatron-LM, 2019, have the last two as g and f). */
 
-/* BG_REDUCE_SUM or BG_REDUCE_MAX; no gradient flows through the maximum. */
+/* `function` is BG_REDUCE_SUM or BG_REDUCE_MAX; no gradient flows through the maximum. */
 BG_API bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t axes);
 BG_API bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
 BG_API bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
@@ -797,33 +800,33 @@ BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x,
 
 typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } bg_loss_reduction;
 
-/* logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for float64 logits), or [N]
- * for NONE. Labels equal to ignore_index are ignored. The mean is over the other labels (0 if there are none), in
- * training over all such labels of the update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes
- * the loss NaN. ignore_index: PyTorch's default is -100. */
+/* Computes cross-entropy: logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for
+ * float64 logits), or [N] for NONE. Labels equal to ignore_index are ignored. The mean is over the other labels (0 if
+ * there are none), in training over all such labels of the update (bg_accumulation). A label outside 0..C-1 that is not
+ * ignore_index makes the loss NaN. ignore_index: PyTorch's default is -100. */
 BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                  bg_loss_reduction reduction, int64_t ignore_index);
 
-/* bg_cross_entropy with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing, from 0 to 1:
- * this share of each label is spread evenly over all classes. Each label has the weight of its class, and the mean
- * divides by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No gradient
- * flows to the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE for labels or class weights that do not fit the
- * logits; BG_ERROR_INVALID for a label_smoothing outside 0..1 or a reduction that does not exist; BG_ERROR_MEMORY.
+/* Computes bg_cross_entropy with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing,
+ * from 0 to 1: this share of each label is spread evenly over all classes. Each label has the weight of its class, and
+ * the mean divides by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No
+ * gradient flows to the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE for labels or class weights that do not fit
+ * the logits; BG_ERROR_INVALID for a label_smoothing outside 0..1 or a reduction that does not exist; BG_ERROR_MEMORY.
  * Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                           bg_value class_weights, double label_smoothing, bg_loss_reduction reduction,
                                           int64_t ignore_index);
-/* The negative log-likelihood of labels under log probabilities [..., C], such as those from bg_log_softmax; labels,
- * weights (or null), mean and errors are as in bg_weighted_cross_entropy. Shapes: as bg_cross_entropy. */
+/* Computes the negative log-likelihood of labels under log probabilities [..., C], such as those from bg_log_softmax;
+ * labels, weights (or null), mean and errors are as in bg_weighted_cross_entropy. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value labels,
                             bg_value class_weights, bg_loss_reduction reduction, int64_t ignore_index);
 
 /*
- * Connectionist temporal classification (Graves et al., 2006): the negative log probability of a sample's targets, over
- * all alignments with its steps. log_probabilities, float [N, T, C], are log probabilities over the last dimension
- * (bg_log_softmax); torch's ctc_loss has the steps as the first dimension. targets, int32 [N, S], are classes other
- * than `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample (null:
- * all). The result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its
+ * Computes connectionist temporal classification (Graves et al., 2006): the negative log probability of a sample's
+ * targets, over all alignments with its steps. log_probabilities, float [N, T, C], are log probabilities over the last
+ * dimension (bg_log_softmax); torch's ctc_loss has the steps as the first dimension. targets, int32 [N, S], are classes
+ * other than `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample
+ * (null: all). The result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its
  * targets (by 1 if that is 0), as in torch. The result is float32, or float64 for float64 operands. Targets that do not
  * fit into the steps give an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and
  * targets that are out of range or the blank, give a loss of NaN. Gradients are derivatives with respect to each log
@@ -848,27 +851,28 @@ typedef enum bg_pointwise_loss_function {
     BG_LOSS_KL_LOG,        /* kl_div, log_target: both are logarithms; e^t (t - p) */
     BG_LOSS_FUNCTION_COUNT
 } bg_pointwise_loss_function;
-/* Prediction and target are floats of one type and shape -> scalar float32 (float64 for float64 operands), or their
- * shape for NONE. The mean is over all elements. parameter: `a` above; functions without a parameter ignore it (pass
- * 0). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if prediction and target are not floats of one
- * type and shape; BG_ERROR_INVALID for a function or a reduction that does not exist, a parameter that is negative or
- * not finite, or a delta of 0; BG_ERROR_MEMORY. */
+/* Computes a loss of prediction and target, floats of one type and shape -> scalar float32 (float64 for float64
+ * operands), or their shape for NONE. The mean is over all elements. parameter: `a` above; functions without a
+ * parameter ignore it (pass 0). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if prediction and
+ * target are not floats of one type and shape; BG_ERROR_INVALID for a function or a reduction that does not exist, a
+ * parameter that is negative or not finite, or a delta of 0; BG_ERROR_MEMORY. */
 BG_API bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwise_loss_function function,
                                   double parameter, bg_value prediction, bg_value target, bg_loss_reduction reduction);
-/* bg_pointwise_loss of BG_LOSS_SQUARED. Shapes: as bg_pointwise_loss. */
+/* Computes bg_pointwise_loss with BG_LOSS_SQUARED. Shapes: as bg_pointwise_loss. */
 BG_API bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value prediction, bg_value target,
                             bg_loss_reduction reduction);
 
-/* a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which is removed, as in torch.cosine_similarity;
+/* Computes a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which is removed, as in torch.cosine_similarity;
  * PyTorch's epsilon is 1e-8. Computed in float32 or better. Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b are
  * not floats of one type and shape, or do not have the axis; BG_ERROR_INVALID for an epsilon that is not above 0;
  * BG_ERROR_MEMORY. Shapes: a without the axis. */
 BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value a, bg_value b, int32_t axis,
                                      double epsilon);
-/* a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for float64), or [...] for NONE: 1 -
- * cos where the target is above 0, max(0, cos - margin) elsewhere, as torch's cosine_embedding_loss. Errors, in
- * bg_graph_check: BG_ERROR_SHAPE if a and b are not floats of one type and shape, or the targets do not fit them;
- * BG_ERROR_INVALID for a margin that is not finite or a reduction that does not exist; BG_ERROR_MEMORY. */
+/* Computes a loss of pairs: a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for
+ * float64), or [...] for NONE: 1 - cos where the target is above 0, max(0, cos - margin) elsewhere, as torch's
+ * cosine_embedding_loss. Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b are not floats of one type and shape, or
+ * the targets do not fit them; BG_ERROR_INVALID for a margin that is not finite or a reduction that does not exist;
+ * BG_ERROR_MEMORY. */
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
@@ -902,12 +906,12 @@ BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value l
  * Errors, in bg_graph_check: as the plain ops, and BG_ERROR_INVALID for an axis that is not a tensor axis or a number
  * of classes below 1. */
 
-/* bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of other
- * replicas' rows yield zeros. bg_identical_gradients over the axis then adds the replicas' results, which gives the
- * complete rows. Shapes: table [V, H], ids [...] -> [..., H]. */
+/* Computes bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of
+ * other replicas' rows yield zeros. bg_identical_gradients over the axis then adds the replicas' results, which gives
+ * the complete rows. Shapes: table [V, H], ids [...] -> [..., H]. */
 BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids,
                                      bg_mesh_axis axis);
-/* bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
+/* Computes bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
 BG_API bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x, double probability,
                                    bg_mesh_axis axis);
 /* Computes bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta, both of which are required.

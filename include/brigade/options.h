@@ -579,7 +579,7 @@ static inline bg_options bg_options_defaults(void)
  * "" when there are none. */
 BG_API bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error);
 
-/* The name of a value of an enumerated option, as used in options by name: "pipelined" for "strategy" and
+/* Returns the name of a value of an enumerated option, as used in options by name: "pipelined" for "strategy" and
  * BG_STRATEGY_PIPELINED. NULL: the option does not exist (docs/options.md lists the names), is not enumerated, or has
  * no such value. */
 BG_API const char *bg_option_value_name(const char *option, int value);
@@ -712,19 +712,19 @@ static inline bg_optimizer bg_lamb(double learning_rate)
     return bg_optimizer_make(BG_LAMB, learning_rate);
 }
 
-/* Duchi et al., 2011; a learning rate of 0.01 is usual. */
+/* Makes AdaGrad (Duchi et al., 2011); a learning rate of 0.01 is usual. */
 static inline bg_optimizer bg_adagrad(double learning_rate)
 {
     return bg_optimizer_make(BG_ADAGRAD, learning_rate);
 }
 
-/* Zeiler, 2012. AdaDelta determines the length of its steps, so a learning rate of 1 is usual. */
+/* Makes AdaDelta (Zeiler, 2012), which determines the length of its steps, so a learning rate of 1 is usual. */
 static inline bg_optimizer bg_adadelta(double learning_rate)
 {
     return bg_optimizer_make(BG_ADADELTA, learning_rate);
 }
 
-/* A custom optimizer. The defaults of weight_decay and numbers are 0; other settings are ignored. */
+/* Makes a custom optimizer. The defaults of weight_decay and numbers are 0; other settings are ignored. */
 static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule *rule)
 {
     bg_optimizer optimizer = bg_optimizer_make(BG_CUSTOM, learning_rate);
@@ -738,15 +738,15 @@ static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule 
  * Settings have the names of the fields. `out` is unchanged when the string is invalid; bg_optimizer_validate checks
  * the ranges of numbers. */
 BG_API bg_status bg_optimizer_parse(const char *text, double learning_rate, bg_optimizer *out, bg_error *error);
-/* "adamw"; NULL for BG_CUSTOM and for invalid kinds. */
+/* Returns a name such as "adamw"; NULL for BG_CUSTOM and for invalid kinds. */
 BG_API const char *bg_optimizer_name(bg_optimizer_kind kind);
 #define BG_OPTIMIZER_STATE_TEXT_BYTES 80
 /* Describes which optimizer the state belongs to: its name and the settings that change the meaning of the state, such
  * as "adamw", "sgd:momentum" or "rmsprop:momentum,tf_variant". State has no meaning for an optimizer with another
  * description. Numbers that may change during training are left out. `text` holds BG_OPTIMIZER_STATE_TEXT_BYTES. */
 BG_API void bg_optimizer_describe_state(const bg_optimizer *optimizer, char *text);
-/* The kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts of
- * their names, "exp_avg exp_avg_sq". "" if it keeps none. */
+/* Returns the kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts
+ * of their names, "exp_avg exp_avg_sq". "" if it keeps none. */
 BG_API const char *bg_optimizer_state_kinds(const bg_optimizer *optimizer);
 /* Checks that every number is in its range; the error gives the reason and the remedy. */
 BG_API bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error);

@@ -72,16 +72,16 @@ typedef struct bg_plan_summary {
                                      the backward pass: the replica keeps only the pieces that it updates */
 } bg_plan_summary;
 BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
-/* The options that the plan was made with. Borrowed. */
+/* Returns the options of the plan. Borrowed. */
 BG_API const bg_options *bg_plan_options(const bg_plan *plan);
-/* The optimizer of a plan for training; NULL for inference. Borrowed. */
+/* Returns the optimizer of a plan for training; NULL for inference. Borrowed. */
 BG_API const bg_optimizer *bg_plan_optimizer(const bg_plan *plan);
-/* Bytes of a class on a device of a replica; all replicas are equal. */
+/* Returns the bytes of a class on a device of a replica; all replicas are equal. */
 BG_API size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class);
-/* Total bytes of all classes except REMOTE. */
+/* Returns the total bytes of all classes except REMOTE. */
 BG_API size_t bg_plan_device_bytes(const bg_plan *plan, uint32_t device);
 
-/* Bytes of a class in the remote store of a device. Over all classes they add up to BG_MEMORY_REMOTE. */
+/* Returns the bytes of a class in the remote store of a device. Over all classes they add up to BG_MEMORY_REMOTE. */
 BG_API size_t bg_plan_remote_bytes(const bg_plan *plan, uint32_t device, bg_location_class location_class);
 
 /* The bytes that a step moves to a device and away from it. */
@@ -95,7 +95,8 @@ typedef enum bg_plan_traffic {
     BG_TRAFFIC_COUNT
 } bg_plan_traffic;
 BG_API const char *bg_plan_traffic_name(bg_plan_traffic traffic);
-/* Bytes in a step, for all micro-batches. Entries that the model's own ops load and store are not counted. */
+/* Returns the bytes in a step, for all micro-batches. Entries that the model's own ops load and store are not
+ * counted. */
 BG_API uint64_t bg_plan_traffic_bytes(const bg_plan *plan, uint32_t device, bg_plan_traffic traffic,
                                       bg_location_class location_class);
 
@@ -111,7 +112,7 @@ BG_API bg_status bg_plan_print_remote(const bg_plan *plan, char **out_text, bg_e
 /* Prints the blocks with their stage and device. */
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
-/* The name of the plan's schedule generator, also if options.execution.schedule is NULL. */
+/* Returns the name of the plan's schedule generator, also if options.execution.schedule is NULL. */
 BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
 /* Prints the timetable of the plan's schedule (bg_schedule_timetable). */
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);

@@ -60,7 +60,7 @@ static inline bg_rate_schedule bg_rate_make(bg_rate_kind kind, double rate, uint
     return schedule;
 }
 
-/* The rate of update `step`, counted from 0. `schedule` is a bg_rate_schedule that bg_rate_validate accepts. */
+/* Returns the rate of update `step`, counted from 0. `schedule` is a bg_rate_schedule that bg_rate_validate accepts. */
 BG_API double bg_rate_at(void *schedule, uint64_t step);
 /* PLATEAU: reports a new value of a quantity that should fall, such as a validation loss. For a quantity that should
  * rise, report its negative. NaN counts as no progress. Other kinds ignore the report. */

@@ -204,7 +204,7 @@ typedef struct bg_schedule_generator {
     bool one_at_a_time;  /* runs one micro-batch at a time, so the problem may be is_strict */
 } bg_schedule_generator;
 
-/* The generators in the order of their table: single, sharded, sequential, grouped, interleaved, gpipe, looped,
+/* Return generators, in the order of their table: single, sharded, sequential, grouped, interleaved, gpipe, looped,
  * looped-bfs, looped-zb, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end, or if the name
  * is unknown. bg_schedule_generator_find accepts names in any case, and names that other systems use ("1F1B",
  * bg_schedule_alias_at). */
@@ -214,11 +214,11 @@ BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name)
  * NULL) is the generator of that name. */
 BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_generator **out_generator);
 
-/* The default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is even; one
- * for ONE. */
+/* Returns the default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is
+ * even; one for ONE. */
 BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count);
-/* The device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do not fit:
- * LINE needs as many devices as stages, FOLD half as many, LOOP a divisor, ANY at most as many, ONE one. */
+/* Finds the device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do
+ * not fit: LINE needs as many devices as stages, FOLD half as many, LOOP a divisor, ANY at most as many, ONE one. */
 BG_API bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                                    uint32_t *out_stage_devices, bg_error *error);
 
@@ -234,7 +234,7 @@ BG_API uint32_t bg_schedule_device_count(const bg_schedule *schedule);
 BG_API uint32_t bg_schedule_action_count(const bg_schedule *schedule, uint32_t device);
 BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_t device);
 
-/* The number of slots of an edge on its receiving device, as the verifier computed it; 0 before the schedule is
+/* Returns the number of slots of an edge on its receiving device, as the verifier computed it; 0 before the schedule is
  * verified. For an edge on one device it is the number of micro-batches that are live at once. For a message it is the
  * number between RECEIVE and the last reader, plus send_ahead. With send_ahead it is at least the number in flight when
  * every action takes one step, so that an edge that skips stages does not slow a pipeline. The number is larger where
@@ -244,7 +244,7 @@ BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edg
  * For other buffers it is 1. Before the schedule is verified it is 0. The depth of a buffer's edge is that of the
  * remote store. */
 BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
-/* The largest number of micro-batches for which a stage's forward has begun and its backward is not done; 1 in
+/* Returns the largest number of micro-batches for which a stage's forward has begun and its backward is not done; 1 in
  * inference, 0 before the schedule is verified. */
 BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
 

@@ -138,8 +138,8 @@ BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, 
  * Errors: as bg_session_create; BG_ERROR_INVALID (a plan for training, of several ranks, or with
  * options.files.memmap_dir; weights in pieces that were never joined, where the plan needs the whole). */
 BG_API bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
-/* The version that a reader's last run used, or, before the first run, the version at its creation. 0: the session is
- * not a reader. */
+/* Returns the version that a reader's last run used or, before the first run, the version at its creation; 0 if the
+ * session is not a reader. */
 BG_API uint64_t bg_session_version(const bg_session *session);
 
 BG_API bg_weights *bg_session_weights(const bg_session *session); /* borrowed */
@@ -161,7 +161,7 @@ typedef struct bg_stream {
 } bg_stream;
 BG_API bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);
 BG_API bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);
-/* The index of a named input or output, or UINT32_MAX. */
+/* Returns the index of a named input or output, or UINT32_MAX. */
 BG_API uint32_t bg_session_find_input(const bg_session *session, const char *name);
 BG_API uint32_t bg_session_find_output(const bg_session *session, const char *name);
 
@@ -177,15 +177,15 @@ BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, 
 /* Sets new numbers of the optimizer from the next run on; the kind must not change. */
 BG_API bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* The number of weight updates over the life of the weights. Random numbers depend on this number. Optimizer state that
- * a session creates begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has
- * this count. */
+/* Returns the number of weight updates over the life of the weights. Random numbers depend on this number. Optimizer
+ * state that a session creates begins its own count at 0, like a new torch.optim object; state that was set
+ * (bg_weights_set) has this count. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error);
 /* ---- with options.files.memmap_dir ---- */
 
-/* The note of the flush from which the session resumed: "" without a note, NULL if the session did not resume. After
- * resuming, the step, the optimizer's state and weights that were not given come from the files. Borrowed. */
+/* Returns the note of the flush from which the session resumed: "" without a note, NULL if the session did not resume.
+ * After resuming, the step, the optimizer's state and weights that were not given come from the files. Borrowed. */
 BG_API const char *bg_session_note(const bg_session *session);
 /* Completes the files on disk and records a note of the caller's (UTF-8; NULL is ""), such as the position in its data.
  * From then until the next run or change of a weight, a session that is created with the same plan and directory
@@ -194,18 +194,18 @@ BG_API const char *bg_session_note(const bg_session *session);
  * (brigade/transport.h). Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
 
-/* Device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last one's end.
- * 0 without options.reporting.log_cycles, before a run, and after one that failed. */
+/* Returns the device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last
+ * device's end; 0 without options.reporting.log_cycles, before a run, and after one that failed. */
 BG_API uint64_t bg_session_cycles(const bg_session *session);
-/* The number of processors that the calling thread may use, at least 1. This is a session's default number of
+/* Returns the number of processors that the calling thread may use, at least 1. This is a session's default number of
  * workers. */
 BG_API uint32_t bg_processor_count(void);
 /* Prints the placement of the workers, one on each line: "worker 0 on core 0" if it is bound, otherwise "worker 0 on
  * any core of 0-3" or "worker 0 on the calling thread". malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
-/* The peak number of bytes that a device of the session has touched in its arena, which equals the plan's figure. With
- * options.reporting.trace the number is measured for each operand; otherwise it is the size of the arena. 0 for a
- * device of another rank. */
+/* Returns the peak number of bytes that a device of the session has touched in its arena, which equals the plan's
+ * figure. With options.reporting.trace the number is measured for each operand; otherwise it is the size of the arena.
+ * 0 for a device of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
 /* Requests that a loop over runs ends on all ranks after the same run, for example because one rank received a signal.
  * May be called by any thread and by a signal handler. */
@@ -238,8 +238,8 @@ typedef struct bg_trace_event {
     bool is_beside; /* parallel to the device's program: LOAD and STORE, transfers to and from remote buffers; a REDUCE
                        whose end the device does not wait for (its share of the sum) */
 } bg_trace_event;
-/* The number of recorded events of a device: events of its program, oldest first, then events parallel to it, oldest
- * first. At most options.reporting.trace_events of each kind are kept; older ones are dropped. */
+/* Returns the number of recorded events of a device: events of its program, oldest first, then events parallel to it,
+ * oldest first. At most options.reporting.trace_events of each kind are kept; older ones are dropped. */
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);

@@ -135,10 +135,10 @@ typedef struct bg_trainer_call {
     bool is_whole;  /* a call of the full size; false: a smaller call at the end of a batch or of max_steps */
     bool canonical; /* output values have the order of canonical_reductions: [iteration][replica][accumulation] */
 } bg_trainer_call;
-/* The values of an output by name; NULL when the output does not exist. `out_stream` may be NULL. */
+/* Returns the values of an output by name; NULL when the output does not exist. `out_stream` may be NULL. */
 BG_API const void *bg_trainer_call_output(const bg_trainer_call *call, const char *name, bg_stream *out_stream);
-/* The number of samples without padding in micro-batch `index` of the call, counted in the order in which a run returns
- * micro-batches. */
+/* Returns the number of samples without padding in micro-batch `index` of the call, counted in the order in which a run
+ * returns micro-batches. */
 BG_API uint64_t bg_trainer_call_valid(const bg_trainer_call *call, uint64_t index);
 
 typedef struct bg_trainer_event {
@@ -292,9 +292,9 @@ BG_API bg_status bg_trainer_predict(bg_trainer *trainer, const bg_trainer_data *
 
 /* Compiles a task ahead of time; otherwise it is compiled when it begins, and errors name the task. */
 BG_API bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *error);
-/* The task's session, whose plan bg_session_plan returns; NULL before the task is compiled. */
+/* Returns the task's session, whose plan bg_session_plan returns; NULL before the task is compiled. */
 BG_API bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_task task);
-/* The newest session for calls of a smaller size; NULL if no call was smaller. */
+/* Returns the newest session for calls of a smaller size; NULL if no call was smaller. */
 BG_API bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_task task);
 BG_API bg_weights *bg_trainer_weights(const bg_trainer *trainer);
 
