@@ -112,7 +112,7 @@ bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
                      bgi_layer_cast(graph, offset, type.dtype));
 }
 
-/* The number of channels that each filter reads; returns 0 (and the graph fails) if the numbers do not fit. */
+/* Returns the number of channels that each filter reads; returns 0 (and the graph fails) if the numbers do not fit. */
 static int64_t find_filter_channels(bg_graph *graph, const char *name, const bg_type *type, int64_t out_channels,
                                     int64_t groups)
 {

@@ -121,7 +121,7 @@ static void start_block(bg_graph *graph, const char *kind, const bg_split_placem
             bg_block_start(graph, name, d);
 }
 
-/* The number of pieces, from the placement (whose splits must be valid) or, without one, `factor`. */
+/* Finds the number of pieces from the placement, whose splits must be valid, or from `factor` without a placement. */
 static bool count_pieces(bg_graph *graph, const char *layer, const char *name, const bg_split_placement *placement,
                          uint32_t *factor)
 {

@@ -427,8 +427,8 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
 
 /* ---- in and out ---- */
 
-/* The unpacker does not say whether the content or memory caused a failure, but its allocator can. Its allocations are
- * freed with the library's own allocator, which is malloc and free as well. */
+/* The unpacker does not report whether the content or memory caused a failure, so this allocator records failures.
+ * protobuf-c frees the memory with its default allocator, which also uses malloc and free. */
 static void *allocate(void *is_out, size_t size_bytes)
 {
     void *memory = malloc(size_bytes);

@@ -313,7 +313,7 @@ static bg_value spread(bgi_mapper *m, bg_value x, uint32_t axis, int64_t stride)
     return bg_pad(m->graph, NULL, x, BG_PAD_CONSTANT, zeros, cut, 0.0);
 }
 
-/* [C, O / groups, k...] -> [O, C / groups, k...], reversed along each spatial axis. */
+/* Converts a weight [C, O / groups, k...] to [O, C / groups, k...], reversed along each spatial axis. */
 static bg_value turn_weight(bgi_mapper *m, bg_value weight, int64_t groups)
 {
     const bg_type type = bgi_map_type(m, weight);

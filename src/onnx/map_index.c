@@ -73,7 +73,7 @@ static bool map_gather_elements(bgi_mapper *m)
 
 /* ---- numbers of several axes as one ---- */
 
-/* ids [.., k] over the dimensions `dims` -> [..] numbers into their product. */
+/* Converts ids [.., k] over the dimensions `dims` to numbers [..] over the product of the dimensions. */
 static bg_value join_ids(bgi_mapper *m, bg_value ids, const int64_t *dims, uint32_t k)
 {
     const bg_type type = bgi_map_type(m, ids);

@@ -234,7 +234,7 @@ static bool map_layer_norm(bgi_mapper *m)
     return bgi_map_out(m, 0, y) && out_layer_statistics(m, x, &type, axis, epsilon);
 }
 
-/* x / (bias + alpha / size sum of squares over neighboring channels)^beta. */
+/* Computes x / (bias + alpha / size sum of squares over neighboring channels)^beta. */
 static bool map_local_response(bgi_mapper *m)
 {
     const int64_t size = bgi_map_int(m, "size", 0);

@@ -82,7 +82,7 @@ static int64_t nearest(const resize *r, double x)
     }
 }
 
-/* A neighbor's weight, from its distance. */
+/* Computes a neighbor's weight from its distance. */
 static double weight_of(const resize *r, double distance)
 {
     const double a = r->cubic, d = fabs(distance);
@@ -116,7 +116,8 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
 /* The limit for an axis: 4096 elements to 8192. A small file cannot request gigabytes. */
 enum { MOST_CELLS = 1 << 25 };
 
-/* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the position is outside x and gets the extrapolation value. */
+/* Resizes x [.., in, ..] to [.., out, ..]; `outside` is 1 where the position is outside x and gets the extrapolation
+ * value. */
 static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value x, int32_t axis)
 {
     const bg_type type = bgi_map_type(m, x);

@@ -46,7 +46,7 @@ typedef enum bgi_onnx_element {
     BGI_ONNX_ELEMENT_COUNT
 } bgi_onnx_element;
 
-/* "float"; "unknown" for undefined numbers. */
+/* Returns a name such as "float"; "unknown" for undefined numbers. */
 const char *bgi_onnx_element_name(int32_t element);
 /* Returns the type in which graphs hold the element type; BG_DTYPE_NONE if graphs cannot. */
 bg_dtype bgi_onnx_element_dtype(int32_t element);

@@ -116,7 +116,7 @@ static bool is_cut(bgi_saver *s, const bgi_attention_attributes *f)
     return true;
 }
 
-/* qkv [N, S, 3 heads D] or [N S, 3 heads D] */
+/* Saves attention over qkv [N, S, 3 heads D] or [N S, 3 heads D]. */
 static void save_attention(bgi_saver *s)
 {
     const bgi_attention_attributes *f = s->op->attributes;
@@ -187,7 +187,7 @@ static void save_dot_product_attention(bgi_saver *s)
 
 /* ---- rotary positions ---- */
 
-/* Cosines and sines of each position: [S, 1, pairs]. */
+/* Saves cosines and sines of each position: [S, 1, pairs]. */
 static void save_table(bgi_saver *s, const bgi_rotary_attributes *f, int64_t places, const char *out[2])
 {
     const int64_t pairs = f->features / 2, dims[3] = {places, 1, pairs};
@@ -205,7 +205,7 @@ static void save_table(bgi_saver *s, const bgi_rotary_attributes *f, int64_t pla
     free(values);
 }
 
-/* The same for positions from an input, in double: [.., S, 1, pairs]. */
+/* Saves cosines and sines for positions from an input, in double: [.., S, 1, pairs]. */
 static void save_angles(bgi_saver *s, const bgi_rotary_attributes *f, const char *out[2])
 {
     const bg_type type = bgi_save_type(s, 1);

@@ -40,7 +40,7 @@ static const char *mean_of_rows(bgi_saver *s, const char *x)
     return y;
 }
 
-/* x / sqrt(mean(x^2) + epsilon) */
+/* Saves x / sqrt(mean(x^2) + epsilon). */
 static const char *by_root_of_squares(bgi_saver *s, const char *x, double epsilon)
 {
     const char *y = mean_of_rows(s, bgi_save_2(s, "Mul", x, x));

@@ -98,7 +98,7 @@ static const char *save_identity(bgi_saver *s, int64_t size)
     return name;
 }
 
-/* Both biases one after the other, [1, 2 gates H]; NULL without biases. */
+/* Saves both biases, concatenated as [1, 2 gates H]; returns NULL without biases. */
 static const char *save_biases(bgi_saver *s, const char *of_x, const char *of_state, int gates, int64_t width)
 {
     const char *both[2], *y;
@@ -125,7 +125,7 @@ static bool is_zero(const bgi_saver *s, bg_value value)
     return true;
 }
 
-/* A first state [N, H] as [1, N, H]; NULL for zeros, which are the default. */
+/* Saves a first state [N, H] as [1, N, H]; returns NULL for zeros, which are the default. */
 static const char *save_state(bgi_saver *s, uint32_t input, int32_t batch)
 {
     if (is_zero(s, s->op->inputs[input]))

@@ -183,7 +183,7 @@ static bool is_external(const BgiOnnx__Tensor *tensor)
     return tensor->has_data_location && tensor->data_location == 1;
 }
 
-/* The number of values in the list for the tensor's type. */
+/* Returns the number of values in the list for the tensor's type. */
 static size_t listed(const BgiOnnx__Tensor *tensor)
 {
     switch (tensor->data_type) {

@@ -101,7 +101,8 @@ static bg_status derive_collective(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Each member reads its slice of every member's x and writes that slice, or all slices that it receives. */
+/* Counts what each member reads and writes: it reads its slice of every member's x, and writes that slice or all
+ * slices. */
 static bg_cost cost_collective(const bg_op_signature *op)
 {
     const bgi_collective_attributes *attributes = op->attributes;

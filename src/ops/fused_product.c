@@ -19,7 +19,7 @@ static const bg_op_type *const products[BGI_PRODUCT_COUNT] = {
     [BGI_PRODUCT_MATMUL] = &bgi_op_matmul,
 };
 
-/* The signature of the product alone, from the types in `types`: its inputs, then its output. */
+/* Returns the signature of only the product; `types` receives the types of its inputs and its output. */
 static bg_op_signature view_product(const bg_op_signature *op, bg_type *types)
 {
     const bgi_fused_product_attributes *attributes = op->attributes;

@@ -97,12 +97,13 @@ bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- pool.c ---- */
 
-/* The largest element of each of sizes[0] x sizes[1] windows into which each plane of x is cut (bgi_pool_window). */
+/* Finds the largest element of each of sizes[0] x sizes[1] windows into which each plane of x is cut
+ * (bgi_pool_window). */
 bg_value bgi_adaptive_max_pool2d(bg_graph *graph, const char *name, bg_value x, const int64_t sizes[2]);
 
 /* ---- accumulate.c, optimizer.c ---- */
 
-/* values[0] + values[1] + ..., in order; a single value is returned unchanged. */
+/* Computes values[0] + values[1] + ..., in order; returns a single value unchanged. */
 bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, uint32_t count);
 /* Sets the accumulator variable to the gradient at the first micro-batch of a step, and adds the gradient at later
  * micro-batches. With `factors` (may be null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
@@ -113,8 +114,8 @@ void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_
 void bgi_accumulate_tree(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value partials,
                          uint32_t micro_batches);
 bool bgi_tree_partials(const bg_type *accumulator, uint32_t micro_batches, bg_type *out);
-/* values[0] scales[0] + values[1] scales[1] + ... as `dtype`, with float32 scalars; a value whose scale is 0 adds
- * nothing. At most BGI_MAXIMUM_VARIADIC / 2. */
+/* Computes values[0] scales[0] + values[1] scales[1] + ... as `dtype`, with float32 scalars; a value whose scale is 0
+ * adds nothing. There are at most BGI_MAXIMUM_VARIADIC / 2 values. */
 bg_value bgi_scaled_sum(bg_graph *graph, const char *name, const bg_value *values, const bg_value *scales,
                         uint32_t count, bg_dtype dtype);
 /* Maps the scalar total to the float32 scalar factor / total; 0 when total is 0. */
@@ -126,17 +127,17 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
                              bool ends_in_sum);
 /* Sums the squares of each of x's pieces, one piece for each replica: float64 [pieces]. */
 bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x, uint32_t pieces);
-/* |scale| sqrt(the sum of the squares, added in order); float32 scalar. */
+/* Computes |scale| sqrt(the sum of the squares, added in order); float32 scalar. */
 bg_value bgi_gradient_norm(bg_graph *graph, const char *name, bg_value squares, bg_value scale);
-/* scale x maximum / max(norm, maximum), where norm is that norm in float64; float32 scalar. */
+/* Computes scale x maximum / max(norm, maximum), where norm is the gradient norm in float64; float32 scalar. */
 bg_value bgi_clip_scale(bg_graph *graph, const char *name, bg_value squares, bg_value scale, double maximum);
-/* hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
+/* Adds SGD's update. hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
 void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
-/* square: the mean (AdaGrad: sum) of squares; mean: of the centered form, or AdaDelta's mean of the changes' squares;
- * velocity null: no momentum. */
+/* Adds the update of RMSProp, AdaGrad or AdaDelta. square: the mean (AdaGrad: sum) of squares; mean: the mean of the
+ * centered form, or AdaDelta's mean of the changes' squares; velocity null: no momentum. */
 void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                         bg_value scale, bg_value square, bg_value mean, bg_value velocity,
                         const bgi_rmsprop_attributes *attributes);

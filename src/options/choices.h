@@ -26,7 +26,7 @@ bool bgi_output_mode_find(const char *name, bg_output_mode *out);
 const char *bgi_recompute_name(bg_recompute value);
 bool bgi_recompute_find(const char *name, bg_recompute *out);
 const char *bgi_phase_liveness_name(bg_phase_liveness value);
-/* "activations", "weights", "optimizer", "accumulators". */
+/* Returns "activations", "weights", "optimizer" or "accumulators". */
 const char *bgi_location_class_name(bg_location_class value);
 bool bgi_location_class_find(const char *name, bg_location_class *out);
 

@@ -208,7 +208,7 @@ static bg_status refuse_field(const char *text, size_t length, bg_rate_kind kind
                         (int)(length < 64 ? length : 64), text, names);
 }
 
-/* "final=0.1" */
+/* Reads a field such as "final=0.1". */
 static bg_status read_field(const char *text, size_t length, bg_rate_schedule *schedule, bg_error *error)
 {
     const char *equals = memchr(text, '=', length);

@@ -118,7 +118,7 @@ enum { BGI_MOST_DEVICES = 65536, BGI_MOST_IO_THREADS = 64 };
 bg_status bgi_options_check_made(const bg_options *options, bg_error *error);
 
 /* Copies everything that the options point to into the arena; callbacks and their arguments stay the caller's. */
-/* The caller's allocator, or an empty one. */
+/* Returns the caller's allocator, or an empty one. */
 static inline bg_allocator bgi_options_allocator(const bg_options *options)
 {
     return (bg_allocator){options->memory.allocate, options->memory.release, options->memory.allocator_user};
@@ -146,7 +146,7 @@ void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_s
 bg_status bgi_option_refuse(const bgi_option *option, const char *text, bg_error *error);
 /* Sets BG_ERROR_NOT_FOUND, with the nearest name. */
 bg_status bgi_option_unknown(const char *name, bg_error *error);
-/* The values of a choice, "a, b, c". */
+/* Appends the values of a choice, "a, b, c". */
 void bgi_option_print_choices(const bgi_option *option, bgi_string *text);
 
 #endif
