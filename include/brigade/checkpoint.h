@@ -45,7 +45,7 @@ typedef struct bg_checkpoint_save_options {
     bool one_file;            /* rank 0 writes one file for all ranks; false: each rank writes its part */
     bool metric_rises;        /* a higher metric is better; false (default): a lower one */
     const char *metric_name;  /* name of `metric`, which the checkpoint records; NULL (default): no metric */
-    double metric;            /* such as the loss of a validation with these weights; recorded if it is finite */
+    double metric;            /* value of the metric, such as a validation loss; recorded if it is finite */
     uint32_t keep_best;       /* also keep this many checkpoints with the best values of a metric, the one in the
                                  newest checkpoint that has a metric; 0 (default): no such checkpoint */
 } bg_checkpoint_save_options;
@@ -60,11 +60,11 @@ static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
 
 /*
  * Writes DIRECTORY/checkpoint_train_step_<n>.safetensors, where n is bg_session_step; creates the directory if it is
- * missing. All ranks call it. The function then reads the new checkpoint back and compares its checksum. After that it
- * removes older checkpoints beyond max_checkpoints, and temporary files of processes that were killed. A file that
- * cannot be removed is a warning in the log of the session's options. The function allocates no copy of the weights.
- * `options` NULL: the defaults. Errors, with every older checkpoint left unchanged: BG_ERROR_INVALID (options; a
- * checkpoint of a later step exists; a weight whose newest value was lost with a failed session), BG_ERROR_IO (disk
+ * missing. All ranks call this function. The function then reads the new checkpoint back and compares its checksum.
+ * After that it removes older checkpoints beyond max_checkpoints, and temporary files of processes that were killed. A
+ * file that cannot be removed is a warning in the log of the session's options. The function allocates no copy of the
+ * weights. `options` NULL: the defaults. Errors, with every older checkpoint left unchanged: BG_ERROR_INVALID (options;
+ * a checkpoint of a later step exists; a weight whose newest value was lost with a failed session), BG_ERROR_IO (disk
  * full, no permission ...), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
@@ -98,7 +98,7 @@ BG_API bg_status bg_checkpoint_is_written(bg_checkpoint_writer *writer, bool *ou
 BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* NULL is allowed */
 
 /* Allocates the memory for the copy before the first checkpoint needs it. Otherwise training waits while the system
- * provides the memory, which can take far longer than the copy. All ranks call it. */
+ * provides the memory, which can take far longer than the copy. All ranks call this function. */
 BG_API bg_status bg_checkpoint_reserve_memory(bg_session *session, bg_error *error);
 /* Frees the memory that the session keeps for bg_checkpoint_begin on this rank, unless a writer uses it: call it after
  * bg_checkpoint_finish. Other ranks need not call it. */

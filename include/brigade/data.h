@@ -196,8 +196,8 @@ typedef struct bg_dataset_map_options {
     uint32_t tensor_count; /* number of tensors of the new samples; 0: the number and types of the source's */
     const bg_type *sample_types;
     /* Makes a sample of other tensors from a sample of the source: inputs[t] are the source's tensors, outputs[t] the
-     * new ones. Several threads call it at once. Random numbers that depend only on a seed, `epoch` and `sample_index`
-     * are the same for any number of workers. On failure fill `error` and return its status. */
+     * new ones. Several threads call the function at once. Random numbers that depend only on a seed, `epoch` and
+     * `sample_index` are the same for any number of workers. On failure fill `error` and return its status. */
     bg_status (*map)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
                      void *const outputs[], bg_error *error);
     void *user;
@@ -313,7 +313,7 @@ typedef struct bg_loader_options {
      * ones make a batch, which has at most batch_size samples. Lists cannot be combined with shuffle or several
      * processes. With drop_last a last batch of fewer lists is left out. The function writes the indices of list `list`
      * of an epoch: at least one, at most `limit`, each below the data set's count. The indices depend only on (epoch,
-     * list). One thread at a time calls it. */
+     * list). One thread at a time calls the function. */
     bg_status (*sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
                          uint64_t *out_count, bg_error *error);
     void *sampler_user;
@@ -376,8 +376,8 @@ BG_API bg_status bg_loader_create_stream(const bg_sample_stream *stream, const b
  * batches of a data set only the wanted tensors are read; other tensors have undefined content. The order of samples
  * does not change, and smaller batches are read whole. A sample whose tensors are read together (callbacks, records) is
  * read whole if any of them is wanted. Prepared batches are dropped: call bg_loader_begin_at next. `wanted` returns bit
- * t for each wanted tensor t of sample `sample` of a batch. Several threads call it at the same time, until the next
- * bg_loader_want or the end of the loader. NULL: everything is wanted. Streams are always read whole.
+ * t for each wanted tensor t of sample `sample` of a batch. Several threads call the function at the same time, until
+ * the next bg_loader_want or the end of the loader. NULL: everything is wanted. Streams are always read whole.
  */
 BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uint64_t sample), void *user);
 

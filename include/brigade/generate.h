@@ -141,9 +141,9 @@ typedef struct bg_generation_options {
     /* A sequence ends when its text contains one of these strings, which need the tokenizer. */
     const char *const *stop_strings;
     uint32_t stop_string_count;
-    /* Called in the caller's thread for each token when it is drawn. Beam search calls it for the tokens of the best
-     * sequence, once that sequence is known. Tokens of several prompts are interleaved. Returning false ends the
-     * prompt's sequence. NULL: no callback. */
+    /* Called in the caller's thread for each token when it is drawn. Beam search calls the function for the tokens of
+     * the best sequence, once that sequence is known. Tokens of several prompts are interleaved. Returning false ends
+     * the prompt's sequence. NULL: no callback. */
     bool (*on_token)(void *user, const bg_generation_token *token);
     void *user;
     /* Above 1: beam search instead of sampling. Each step keeps the `beams` likeliest sequences, by the sum of their

@@ -66,8 +66,8 @@ BG_API bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_
 BG_API bg_status bg_safetensors_open_header(const char *path, bg_safetensors **out, bg_error *error);
 
 /* Reads bytes of a tensor, from its byte `offset_bytes` on; `entry` must belong to this file. Several threads may call
- * it at once. Errors: BG_ERROR_INVALID (a range beyond the tensor), BG_ERROR_IO (a disk error, or the file became
- * shorter). */
+ * the function at once. Errors: BG_ERROR_INVALID (a range beyond the tensor), BG_ERROR_IO (a disk error, or the file
+ * became shorter). */
 BG_API bg_status bg_safetensors_read(const bg_safetensors *file, const bg_safetensors_entry *entry, size_t offset_bytes,
                                      size_t size_bytes, void *out, bg_error *error);
 

@@ -218,7 +218,8 @@ BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_genera
  * even; one for ONE. */
 BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count);
 /* Finds the device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do
- * not fit: LINE needs as many devices as stages, FOLD half as many, LOOP a divisor, ANY at most as many, ONE one. */
+ * not fit: LINE needs as many devices as stages, FOLD half that number, LOOP a divisor of it, ANY at most that number,
+ * and ONE needs one device. */
 BG_API bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                                    uint32_t *out_stage_devices, bg_error *error);
 
@@ -236,9 +237,9 @@ BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_
 
 /* Returns the number of slots of an edge on its receiving device, as the verifier computed it; 0 before the schedule is
  * verified. For an edge on one device it is the number of micro-batches that are live at once. For a message it is the
- * number between RECEIVE and the last reader, plus send_ahead. With send_ahead it is at least the number in flight when
- * every action takes one step, so that an edge that skips stages does not slow a pipeline. The number is larger where
- * fewer slots would deadlock. The range is 1 to micro_batch_count; UPDATE edges have 1. */
+ * number between RECEIVE and the last reader, plus send_ahead. With send_ahead the depth is at least the number in
+ * flight when every action takes one step, so that an edge that skips stages does not slow a pipeline. The number is
+ * larger where fewer slots would deadlock. The range is 1 to micro_batch_count; UPDATE edges have 1. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
 /* For a buffer of an edge: the number of micro-batches on the device at the same time between LOAD and the last reader.
  * For other buffers it is 1. Before the schedule is verified it is 0. The depth of a buffer's edge is that of the

@@ -190,7 +190,7 @@ BG_API const char *bg_session_note(const bg_session *session);
 /* Completes the files on disk and records a note of the caller's (UTF-8; NULL is ""), such as the position in its data.
  * From then until the next run or change of a weight, a session that is created with the same plan and directory
  * resumes from here. A process that ends at another time leaves files from which no session can resume. Without
- * options.files.memmap_dir, and with files that are read only, the function does nothing. All ranks call it
+ * options.files.memmap_dir, and with files that are read only, the function does nothing. All ranks call this function
  * (brigade/transport.h). Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
 
@@ -212,11 +212,11 @@ BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replic
 BG_API void bg_session_ask_to_stop(bg_session *session);
 /* Whether any rank had requested a stop when the last run ended; the same on all ranks. */
 BG_API bool bg_session_is_asked_to_stop(const bg_session *session);
-/* Lets rank `rank` read weights, for example to write them to a file. All ranks call it (brigade/transport.h). On that
- * rank only `use` may request values (bg_weights_at, bg_weights_find and functions that call them), in any order and
- * number. Other ranks send one value at a time, so no rank needs memory for more than one value. All ranks return the
- * status of `use`. In one process the function only calls `use`. Outside this function all ranks must call
- * bg_weights_at and bg_weights_find together, and all get the value. */
+/* Lets rank `rank` read weights, for example to write them to a file. All ranks call this function
+ * (brigade/transport.h). On that rank only `use` may request values (bg_weights_at, bg_weights_find and functions that
+ * call them), in any order and number. Other ranks send one value at a time, so no rank needs memory for more than one
+ * value. All ranks return the status of `use`. In one process the function only calls `use`. Outside this function all
+ * ranks must call bg_weights_at and bg_weights_find together, and all get the value. */
 BG_API bg_status bg_session_read_weights(bg_session *session, uint32_t rank,
                                          bg_status (*use)(void *user, bg_error *error), void *user, bg_error *error);
 /* Whether a device belongs to this process: always true unless several ranks share the devices
@@ -243,8 +243,8 @@ typedef struct bg_trace_event {
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);
-/* Sends the events of all ranks to rank `rank`. All ranks call it between runs (brigade/transport.h). On that rank the
- * two functions above then return events of all devices until the next run, in times of its clock, and
+/* Sends the events of all ranks to rank `rank`. All ranks call this function between runs (brigade/transport.h). On
+ * that rank the two functions above then return events of all devices until the next run, in times of its clock, and
  * bg_profile_write_trace writes all of them. Clocks of other hosts are compared by round-trip messages, so their times
  * may be off by half of the shortest round trip. In one process the function does nothing. Errors: BG_ERROR_INVALID (no
  * such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO. */

@@ -93,7 +93,7 @@ struct bg_graph {
     uint32_t *variable_table;   /* value ids by hash of the name, open addressing; 0: free */
     size_t variable_table_size; /* a power of two above twice the variables; 0: no table yet */
     uint32_t variable_count;
-    uint32_t number_count; /* the number of different variable numbers */
+    uint32_t number_count; /* number of distinct values of `variable` */
     bool has_sections;
     uint32_t random_count;
     bg_dtype parameter_dtype; /* type of parameters that are added as float32; BG_DTYPE_NONE: float32 */

@@ -409,7 +409,7 @@ static const char *rename_newest(bgi_saver *s, const char *name, bg_value value)
 
     if (node == NULL || node->output[0] != name || wanted == NULL)
         return name;
-    s->output_name[value.id] = NULL; /* the name is used now */
+    s->output_name[value.id] = NULL; /* the name is in use from now on */
     node->output[0] = writable(wanted);
     return wanted;
 }
