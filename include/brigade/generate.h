@@ -25,8 +25,8 @@ typedef struct bg_generator bg_generator;
 /*
  * Creates a generator. `weights` holds the model's weights (trained by a session, or loaded), and the cache's buffers
  * are added to it. Missing parameters are an error unless options->numerics.initialize_missing asks for values made
- * from the seed. model->sequence_length is the number of prompt tokens of one run, at most 32. `options` are those of
- * the plans, for inference; NULL: the defaults with one device (BG_STRATEGY_SINGLE), so that all cores work on each
+ * from the seed. A run reads at most model->sequence_length prompt tokens, and never more than 128. `options` are those
+ * of the plans, for inference; NULL: the defaults with one device (BG_STRATEGY_SINGLE), so that all cores work on each
  * product. The devices of a pipeline wait for one another if only few sequences are generated. Errors: those of
  * bg_gpt_build_step, of plans and of sessions.
  */
@@ -41,11 +41,11 @@ BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg
 BG_API void bg_generator_destroy(bg_generator *generator);
 
 /* Returns the session that appends one token at a time. With `of_prompt` the function returns a session that reads
- * prompts. There are two such sessions, for steps of up to 32 and of up to 128 tokens, and the function returns the one
+ * prompts. There are up to two such sessions, for steps of at most 32 and 128 tokens, and the function returns the one
  * that has read more tokens. Profiles and reports need these sessions. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
-/* Tokens seen so far; at most the model's positions. */
+/* Returns the number of tokens in the sequence, at most the model's positions. */
 BG_API int64_t bg_generator_length(const bg_generator *generator);
 
 /* Appends tokens to the sequence. BG_ERROR_INVALID: a token outside the vocabulary; BG_ERROR_RANGE: more tokens than
@@ -55,7 +55,7 @@ BG_API bg_status bg_generator_feed(bg_generator *generator, const uint32_t *toke
 /* Resets the generator to an empty sequence. */
 BG_API void bg_generator_reset(bg_generator *generator);
 
-/* Logits of the next token [vocabulary], valid until the next feed; NULL before the first one. */
+/* Returns the logits of the next token [vocabulary], valid until the next feed; NULL before the first feed. */
 BG_API const float *bg_generator_logits(const bg_generator *generator);
 
 /* How the next token is drawn. The fields apply in their order: penalties change the logits, the temperature turns them
