@@ -79,8 +79,8 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
  *     begin --> bg_session_run ... --> is it written? --> bg_session_run ... --> finish
  *
  * The thread works in pieces of at most 1 MiB. While a run keeps all processors of the session busy, the thread pauses
- * between pieces, so that writing and reading back take 1/32 of a processor each. A checkpoint thus takes at most 32
- * times the processor time that it needs, plus the time of the disk. bg_checkpoint_finish waits without these pauses.
+ * between pieces, so that writing and reading back each use 1/32 of one processor. A checkpoint is thus complete after
+ * at most 32 times its processor time, plus the time of the disk. bg_checkpoint_finish waits without these pauses.
  *
  * With one process the checkpoint is complete when the thread has written it. With several ranks it is complete after
  * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. Only one writer at a time

@@ -179,10 +179,10 @@ BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint
 BG_API bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error);
 
 /*
- * Reads the source in a different order in each epoch, which is a function of (seed, epoch). `buffer` 0: a sample may
- * come at any position. Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from
- * the buffer, and the next sample of the source replaces it. Sample i is therefore read at position i - buffer + 1 at
- * the earliest. Memory: 8 bytes per sample.
+ * Shuffles the source: the order in an epoch is a function of (seed, epoch). `buffer` 0: a sample may come at any
+ * position. Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from the buffer,
+ * and the next sample of the source replaces it. Sample i is therefore read at position i - buffer + 1 at the earliest.
+ * Memory: 8 bytes per sample.
  */
 BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out,
                                     bg_error *error);

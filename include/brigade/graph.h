@@ -3,7 +3,7 @@
  *
  * A graph is built once and then compiled into plans. Building is sticky: after a first error, further adds return the
  * null value and do nothing, and bg_graph_check (or making a plan) reports that first error with the op's name. The
- * graph knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
+ * graph has no list of ops: a bg_op_type describes an op, either of the library (ops.h) or of a user.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *

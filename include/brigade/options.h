@@ -334,7 +334,7 @@ typedef struct bg_execution_options {
     /* The order of processors for pinned workers; NULL: by processor number. Called while a session is created. It
      * sorts the processors that workers may use (the system's numbers, ascending) into the order in which workers get
      * them, according to `pinning`. It returns the number of leading processors that are on different cores; 0: not
-     * known. bg_topology_order (topology.h) is such a function, which knows cores and caches. */
+     * known. bg_topology_order (topology.h) is such a function, which reads the topology of cores and caches. */
     uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
     void *processor_order_user;
     /* Runs a worker or I/O thread of the session on a thread that the caller provides, instead of a new one. Called

@@ -46,7 +46,7 @@ typedef enum bg_action_kind {
     BG_ACTION_KIND_COUNT
 } bg_action_kind;
 
-/* "F", "B", "W", "R", "U", "SEND", ... */
+/* Returns a name: "F", "B", "W", "R", "U", "SEND", ... */
 BG_API const char *bg_action_kind_name(bg_action_kind kind);
 
 typedef struct bg_action {
@@ -59,8 +59,8 @@ typedef struct bg_action {
 
 /* The action `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last
  * one. Kinds are FORWARD, RECOMPUTE, BACKWARD and WEIGHTS, with the same micro-batch at both ends, or UPDATE at both
- * ends, once per step. Inference has only FORWARD. WEIGHTS needs a problem that splits weights, RECOMPUTE a stage that
- * recomputes. */
+ * ends, once per step. Inference has only FORWARD. WEIGHTS needs a problem that splits weights, and RECOMPUTE needs a
+ * stage that recomputes. */
 typedef struct bg_schedule_edge {
     bg_action_kind from_kind;
     uint32_t from_stage;
@@ -162,8 +162,8 @@ typedef struct bg_schedule_problem {
 } bg_schedule_problem;
 
 BG_API void bg_schedule_problem_init(bg_schedule_problem *problem, size_t struct_bytes);
-/* Training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; all other fields are
- * zero. */
+/* Sets the defaults: training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; all
+ * other fields are zero. */
 static inline bg_schedule_problem bg_schedule_problem_defaults(void)
 {
     bg_schedule_problem problem;

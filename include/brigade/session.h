@@ -244,10 +244,10 @@ BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t repli
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);
 /* Sends the events of all ranks to rank `rank`. All ranks call this function between runs (brigade/transport.h). On
- * that rank the two functions above then return events of all devices until the next run, in times of its clock, and
- * bg_profile_write_trace writes all of them. Clocks of other hosts are compared by round-trip messages, so their times
- * may be off by half of the shortest round trip. In one process the function does nothing. Errors: BG_ERROR_INVALID (no
- * such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO. */
+ * that rank the two functions above then return events of all devices until the next run, in times of that rank's
+ * clock, and bg_profile_write_trace writes all of them. Clocks of other hosts are compared by round-trip messages, so
+ * their times may be off by half of the shortest round trip. In one process the function does nothing. Errors:
+ * BG_ERROR_INVALID (no such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO. */
 BG_API bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *error);
 
 #ifdef __cplusplus

@@ -83,7 +83,7 @@ typedef enum bg_trainer_task {
     BG_TRAINER_PREDICT,
     BG_TRAINER_TASK_COUNT
 } bg_trainer_task;
-/* "fit", "validate", "test", "predict". */
+/* Returns "fit", "validate", "test" or "predict". */
 BG_API const char *bg_trainer_task_name(bg_trainer_task task);
 
 typedef struct bg_trainer bg_trainer;
@@ -116,7 +116,7 @@ typedef enum bg_trainer_event_kind {
     BG_ON_REFUSED_UPDATE,  /* options.numerics.guard_loss refused an update; the run has failed */
     BG_TRAINER_EVENT_COUNT
 } bg_trainer_event_kind;
-/* "on_fit_start" and so on. */
+/* Returns a name such as "on_fit_start". */
 BG_API const char *bg_trainer_event_name(bg_trainer_event_kind kind);
 
 /* One run of a session. */
@@ -166,8 +166,8 @@ typedef struct bg_trainer_callback {
 
 /* ---- the trainer ---- */
 
-/* An input of the graph that does not come from the data. Every element of it has this number, for every micro-batch of
- * a call, as in Lightning for a step's plain numbers. */
+/* An input of the graph that does not come from the data. Every element of the input has this number, for every
+ * micro-batch of a call, as in Lightning for a step's plain numbers. */
 typedef enum bg_trainer_argument_kind {
     BG_ARGUMENT_VALUE = 0,
     BG_ARGUMENT_BATCH, /* the number of the batch, from 0 */

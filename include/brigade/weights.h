@@ -66,7 +66,7 @@ typedef enum bg_weights_outcome {
     BG_WEIGHTS_IGNORED,    /* skipped because of the prefix or `ignore` */
     BG_WEIGHTS_OUTCOME_COUNT
 } bg_weights_outcome;
-/* "loaded", "missing" and so on. */
+/* Returns a name such as "loaded" or "missing". */
 BG_API const char *bg_weights_outcome_name(bg_weights_outcome outcome);
 
 typedef struct bg_weights_result {
