@@ -311,7 +311,7 @@ typedef enum bg_binary {
  * BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
-/* As bg_elementwise_unary and bg_elementwise_function. */
+/* Apply one function as bg_elementwise_unary or bg_elementwise_function does. */
 BG_API bg_value bg_relu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu_tanh(bg_graph *graph, bg_value x);
@@ -320,7 +320,7 @@ BG_API bg_value bg_sigmoid(bg_graph *graph, bg_value x);
 BG_API bg_value bg_silu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_clamp(bg_graph *graph, bg_value x, double lowest, double highest);
 BG_API bg_value bg_power(bg_graph *graph, bg_value x, double exponent);
-/* As bg_elementwise_binary. Shapes: a and b broadcast to the result. */
+/* Apply one function as bg_elementwise_binary does. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_add(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_subtract(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_multiply(bg_graph *graph, bg_value a, bg_value b);
