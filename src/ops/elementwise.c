@@ -335,7 +335,7 @@ static bg_status infer_select_gradient(const bg_op_signature *op, bg_type *outpu
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "dy", &op->types[1], "a", error));
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "dy", &op->types[2], "b", error));
     BGI_TRY(bgi_shape_broadcast(&op->types[1], "a", &op->types[2], "b", 0, &y, error));
-    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "what a and b broadcast to", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "the broadcast shape of a and b", error));
     outputs[0] = op->types[0];
     return BG_OK;
 }

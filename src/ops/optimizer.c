@@ -40,7 +40,7 @@ static bg_status check_update(const bg_op_signature *op, const char *const *stat
     BGI_TRY(bgi_shape_float(parameter, "the parameter", error));
     BGI_TRY(bgi_shape_float(&op->types[GRADIENT], "the gradient", error));
     BGI_TRY(bgi_shape_same_dims(&op->types[GRADIENT], "the gradient", parameter, "the parameter's shape", error));
-    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "the numbers of the optimizer", error));
     BGI_TRY(bgi_shape_equal(&op->types[SCALE], "the scale", &scale, "a factor of the gradient", error));
     for (uint32_t i = STATE; i < op->input_count; i++) {
         bg_type wanted = *parameter;
@@ -261,7 +261,7 @@ static bg_status infer_lamb_update(const bg_op_signature *op, bg_type *outputs, 
     BGI_TRY(check_lamb(op, error));
     BGI_TRY(bgi_shape_float(parameter, "the parameter", error));
     BGI_TRY(bgi_shape_equal(&op->types[SQUARES], "the squares", &squares, "two sums a piece", error));
-    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "the numbers of the optimizer", error));
     BGI_TRY(bgi_shape_same_dims(&op->types[M], "m", parameter, "the parameter's shape", error));
     return bgi_shape_same_dims(&op->types[V], "v", parameter, "the parameter's shape", error);
 }

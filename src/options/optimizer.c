@@ -229,15 +229,13 @@ static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
     if (optimizer->nesterov && (optimizer->momentum <= 0.0 || optimizer->dampening != 0.0))
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "optimizer: nesterov is set with momentum %g and dampening %g; Nesterov's rule needs a momentum above 0 "
-            "and no dampening, so set momentum (0.9 is usual) and dampening 0, or leave nesterov off",
+            "optimizer: nesterov is set with momentum %g and dampening %g but needs a momentum above 0 (0.9 is usual) "
+            "and dampening 0",
             optimizer->momentum, optimizer->dampening);
     if (optimizer->combined && !(optimizer->momentum > 0.0))
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "optimizer: combined is set with momentum %g; `combined` requires momentum > 0: set momentum (0.9 "
-            "is usual), or leave combined off",
-            optimizer->momentum);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimizer: combined is set with momentum %g but needs a momentum above 0 (0.9 is usual)",
+                            optimizer->momentum);
     return BG_OK;
 }
 
@@ -325,13 +323,13 @@ bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "optimizer: it is missing; training needs one, such as bg_adamw(0.001)");
     BGI_TRY(bgi_struct_check(optimizer->struct_bytes, sizeof *optimizer, "bg_optimizer",
-                             "bg_sgd(), bg_adamw() and the like", error));
+                             "bg_sgd(), bg_adamw() or a similar function", error));
     if (optimizer->kind == BG_CUSTOM)
         return check_custom(optimizer, error);
     if ((unsigned)optimizer->kind >= ROW_COUNT)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "optimizer: kind %d is not one of bg_optimizer_kind; begin with bg_sgd, bg_adamw and the like",
+            "optimizer: kind %d is not one of bg_optimizer_kind; begin with a function such as bg_sgd or bg_adamw",
             (int)optimizer->kind);
     own = bg_optimizer_make(optimizer->kind, optimizer->learning_rate);
     BGI_TRY(check_range(&learning_rate, &own, error));
