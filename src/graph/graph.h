@@ -105,7 +105,7 @@ struct bg_graph {
     uint32_t scopes[32];
     uint32_t scope_count;
     char prefix[256];            /* of names of variables, constants and ops, from name scopes: "" or ends in a dot */
-    uint32_t prefix_lengths[32]; /* before each of the open name scopes */
+    uint32_t prefix_lengths[32]; /* length of the prefix before each open name scope */
     uint32_t prefix_count;
     bg_error error; /* the first error, at which building stops */
 };

@@ -1,7 +1,7 @@
 /*
  * serialized.c: an embedding, a linear layer and an output layer in pieces, which need less scratch memory at a time,
- * or can be on several devices. Results are those of the plain layers. Functions split a plain layer's weight into
- * pieces, and join pieces.
+ * or can be on several devices. Results are those of the plain layers. Two functions split a plain layer's weight into
+ * pieces and join the pieces.
  *
  *     embedding    rows [0, V) = [0, V/f) + [V/f, 2V/f) + ...     a look-up in each; an id that is in another reads 0
  *     linear       one weight, f products over parts of it

@@ -1,8 +1,8 @@
 /*
  * map_convolution.c: convolutions and pools of one to three dimensions, built from the library's two-dimensional ones.
- * One dimension is treated as two, the first of size 1. A convolution of three dimensions is the sum of two-dimensional
- * convolutions of the frames, over the kernel's depth. A pool of three dimensions is a pool over height and width,
- * followed by one over the depth. Padding that differs between sides is added first.
+ * A window over one dimension is treated as one over two, the first of size 1. A convolution of three dimensions is the
+ * sum of two-dimensional convolutions of the frames, over the kernel's depth. A pool of three dimensions is a pool over
+ * height and width, followed by one over the depth. Padding that differs between sides is added first.
  */
 #include <brigade/ops.h>
 
@@ -78,7 +78,7 @@ static bool read_pads(bgi_mapper *m, window *w)
     return true;
 }
 
-/* Strides, dilations and padding over the spatial axes of x; `kernel` is given or is an attribute. */
+/* Reads strides, dilations and padding over the spatial axes of x. If `kernel` is NULL, it is an attribute. */
 static bool read_window(bgi_mapper *m, const bg_type *x, const int64_t *kernel, window *w)
 {
     *w = (window){.axes = x->rank - 2};
@@ -263,7 +263,7 @@ static bool map_conv(bgi_mapper *m)
     return bgi_map_out(m, 0, convolve(m, x, weight, bias, &w, bgi_map_int(m, "group", 1)));
 }
 
-/* Operands of 8 bits minus zero points, in float64, which is exact. */
+/* Maps a convolution of 8-bit operands minus zero points, in float64, which is exact. */
 static bool map_conv_integer(bgi_mapper *m)
 {
     bg_value x = bgi_map_cast(m, bgi_map_in(m, 0), BG_FLOAT64), weight = bgi_map_cast(m, bgi_map_in(m, 1), BG_FLOAT64);

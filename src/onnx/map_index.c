@@ -1,5 +1,5 @@
 /*
- * map_index.c: elements by number. Negative numbers count from the end. If several numbers name one element, ONNX does
+ * map_index.c: elements by index. Negative numbers count from the end. If several numbers name one element, ONNX does
  * not define which update remains, unless the updates are added.
  */
 #include <brigade/ops.h>

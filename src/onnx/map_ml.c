@@ -1,7 +1,7 @@
 /*
  * map_ml.c: ops of the domain ai.onnx.ml, which exported scikit-learn models have: scalers, linear models, and the
- * choice of a label. Their numbers are attributes and are not trained; numbers in initializers (of multilayer
- * perceptrons) are.
+ * choice of a label. Numbers in attributes are not trained; numbers in initializers (of multilayer perceptrons) are
+ * trained.
  */
 #include <brigade/ops.h>
 

@@ -113,7 +113,8 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
-/* The limit for an axis: 4096 elements to 8192. A small file cannot request gigabytes. */
+/* The limit on the weights of an axis, which allows 4096 elements to become 8192. A small file cannot request
+ * gigabytes. */
 enum { MOST_CELLS = 1 << 25 };
 
 /* Resizes x [.., in, ..] to [.., out, ..]; `outside` is 1 where the position is outside x and gets the extrapolation

@@ -1,5 +1,5 @@
 /*
- * save.h: writes a graph as a file: the functions for the rows of op types.
+ * save.h: functions that write a graph as a file, one row for each op type.
  *
  *     save.c      the public function: what is needed of a graph, one row after the other, weights, the file
  *     saver.c     what a row asks for: names of operands, nodes with attributes, constants, results, a refusal

@@ -9,7 +9,7 @@
 
 static const char *const reductions[] = {[BG_LOSS_MEAN] = "mean", [BG_LOSS_SUM] = "sum", [BG_LOSS_NONE] = "none"};
 
-/* Logits [.., C] as rows, labels [..] as a vector of int64. */
+/* Saves logits [.., C] as rows, and labels [..] as a vector of int64. */
 static void save_rows(bgi_saver *s, const char **logits, const char **labels)
 {
     const bg_type type = bgi_save_type(s, 0);

@@ -1,6 +1,6 @@
 /*
- * weights.c: determines which initializers are parameters, gives their values to a session, and writes the file again
- * with new ones.
+ * weights.c: determines which initializers are parameters, sets their values in a bg_weights, and writes the file again
+ * with new values.
  *
  * The rule (brigade/onnx.h): whether floats are parameters depends on their uses. A number that determines the graph
  * (the scales of a Resize) is a constant. A scalar in arithmetic is a constant too, unless PyTorch named it. Running

@@ -76,7 +76,7 @@ const bg_op_type bgi_op_ctc_loss = {
     .cost = cost_ctc_loss,   .kernel = select_ctc_loss,
 };
 
-/* dloss, x, targets, lengths, target_lengths, alpha -> dx, room */
+/* dloss, x, targets, lengths, target_lengths, alpha -> dx, scratch */
 static bg_status infer_ctc_loss_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     bg_type loss, alpha;
