@@ -178,12 +178,12 @@ BG_API void bg_generation_clear(bg_generation *results, size_t count);
 
 /*
  * Continues prompts, which may differ in length. The generator runs one prompt in each of its sequences at the same
- * time; when one ends, the next prompt begins in that sequence. The result of a prompt is bit-identical whatever the
- * other prompts and the strategy are. `out_results` has prompt_count x returned_beams elements; the results of a prompt
- * are adjacent (and empty where beam search found fewer). On failure the results are untouched. Tokens that the
- * generator was fed before are discarded. Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a
- * token outside the vocabulary; logits that are NaN), BG_ERROR_RANGE (a prompt that leaves no free position in the
- * model), BG_ERROR_MEMORY; otherwise those of bg_session_run.
+ * time; when one ends, the next prompt begins in that sequence. The result of a prompt is bit-identical for any other
+ * prompts and any strategy. `out_results` has prompt_count x returned_beams elements; the results of a prompt are
+ * adjacent (and empty where beam search found fewer). On failure the results are untouched. Tokens that the generator
+ * was fed before are discarded. Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token
+ * outside the vocabulary; logits that are NaN), BG_ERROR_RANGE (a prompt that leaves no free position in the model),
+ * BG_ERROR_MEMORY; otherwise those of bg_session_run.
  */
 BG_API bg_status bg_generator_run(bg_generator *generator, const bg_generation_prompt *prompts, uint32_t prompt_count,
                                   const bg_generation_options *options, bg_generation *out_results, bg_error *error);

@@ -629,7 +629,7 @@ BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengt
  *
  *     LINEAR       f_i / s
  *     NTK          with the base times s^(features / (features - 2)) (bloc97, "NTK-aware scaled RoPE", 2023)
- *     DYNAMIC_NTK  the same with s n / L - (s - 1) for s, n the larger of L and `length`: what n positions need
+ *     DYNAMIC_NTK  NTK with s n / L - (s - 1) instead of s; n is the larger of L and `length`
  *     YARN         f_i if the pair turns at least beta_fast times in L positions, f_i / s if it turns at most
  *                  beta_slow times, and linear in i between; the rotated features are multiplied by `magnitude`
  *                  (Peng et al., 2023)

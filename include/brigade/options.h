@@ -408,7 +408,7 @@ typedef struct bg_memory_options {
 /* Copies of the model, and the groups that share data. */
 typedef struct bg_replicas_options {
     /* Copies of all stages. For a graph with a mesh (bg_graph_set_mesh) this counts all replicas: data-parallel copies
-     * times tensor_1 times tensor_2, numbered as mesh.h says; the replicas of one copy of the model get the same
+     * times tensor_1 times tensor_2, numbered as in mesh.h; the replicas of one copy of the model get the same
      * data. */
     uint32_t count;
     /* Devices of all replicas together; 0: as many as `count` replicas need. A value above 0 determines `count`: 8

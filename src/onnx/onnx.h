@@ -1,14 +1,14 @@
 /*
  * onnx.h: a file in memory, and the functions with which its nodes become ops.
  *
- *     file.c      bytes -> messages (format.proto) -> contents, checked once, so that what follows may trust them
- *     restore.c   what PyTorch's exporter has joined, as the model had it
- *     tensor.c    tensors of a file in the element types of graphs, from wherever the file keeps them
- *     weights.c   which initializers are parameters; their values out and in
- *     options.c   what a caller says about a build
- *     build.c     walks the nodes: folds those whose operands are known, gives the others to their mapping
- *     mapper.c    what a mapping asks for: operands, attributes, results, a refusal
- *     map_*.c     mappings, a table a file; mappings.c has the tables
+ *     file.c      bytes -> messages (format.proto) -> contents, checked once, so that later steps may rely on them
+ *     restore.c   separates initializers that PyTorch's exporter has joined
+ *     tensor.c    reads tensors of a file in the element types of graphs, from the file or its external data
+ *     weights.c   determines which initializers are parameters, and reads and writes their values
+ *     options.c   checks the caller's options of a build
+ *     build.c     folds nodes whose operands are known, and calls the mapping of each other node
+ *     mapper.c    functions for mappings: operands, attributes, results, a refusal
+ *     map_*.c     mappings, one table in each file; mappings.c lists the tables
  *
  * A value of the model is known (its elements exist while the graph is built) or is a value of the graph. A node whose
  * operands are all known is mapped into a separate graph, which is evaluated at once with reference kernels. Every op

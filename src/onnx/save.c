@@ -20,7 +20,7 @@ void bg_onnx_save_options_init(bg_onnx_save_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* ---- what is needed ---- */
+/* ---- the ops and values that are needed ---- */
 
 static const bgi_output *find_output(const bg_graph *graph, const char *name)
 {
@@ -84,7 +84,7 @@ static void find_needed(bgi_saver *s)
     }
 }
 
-/* ---- a walk ---- */
+/* ---- a pass over the ops ---- */
 
 static bool take_name(bgi_saver *s, const char *name)
 {

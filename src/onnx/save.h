@@ -1,11 +1,11 @@
 /*
  * save.h: functions that write a graph as a file, one row for each op type.
  *
- *     save.c      the public function: what is needed of a graph, one row after the other, weights, the file
- *     saver.c     what a row asks for: names of operands, nodes with attributes, constants, results, a refusal
- *     batch.c     which dimension of a value has the samples, so that files leave the size of the batch open
- *     write.c     messages to files, tensors beside them
- *     save_*.c    rows, a table a file; savers.c has the tables
+ *     save.c      the public function: the needed ops, one row after the other, weights, the file
+ *     saver.c     functions for rows: names of operands, nodes with attributes, constants, results, a refusal
+ *     batch.c     finds the dimension of a value that has the samples, so that files leave the batch size open
+ *     write.c     writes messages to files, and tensors to separate files
+ *     save_*.c    rows, one table in each file; savers.c lists the tables
  *
  * A row is a function that adds the nodes of one op. It reads operands as names of the file (bgi_save_in), makes nodes
  * (bgi_save_1 and so on, each the newest one, to which attributes are added), and sets the name of the op's result

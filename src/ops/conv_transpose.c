@@ -3,7 +3,7 @@
  * that convolution and the gradient of the convolution's weights, so the kernels of conv2d are enough.
  *
  *     conv2d            x [N,O,OH,OW], weight [C,O/G,KH,KW] -> y [N,C,H,W]
- *     conv_transpose2d  what comes as dy [N,C,H,W], weight  -> dx [N,O,OH,OW]
+ *     conv_transpose2d  dy [N,C,H,W], weight                -> dx [N,O,OH,OW]
  */
 #include <brigade/ops.h>
 
