@@ -5,7 +5,7 @@
  * struct may be uninitialized or hold an older failure, because the function clears it first. Success leaves it clear;
  * failure leaves one line that says what failed, where, which value is wrong, and what would be right. Within a call
  * the first cause is kept, and outer layers prepend the place where it happened. Recording an error allocates nothing,
- * so running out of memory can be reported. A NULL where an object, a path, options, a list or the place of a result is
+ * so running out of memory can be reported. A NULL where an object, a path, options, a list or an output pointer is
  * required gives BG_ERROR_INVALID, and the message names the parameter.
  *
  * Ownership, for the whole library: what comes through an `out` parameter is yours to destroy; what is returned
@@ -13,7 +13,8 @@
  *
  * Threads: any thread may call these functions at any time; one thread at a time uses a bg_error.
  *
- * Errors: the status that the caller passes; of bg_type_validate, BG_ERROR_SHAPE, and BG_ERROR_INVALID for NULL.
+ * Errors: bg_error_set and bg_error_context return the status that the caller passes; bg_type_validate returns
+ * BG_ERROR_SHAPE, or BG_ERROR_INVALID for NULL.
  */
 #ifndef BRIGADE_BASE_H
 #define BRIGADE_BASE_H
@@ -34,7 +35,7 @@
 extern "C" {
 #endif
 
-/* Each code stands for one thing that a caller can do about a failure. */
+/* Codes differ where a caller would react differently to a failure. */
 typedef enum bg_status {
     BG_OK = 0,
     BG_ERROR_INVALID,       /* an argument or option is wrong: fix the call */
@@ -44,12 +45,12 @@ typedef enum bg_status {
     BG_ERROR_MEMORY,        /* the allocator returned NULL */
     BG_ERROR_BUDGET,        /* out of budget: a plan exceeds a device's memory budget, or a session exceeds the
                                machine's free memory */
-    BG_ERROR_UNSUPPORTED,   /* correct, but not possible here */
+    BG_ERROR_UNSUPPORTED,   /* a valid request that this build or machine does not support */
     BG_ERROR_IO,            /* the operating system refused */
     BG_ERROR_COMMUNICATION, /* a peer failed or disconnected */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
     BG_ERROR_CANCELED,      /* the caller asked to stop */
-    BG_ERROR_RANGE,         /* the data ended: provide more, or repeat them */
+    BG_ERROR_RANGE,         /* the data ended: provide more data, or repeat the data */
     BG_ERROR_INTERNAL,      /* a defect in the library itself */
     BG_ERROR_NOT_FINITE     /* a loss is infinite or NaN, and its update was refused (numerics.guard_loss) */
 } bg_status;
@@ -58,8 +59,8 @@ typedef enum bg_status {
  * therefore gets an error (BG_ERROR_INVALID names the struct):
  *
  * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), or an ..._init
- *   function for bindings, which pass the size they know), that function sets the size, and 0 is refused with the
- *   function's name.
+ *   function for bindings, which pass the size they know), that function sets the size, and a size of 0 is an error
+ *   that names the function.
  * - Where such a struct may begin as all-zero ((bg_run){.inputs = inputs}), 0 means this release's size. A program that
  *   wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
@@ -76,14 +77,14 @@ typedef struct bg_error {
     char message[BG_ERROR_MESSAGE_BYTES];
 } bg_error;
 
-/* The release of the library that the program runs with, such as "0.1.0". */
+/* Returns the release of the library that the program runs with, such as "0.1.0". */
 BG_API const char *bg_version(void);
 
-/* A short name for a status ("shape", "budget", ...); never NULL. */
+/* Returns a short name for a status ("shape", "budget", ...); never NULL. */
 BG_API const char *bg_status_name(bg_status status);
 
-/* Records a failure, with a message in the style of printf, and returns `status`. It is for users' own ops and data
- * sets, which the library calls with a clear error. A cause that is already recorded is kept. `error` may be NULL. */
+/* Records a failure, with a message in the style of printf, and returns `status`. Use it in your own ops and data sets,
+ * which the library calls with a cleared error. A cause that is already recorded is kept. `error` may be NULL. */
 BG_API bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 
 /* Prepends "where: " to the recorded message and returns `status`. `error` may be NULL. */
@@ -93,10 +94,10 @@ BG_API bg_status bg_error_context(bg_error *error, bg_status status, const char 
 BG_API void bg_error_clear(bg_error *error);
 
 /* A callback that long work calls repeatedly, in the thread that does the work. Returning true ends the work with
- * BG_ERROR_CANCELED. It must return quickly, and once it has returned true it must keep returning true. */
+ * BG_ERROR_CANCELED. The callback must return quickly, and once it has returned true it must keep returning true. */
 typedef bool (*bg_stop_function)(void *user);
 
-/* Called during long work in the thread that does it, at the beginning of each part: `done` of `total` units are
+/* A callback that long work calls in its own thread at the beginning of each part, when `done` of `total` units are
  * finished. `what` names the part, such as a pass of the compiler or a tensor, and is valid during the call. Returning
  * true ends the work with BG_ERROR_CANCELED. */
 typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done, uint64_t total);
@@ -105,9 +106,9 @@ typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done
 
 /* The caller's allocator. `allocate` must return size_bytes (above 0) with undefined content, at a multiple of
  * `alignment` (a power of two), or NULL. `release` gets the memory back, with the same size. Set both functions or
- * neither; without them memory comes from the C library. The functions are called in the threads that create, use and
- * destroy the objects, and by several threads at once if objects of several threads share the allocator. They must
- * outlive these objects. */
+ * neither; if neither is set, memory comes from the C library. The functions are called in the threads that create, use
+ * and destroy the objects, and by several threads at once if objects of several threads share the allocator. The
+ * allocator must outlive these objects. */
 typedef struct bg_allocator {
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);

@@ -1,7 +1,7 @@
 /*
  * batches.h: inference for batches of any size up to a maximum. Each size has its own cost: a batch of 3 does the work
  * of 3 samples, not that of a padded batch of the maximum size. Each size has its own plan and reader
- * (bg_session_create_reader), which are made when the size is first used or by bg_batches_prepare. All of them read the
+ * (bg_session_create_reader), which are made when the size is first used or by bg_batches_prepare. All readers use the
  * same published weights in place.
  *
  * Threads: one thread at a time uses a bg_batches; each serving thread has its own.
@@ -24,21 +24,20 @@ typedef struct bg_batches bg_batches;
 typedef void (*bg_batch_model)(void *user, bg_graph *graph, int64_t samples);
 
 /* Creates a bg_batches, and the plan and the reader of the maximum size. `options` (NULL: the defaults) apply to all
- * plans, which are for inference with one device iteration. Memory that they point to, `model` and `user` must outlive
- * the batches. Publishes the weights if they were never published. Errors: BG_ERROR_INVALID (most_samples below 1);
- * those of plans and readers. */
+ * plans, which are for inference with one device iteration. `model`, `user` and memory to which the options point must
+ * outlive the batches. Publishes the weights if they were never published. Errors: BG_ERROR_INVALID (most_samples below
+ * 1); those of plans and readers. */
 BG_API bg_status bg_batches_create(bg_batch_model model, void *user, int64_t most_samples, const bg_options *options,
                                    bg_weights *weights, bg_batches **out, bg_error *error);
 BG_API void bg_batches_destroy(bg_batches *batches);
 
-/* Makes the plan and the reader of a size before it is needed. */
+/* Makes the plan and the reader for a batch size before its first use. */
 BG_API bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_error *error);
 /* Runs one batch with the newest published weights. Inputs and outputs are as in bg_session_run, for `samples` samples.
  * Errors: BG_ERROR_RANGE (`samples` is 0 or above the maximum), those of plans and readers, and bg_session_run's. */
 BG_API bg_status bg_batches_run(bg_batches *batches, int64_t samples, const void *const *inputs, void *const *outputs,
                                 bg_error *error);
-/* The reader of a size, whose streams describe inputs and outputs; NULL if that size has not been made yet.
- * Borrowed. */
+/* Returns the reader of a size, whose streams describe inputs and outputs; NULL before that size is made. Borrowed. */
 BG_API bg_session *bg_batches_session(const bg_batches *batches, int64_t samples);
 
 #ifdef __cplusplus

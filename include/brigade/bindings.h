@@ -1,12 +1,12 @@
 /*
  * bindings.h: functions that foreign function interfaces of other languages need in addition to the other headers. The
- * Python package (python/brigade) is made with it.
+ * Python package (python/brigade) is made with this header.
  *
  * A binding can compare the sizes of structs before it calls anything. For each function that returns a struct by
  * value, a function here writes the struct through a pointer. The functions that make a bg_type or a bg_loop have no
  * such counterpart: a binding fills these structs itself.
  *
- * Threads: as for the function that each of these replaces.
+ * Threads: as for the original function.
  */
 #ifndef BRIGADE_BINDINGS_H
 #define BRIGADE_BINDINGS_H
@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-/* The size in bytes of a public struct in this library, by its name: "bg_options", "bg_stream". 0: the struct does not
- * exist, or belongs to a part that a core-only library lacks. */
+/* Returns the size in bytes of a public struct in this library, by its name: "bg_options", "bg_stream". Returns 0 if
+ * the struct does not exist, or belongs to a part that a core-only library lacks. */
 BG_API size_t bg_struct_bytes(const char *name);
 
 /* bg_graph_type */

@@ -238,7 +238,7 @@ contains
     bg_text = text // c_null_char
   end function
 
-  ! The message of an error as a Fortran string.
+  ! Returns the message of an error as a Fortran string.
   pure function bg_message(error)
     type(bg_error), intent(in) :: error
     character(:), allocatable :: bg_message

@@ -1,13 +1,13 @@
 /*
- * brigade.hpp: Brigade in C++11 and later, in this header alone. Objects destroy what they own, failures are
+ * brigade.hpp: the interface for C++11 and later, in one header. Objects destroy what they own, failures are
  * exceptions, and text is std::string.
  *
  *     brigade::graph graph;
  *     bg_value x = graph.input("x", BG_FLOAT32, {4, 2});
  *     bg_value hidden = bg_tanh(graph, bg_linear_layer(graph, "fc1", x, 8, true));
  *
- * The header is thin on purpose. Every object converts to the pointer of the C interface, so each C function can be
- * called with the object, and brigade::call() turns a status into an exception:
+ * The interface is thin. Every object converts to the pointer of the C interface, so each C function can be called with
+ * the object, and brigade::call() turns a status into an exception:
  *
  *     brigade::dataset part;
  *     brigade::call(bg_dataset_take, all, uint64_t{3200}, part.out());
@@ -148,7 +148,8 @@ template <class Object, void (*destroy)(Object *)> class owner
         if (old != object)
             destroy(old);
     }
-    /* For the `out` parameter of a C function. An object that is owned already is destroyed first. */
+    /* Returns the address for the `out` parameter of a C function, and first destroys an object that is already
+     * owned. */
     Object **out() noexcept
     {
         reset();
@@ -333,7 +334,7 @@ class options
         reporting.progress_user = progress_.get();
         return *this;
     }
-    /* All named options, one on each line. */
+    /* Prints all named options, one on each line. */
     std::string print() const
     {
         return text(bg_options_print, bg_run_options_view(options_));
@@ -439,7 +440,7 @@ class weights_report
     {
         return report_.results == nullptr ? nullptr : report_.results + report_.result_count;
     }
-    /* One line for each tensor that was not loaded unchanged. */
+    /* Prints one line for each tensor that was not loaded unchanged. */
     std::string print() const
     {
         return text(bg_weights_report_print, &report_);
@@ -462,7 +463,7 @@ class weights : public owner<bg_weights, bg_weights_destroy>
         call(bg_weights_create, out());
     }
 
-    /* The newest value. Its data are valid until the next call on the weights. */
+    /* Returns the newest value, whose data are valid until the next call on the weights. */
     bg_weight find(const std::string &name) const
     {
         return find(get(), name);
@@ -474,7 +475,7 @@ class weights : public owner<bg_weights, bg_weights_destroy>
         call(bg_weights_find, from, name.c_str(), &found);
         return found;
     }
-    /* A copy of the newest value. */
+    /* Returns a copy of the newest value. */
     template <class Element> std::vector<Element> values(const std::string &name) const
     {
         return values<Element>(get(), name);
@@ -616,7 +617,7 @@ class session : public owner<bg_session, bg_session_destroy>
         call(bg_session_create_inference, graph, options, weights, made.out());
         return made;
     }
-    /* Makes a session for inference in one thread over published weights, beside other sessions. */
+    /* Makes a session for inference in one thread over published weights, concurrently with other sessions. */
     static session reader(const bg_plan *plan, bg_weights *weights)
     {
         session made;
@@ -697,8 +698,8 @@ class session : public owner<bg_session, bg_session_destroy>
 
 /* ---- trainers ---- */
 
-/* A bg_trainer with C++ functions. An exception that such a function throws ends the trainer's function, which throws
- * it again. `options` are bg_trainer_options_defaults() with changes; memory that they point to must outlive the
+/* A bg_trainer with C++ functions. An exception from such a function ends the trainer's function, which rethrows the
+ * exception. `options` are bg_trainer_options_defaults() with changes; memory that they point to must outlive the
  * trainer. */
 class trainer
 {

@@ -6,12 +6,12 @@
  *     bg_checkpoint_load(session, "run1", ...); bg_session_run ...    the same bits as without the interruption
  *
  * A checkpoint holds every weight, buffer and optimizer state under its name, the count of weight updates, the seed,
- * and a blob from the caller, such as the epoch and position of a bg_loader. It does not depend on how the run was
- * split: a run with another strategy, schedule or number of devices resumes from it. Numbers that the caller sets
- * between runs (bg_session_set_learning_rate) must be set again.
+ * and a blob from the caller, such as the epoch and position of a bg_loader. A checkpoint does not depend on how the
+ * run was split: a run with another strategy, schedule or number of devices resumes from it. Numbers that the caller
+ * sets between runs (bg_session_set_learning_rate) must be set again.
  *
- * A checkpoint appears complete or not at all, and has checksums over all of its content. One training at a time writes
- * to a folder.
+ * A checkpoint appears complete or not at all, and has checksums over all of its content. Only one training run at a
+ * time may write to a folder.
  *
  * Several ranks write one part each, at the same time, into a folder that has the same name on each host; the hosts
  * need not share the folder. The file above is then the manifest, which is written last and lists the parts. Any number
@@ -37,17 +37,17 @@ extern "C" {
 typedef struct bg_checkpoint_save_options {
     size_t struct_bytes;      /* set by bg_checkpoint_save_defaults; see base.h */
     uint32_t max_checkpoints; /* number of newest checkpoints to keep, including this one; at least 1; default 1 */
-    const void *blob;         /* the caller's data, returned by load; NULL: none */
+    const void *blob;         /* the caller's data, returned by load; NULL: no data */
     size_t blob_bytes;        /* at most BG_CHECKPOINT_BLOB_LIMIT */
-    const char *info;         /* text for people, UTF-8; NULL: none */
+    const char *info;         /* a description in UTF-8; NULL: no description */
     uint64_t keep_interval_s; /* also keep one older checkpoint for each interval of this many seconds; 0 (default):
                                  keep none */
     bool one_file;            /* rank 0 writes one file for all ranks; false: each rank writes its part */
     bool metric_rises;        /* a higher metric is better; false (default): a lower one */
-    const char *metric_name;  /* name of `metric`, which the checkpoint records; NULL (default): none */
-    double metric;            /* such as the loss of a validation with these weights; recorded if it is finite */
+    const char *metric_name;  /* name of `metric`, which the checkpoint records; NULL (default): no metric */
+    double metric;            /* value of the metric, such as a validation loss; recorded if it is finite */
     uint32_t keep_best;       /* also keep this many checkpoints with the best values of a metric, the one in the
-                                 newest checkpoint that has a metric; 0 (default): none */
+                                 newest checkpoint that has a metric; 0 (default): no such checkpoint */
 } bg_checkpoint_save_options;
 BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
 static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
@@ -60,11 +60,11 @@ static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
 
 /*
  * Writes DIRECTORY/checkpoint_train_step_<n>.safetensors, where n is bg_session_step; creates the directory if it is
- * missing. All ranks call it. The function then reads the new checkpoint back and compares its checksum. After that it
- * removes older checkpoints beyond max_checkpoints, and temporary files of processes that were killed. A file that
- * cannot be removed is a warning in the log of the session's options. The function allocates no copy of the weights.
- * `options` NULL: the defaults. Errors, with every older checkpoint left unchanged: BG_ERROR_INVALID (options; a
- * checkpoint of a later step exists; a weight whose newest value was lost with a failed session), BG_ERROR_IO (disk
+ * missing. All ranks call this function. The function then reads the new checkpoint back and compares its checksum.
+ * After that it removes older checkpoints beyond max_checkpoints, and temporary files of processes that were killed. A
+ * file that cannot be removed is a warning in the log of the session's options. The function allocates no copy of the
+ * weights. `options` NULL: the defaults. Errors, with every older checkpoint left unchanged: BG_ERROR_INVALID (options;
+ * a checkpoint of a later step exists; a weight whose newest value was lost with a failed session), BG_ERROR_IO (disk
  * full, no permission ...), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
@@ -79,13 +79,13 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
  *     begin --> bg_session_run ... --> is it written? --> bg_session_run ... --> finish
  *
  * The thread works in pieces of at most 1 MiB. While a run keeps all processors of the session busy, the thread pauses
- * between pieces, so that writing and reading back take 1/32 of a processor each. A checkpoint thus takes at most 32
- * times the processor time that it needs, plus the time of the disk. bg_checkpoint_finish waits without these pauses.
+ * between pieces, so that writing and reading back each use 1/32 of one processor. A checkpoint is thus complete after
+ * at most 32 times its processor time, plus the time of the disk. bg_checkpoint_finish waits without these pauses.
  *
  * With one process the checkpoint is complete when the thread has written it. With several ranks it is complete after
  * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. Only one writer at a time
  * may write to a folder. The session must live until bg_checkpoint_finish, which waits for the thread, returns its
- * status and frees the writer. All ranks call all three functions. Errors: those of bg_checkpoint_save, of which
+ * status and frees the writer. All ranks call all three functions. Errors: those of bg_checkpoint_save, where
  * bg_checkpoint_finish returns the errors of writing; BG_ERROR_INVALID (one_file with several ranks). Owner: *out
  * belongs to the caller, who releases it with bg_checkpoint_finish.
  */
@@ -93,12 +93,12 @@ typedef struct bg_checkpoint_writer bg_checkpoint_writer;
 BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,
                                      const bg_checkpoint_save_options *options, bg_checkpoint_writer **out,
                                      bg_error *error);
-/* Whether all ranks have written their parts; does not wait for them. */
+/* Whether all ranks have written their parts. The function does not wait. */
 BG_API bg_status bg_checkpoint_is_written(bg_checkpoint_writer *writer, bool *out, bg_error *error);
 BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* NULL is allowed */
 
-/* Allocates the memory for the copy before the first checkpoint needs it. Otherwise the training waits while the system
- * provides the memory, which can take far longer than the copy. All ranks call it. */
+/* Allocates the memory for the copy before the first checkpoint needs it. Otherwise training waits while the system
+ * provides the memory, which can take far longer than the copy. All ranks call this function. */
 BG_API bg_status bg_checkpoint_reserve_memory(bg_session *session, bg_error *error);
 /* Frees the memory that the session keeps for bg_checkpoint_begin on this rank, unless a writer uses it: call it after
  * bg_checkpoint_finish. Other ranks need not call it. */
@@ -124,9 +124,9 @@ typedef struct bg_checkpoint_load_options {
      * - "optimizer": the optimizer state in the file. The session's optimizer state starts from zero, at an update
      *   count of 0. Needed when another optimizer made the state, or the same one with another setting that changes the
      *   state's meaning (momentum on or off, combined, centered, tf_variant).
-     * - "parameters": parameters and buffers, with their state, that only one side has. Those that the file lacks keep
-     *   their values in the weights; those that the weights lack are left out. Needed for a model of another depth or
-     *   structure.
+     * - "parameters": parameters and buffers, with their state, that only the file or only the session has. Parameters
+     *   that the file lacks keep their values; parameters that the session lacks are not loaded. Needed for a model of
+     *   another depth or structure.
      * - "optimizer,parameters": both.
      */
     const char *drop;
@@ -153,8 +153,8 @@ typedef struct bg_checkpoint {
     uint64_t step; /* weight updates done */
     uint64_t seed;
     char *path;
-    char *info; /* "": none */
-    void *blob; /* NULL: none */
+    char *info; /* "": no description */
+    void *blob; /* NULL: no data */
     size_t blob_bytes;
 } bg_checkpoint;
 BG_API void bg_checkpoint_clear(bg_checkpoint *checkpoint);
@@ -163,10 +163,10 @@ BG_API void bg_checkpoint_clear(bg_checkpoint *checkpoint);
  * Sets the session's weights and its step from a checkpoint, which is checked as a whole before anything is changed.
  * `out` may be NULL, as may `options`. A checkpoint of another optimizer or another model gives BG_ERROR_INVALID, with
  * the names or numbers of both, unless options.drop allows it. An inference session loads no optimizer state, so its
- * optimizer is not compared. Errors: BG_ERROR_NOT_FOUND (no checkpoint there: start a new training), BG_ERROR_PARSE
- * (damaged; the message says what to do; an older one is never used silently), BG_ERROR_UNSUPPORTED (a newer version of
- * the format), BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. If a file changes after it was checked,
- * reading its values may end with BG_ERROR_IO. Some weights then have the checkpoint's values, so load again.
+ * optimizer is not compared. Errors: BG_ERROR_NOT_FOUND (the directory has no checkpoint), BG_ERROR_PARSE (damaged; the
+ * message says what to do; an older one is never used silently), BG_ERROR_UNSUPPORTED (a newer version of the format),
+ * BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. If a file changes after it was checked, reading its
+ * values may end with BG_ERROR_IO. Some weights then have the checkpoint's values, so load again.
  */
 BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
                                     const bg_checkpoint_load_options *options, bg_checkpoint *out, bg_error *error);

@@ -1,6 +1,6 @@
 /*
  * config.h: the IPUConfig of Optimum Graphcore (`ipu_config.json`, also as YAML), and options by name from files and
- * from the environment. Both produce the bg_options of options.h.
+ * from the environment. Both the IPUConfig and the options by name become the bg_options of options.h.
  *
  * Threads: one thread at a time while the object is created or changed; after that any number of threads may read it.
  *
@@ -25,8 +25,8 @@ extern "C" {
  * differ between training and inference has a second form, named `inference_` plus the field's name. Fields that are
  * not given are inferred from the given ones, and inferred again after each change. A change that would make the
  * configuration wrong is refused and changes nothing; the error lists every problem of the changed configuration.
- * Returned strings and lists are valid until the next change. Several threads may use the object at once only if all of
- * them read.
+ * Returned strings and lists are valid until the next change. Several threads may read the object at once; while one
+ * thread changes it, no other thread may use it.
  */
 typedef struct bg_ipu_config bg_ipu_config;
 
@@ -61,7 +61,7 @@ BG_API void bg_ipu_config_destroy(bg_ipu_config *config);
 BG_API bg_status bg_ipu_config_set_mode(bg_ipu_config *config, const char *mode, bg_error *error);
 BG_API const char *bg_ipu_config_mode(const bg_ipu_config *config);
 
-/* The name and the description of field `index`, in the order of the names; NULL past the end. */
+/* Return the name and the description of field `index`, in the order of the names; NULL past the end. */
 BG_API const char *bg_ipu_config_field_at(size_t index);
 BG_API const char *bg_ipu_config_field_help(size_t index);
 
@@ -76,12 +76,12 @@ BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, cons
 /*
  * Sets fields from a string "key=value,key=value". Truth values are true/1/y/yes or false/0/n/no, and lists are [1 2 3]
  * or [1, 2, 3]. The words null and none remove the given value of a field that accepts null or an empty string
- * (executable_cache_dir). For other fields they are an error that names the field. Whitespace around keys and values is
- * ignored. Either all changes are made or none is. Keys are the fields' full names in every mode.
+ * (executable_cache_dir). For other fields these words are an error that names the field. Whitespace around keys and
+ * values is ignored. On failure no change is made. Keys are the fields' full names in every mode.
  */
 BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
 
-/* replicas x accumulation x iterations: the number of micro-batches of a call. */
+/* Returns replicas x accumulation x iterations, the number of micro-batches of a call. */
 BG_API uint64_t bg_ipu_config_batch_size_factor(const bg_ipu_config *config, bool for_inference);
 /* Whether all fields have equal current values; other keys of files are not compared. */
 BG_API bool bg_ipu_config_equal(const bg_ipu_config *a, const bg_ipu_config *b);
@@ -98,14 +98,14 @@ BG_API bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **o
 typedef struct bg_ipu_config_load_options {
     size_t struct_bytes;   /* 0, or sizeof(bg_ipu_config_load_options): see base.h */
     bool keep_unknown;     /* keep and note an unknown key instead of refusing it */
-    const char *overrides; /* an update string, applied to the file's values before they are checked; NULL: none */
+    const char *overrides; /* an update string, applied to the file's values before they are checked; NULL: no update */
 } bg_ipu_config_load_options;
 
 /*
  * Reads a configuration from a file, or from ipu_config.json in a folder; a name that ends in .yaml or .yml is read as
  * YAML. Keys that only record versions are kept; old names are accepted with a note. Errors: BG_ERROR_NOT_FOUND,
- * BG_ERROR_IO, BG_ERROR_PARSE (with line and column), BG_ERROR_INVALID (every problem, with its place),
- * BG_ERROR_MEMORY. options NULL: none.
+ * BG_ERROR_IO, BG_ERROR_PARSE (with line and column), BG_ERROR_INVALID (every problem, with its position),
+ * BG_ERROR_MEMORY. options NULL: the defaults.
  */
 BG_API bg_status bg_ipu_config_load(const char *path, const bg_ipu_config_load_options *options, bg_ipu_config **out,
                                     bg_error *error);
@@ -122,10 +122,10 @@ BG_API void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_wri
 /* Writes ipu_config.json into a folder, which is created if it is missing. A path to a regular file is an error. */
 BG_API bg_status bg_ipu_config_save(const bg_ipu_config *config, const char *folder, bg_error *error);
 /*
- * Prints the text of such a file. For a configuration that was created here the text has every field, with null for
- * inferred values, so that they are inferred again when the text is read back. For a loaded configuration it has the
- * keys of the file and those that were set since. Loading and saving a file that Optimum wrote gives the same bytes.
- * malloc'ed.
+ * Prints a configuration as the text of ipu_config.json. For a configuration that was created here the text has every
+ * field, with null for inferred values, so that they are inferred again when the text is read back. For a loaded
+ * configuration it has the keys of the file and those that were set since. Loading and saving a file that Optimum wrote
+ * gives the same bytes. malloc'ed.
  */
 BG_API bg_status bg_ipu_config_print_json(const bg_ipu_config *config, char **out_text, bg_error *error);
 BG_API bg_status bg_ipu_config_print_yaml(const bg_ipu_config *config, char **out_text, bg_error *error);
@@ -150,23 +150,23 @@ BG_API bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config
 
 /* ---- to runtime options ---- */
 
-/* Properties of the model that a configuration needs. All-zero is valid: nothing is known. */
+/* Properties of the model that a configuration needs. All-zero is valid and means that no property is known. */
 typedef struct bg_ipu_model {
     size_t struct_bytes;             /* 0, or sizeof(bg_ipu_model): see base.h */
     uint64_t layer_count;            /* layers of encoder and decoder together; 0: unknown */
     const char *const *layer_blocks; /* the graph's block of each layer; NULL: "Layer-0", "Layer-1", ... */
-    const char *embedding_block;     /* block before the layers, on device 0; NULL: none */
-    const char *head_block;          /* block after the layers, on the last device; NULL: none */
+    const char *embedding_block;     /* block before the layers, on device 0; NULL: no such block */
+    const char *head_block;          /* block after the layers, on the last device; NULL: no such block */
     bool head_is_tied;               /* the head uses the embedding's weights, so it is on device 0 with it */
 } bg_ipu_model;
 
-/* Options and the memory that they point to. `notes` has one line for each setting of the configuration that the
- * options cannot express. All-zero is valid and empty. */
+/* Options together with the memory to which they point. `notes` has one line for each setting of the configuration that
+ * the options cannot express. All-zero is valid and empty. */
 typedef struct bg_ipu_options {
     bg_options options;
     char *stages, *cache_dir;
     double *matmul_proportions;
-    char *notes; /* "": none */
+    char *notes; /* "": no notes */
 } bg_ipu_options;
 
 /*
@@ -204,7 +204,7 @@ BG_API bg_status bg_options_set(bg_options *options, const char *name, const cha
  * malloc'ed. */
 BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error);
 
-/* ---- options that own what they hold ---- */
+/* ---- options that own their strings and lists ---- */
 
 typedef struct bg_run_options bg_run_options;
 
@@ -213,8 +213,8 @@ BG_API bg_status bg_run_options_create(const bg_options *from, bg_run_options **
 BG_API void bg_run_options_destroy(bg_run_options *options);
 /* Creates a deep copy, which is not frozen. */
 BG_API bg_status bg_run_options_clone(const bg_run_options *options, bg_run_options **out, bg_error *error);
-/* Returns the options, for a plan or a trainer or to read them. bg_run_options_use also freezes the object: setting an
- * option afterward is an error. Borrowed. */
+/* Returns the options, to read them or to pass them to a plan or a trainer. bg_run_options_use also freezes the object:
+ * setting an option afterward is an error. Borrowed. */
 BG_API const bg_options *bg_run_options_view(const bg_run_options *options);
 BG_API const bg_options *bg_run_options_use(bg_run_options *options);
 /* Sets an option as bg_options_set does, but copies strings and allows lists: device_mapping "0,1,1,0". Errors: also
@@ -231,7 +231,7 @@ BG_API bg_status bg_run_options_set_text(bg_run_options *options, const char *na
  * transport. Errors: BG_ERROR_INVALID if the object is frozen. */
 BG_API bg_status bg_run_options_set_transport(bg_run_options *options, const struct bg_transport *transport,
                                               bg_error *error);
-/* Adds an anchor, as PopTorch's anchorTensor (bg_output_request). A run then also returns `output`, an output of the
+/* Adds an anchor, like PopTorch's anchorTensor (bg_output_request). A run then also returns `output`, an output of the
  * graph or the result of an op, as `name` (NULL: the same name) in the given mode. `period` is for BG_OUTPUT_EVERY_N.
  * Errors: BG_ERROR_INVALID if the object is frozen, `output` is empty, the mode is unknown, or the name is already
  * used; BG_ERROR_MEMORY. */
@@ -241,20 +241,21 @@ BG_API bg_status bg_run_options_add_anchor(bg_run_options *options, const char *
  * returned as a string. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_MEMORY. */
 BG_API bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_config_value *out, bg_error *error);
 /*
- * Sets several options at once, or none of them on failure; the error names every problem with its place ("file:line:
- * ..."). A string that begins with { is JSON: {"deviceIterations": 7, "outputMode": ["OutputMode.EveryN", 2]}.
- * Otherwise each line has one option as "name value", "name=value" or "name(value)", and # begins a comment. Error
+ * Sets several options at once, or none of them on failure; the error names every problem with its position
+ * ("file:line: ..."). A string that begins with { is JSON: {"deviceIterations": 7, "outputMode": ["OutputMode.EveryN",
+ * 2]}. Otherwise each line has one option as "name value", "name=value" or "name(value)", and # begins a comment. Error
  * messages call the text `name`. Later settings override earlier ones. Errors: BG_ERROR_INVALID, BG_ERROR_PARSE,
  * BG_ERROR_MEMORY; for files also BG_ERROR_NOT_FOUND and BG_ERROR_IO.
  */
 BG_API bg_status bg_run_options_parse(bg_run_options *options, const char *text, const char *name, bg_error *error);
 BG_API bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_error *error);
-/* Sets options from this environment variable, if it is set. It holds JSON, or words "name=value name=value". */
+/* Sets options from this environment variable, if it is set. The variable holds JSON, or settings "name=value
+ * name=value". */
 #define BG_OPTIONS_VARIABLE "BRIGADE_OPTIONS"
 BG_API bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *error);
 /* Whether one of the functions above set the option. */
 BG_API bool bg_run_options_is_given(const bg_run_options *options, const char *name);
-/* Copies the options that were set into `to`, whose pointers refer to `options` from then on; freezes `options`. */
+/* Copies the options that were set into `to`, which then points into `options`, and freezes `options`. */
 BG_API void bg_run_options_apply(bg_run_options *options, bg_options *to);
 /* Prints the options as JSON that bg_run_options_parse reads; bg_options_print prints lines. malloc'ed. */
 BG_API bg_status bg_run_options_print_json(const bg_run_options *options, char **out_text, bg_error *error);

@@ -58,7 +58,7 @@ typedef struct bg_convnet {
     bg_value correct; /* null without labels */
 } bg_convnet;
 
-/* Adds the network to a graph, in blocks "B1" to "B4". options NULL: the defaults. Errors are the graph's. */
+/* Adds the network to a graph, in blocks "B1" to "B4". options NULL: the defaults. The graph records errors. */
 BG_API bg_convnet bg_convnet_build(bg_graph *graph, const bg_convnet_options *options);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /*
- * core.h: the core of the library, which needs only the C library, its mathematics and threads (`make MINIMAL=1`). It
- * describes a network, plans how the network runs, and runs it. Everything else is built on these headers.
+ * core.h: the core of the library, which needs only the C library, libm and threads (`make MINIMAL=1`). The core
+ * describes a network, plans how the network runs, and runs it. All other headers are built on these headers.
  */
 #ifndef BRIGADE_CORE_H
 #define BRIGADE_CORE_H

@@ -2,7 +2,7 @@
  * data.h: sources of samples (IDX files, MNIST, generated digits, data sets in memory or behind a callback), and the
  * loader that shuffles samples into batches ahead of the consumer.
  *
- * Nothing here reads the environment, prints, or depends on the use of a batch.
+ * These functions neither read the environment nor print.
  *
  * Threads: any number of threads may read one data set; one thread at a time uses a loader. bg_loader_help may be
  * called by any thread.
@@ -38,7 +38,7 @@ typedef struct bg_image_set {
     bg_array images; /* uint8 [count, rows, columns] */
     bg_array labels; /* uint8 [count], each below class_count */
     uint32_t class_count;
-    char *source; /* for people: the folder, or how it was made; malloc'ed */
+    char *source; /* description for users: the folder, or how the set was made; malloc'ed */
 } bg_image_set;
 
 BG_API void bg_image_set_clear(bg_image_set *set);
@@ -48,7 +48,7 @@ BG_API void bg_image_set_clear(bg_image_set *set);
 BG_API bg_status bg_image_set_read(const char *images_path, const char *labels_path, uint32_t class_count,
                                    bg_image_set *out, bg_error *error);
 
-/* Writes both files under the names bg_mnist_load looks for, into an existing folder. */
+/* Writes both files under the names that bg_mnist_load looks for, into an existing folder. */
 BG_API bg_status bg_image_set_write_mnist(const bg_image_set *set, const char *folder, bool is_training, bool compress,
                                           bg_error *error);
 
@@ -68,11 +68,11 @@ typedef struct bg_mnist_download_options {
     const char *folder;         /* created when missing */
     const char *const *mirrors; /* base addresses, tried in order for each file; NULL: public ones */
     size_t mirror_count;
-    /* Bytes so far of one file; total_bytes is 0 while unknown. Returns false to cancel. May be NULL. */
+    /* Called while a file is downloaded; total_bytes is 0 while unknown. Returns false to cancel. May be NULL. */
     bool (*progress)(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
     /* MD5 of the four unpacked files in the order train images, train labels, test images, test labels; NULL: those of
-     * the canonical MNIST. For mirrors of other sets in the same format (Fashion-MNIST and others). */
+     * the canonical MNIST. Set this for mirrors of other sets in the same format (Fashion-MNIST and others). */
     const char *const *md5;
 } bg_mnist_download_options;
 
@@ -86,9 +86,9 @@ static inline bg_mnist_download_options bg_mnist_download_options_defaults(const
 }
 
 /*
- * Fetches the four files (12 MB) that are not in the folder yet, checks each one's MD5 after unpacking, and only then
- * gives it its name. Errors: BG_ERROR_IO (every mirror failed; with the error of each), BG_ERROR_CANCELED.
- * libcurl initializes itself on first use: do not call this from two threads at once.
+ * Downloads those of the four files (12 MB together) that the folder lacks. A file gets its final name only after the
+ * MD5 of its unpacked content was checked. Errors: BG_ERROR_IO (every mirror failed; with the error of each),
+ * BG_ERROR_CANCELED. libcurl initializes itself on first use: do not call this from two threads at once.
  */
 BG_API bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_error *error);
 
@@ -96,19 +96,19 @@ BG_API bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_
 
 /*
  * Handwriting-like digits 0..9 on 28 x 28 uint8 (0 background, 255 ink) drawn from strokes, for use without a data set.
- * They are about as hard for a small convolutional network as MNIST. Sample i is a function of (seed, i) alone, so
+ * The digits are about as hard for a small convolutional network as MNIST. Sample i depends only on (seed, i), so
  * threads or processes can each make a part, and disjoint index ranges are disjoint sets.
  */
 typedef struct bg_digits_options {
     size_t struct_bytes; /* 0, or sizeof(bg_digits_options): see base.h */
     uint64_t seed;
-    uint64_t first_index; /* of the samples made */
+    uint64_t first_index; /* index of the first generated sample */
     uint64_t count;
 } bg_digits_options;
 
 enum { BG_DIGITS_ROWS = 28, BG_DIGITS_COLUMNS = 28, BG_DIGITS_CLASSES = 10 };
 
-/* images: count * 784 bytes; labels: count bytes. */
+/* Generates the digits. `images` has count * 784 bytes, `labels` count bytes. */
 BG_API void bg_digits_generate(const bg_digits_options *options, uint8_t *images, uint8_t *labels);
 
 /* Generates the same digits in memory that the function allocates. Errors: BG_ERROR_INVALID (a count of 0 or of 2^31 or
@@ -130,9 +130,9 @@ typedef struct bg_dataset_options {
     uint64_t sample_count; /* 1 to 2^32 - 1 */
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
-    /* Writes tensor t of a sample to outputs[t], which has the size of sample_types[t]. Several threads call it at once
-     * when the loader has several workers. `epoch` is for augmentation: results that depend only on (epoch,
-     * sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status. */
+    /* Writes tensor t of a sample to outputs[t], which has the size of sample_types[t]. Several threads call the
+     * function at once when the loader has several workers. `epoch` is for augmentation: results that depend only on
+     * (epoch, sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status. */
     bg_status (*get)(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[], bg_error *error);
     void *user;
 } bg_dataset_options;
@@ -145,7 +145,7 @@ BG_API bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset
 BG_API bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out,
                                           bg_error *error);
 
-/* Releases the caller's reference; data sets that were made from it (below) keep it alive. */
+/* Releases the caller's reference. Data sets that were made from this one keep it alive. */
 BG_API void bg_dataset_destroy(bg_dataset *dataset);
 BG_API uint64_t bg_dataset_sample_count(const bg_dataset *dataset);
 BG_API uint32_t bg_dataset_tensor_count(const bg_dataset *dataset);
@@ -154,9 +154,9 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
 /* ---- data sets made from data sets ---- */
 
 /*
- * Each of these data sets is lazy: a sample is read only when it is requested. Each holds its source, so the source may
- * be destroyed at once. Sample i of epoch e is always a function of (e, i), so the order does not depend on the number
- * of workers, and a run can resume at any place. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
+ * Each of these data sets is lazy: a sample is read only when it is requested. Each holds a reference to its source, so
+ * the caller may destroy the source at once. Sample i of epoch e is always a function of (e, i), so the order does not
+ * depend on the number of workers, and a run can resume at any sample. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
  */
 
 /* Makes a data set of the first `count` samples, or of all if the source has fewer. */
@@ -174,19 +174,21 @@ BG_API bg_status bg_dataset_concatenate(bg_dataset *const *sources, uint32_t sou
 BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t shard_count, bg_dataset **out,
                                   bg_error *error);
 
-/* Makes a data set whose epoch e has the source's epochs count * e ... count * e + count - 1, one after the other. */
+/* Makes a data set whose epoch e consists of the source's epochs count * e ... count * e + count - 1, one after the
+ * other. */
 BG_API bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error);
 
 /*
- * Reads the source in a different order in each epoch, which is a function of (seed, epoch). `buffer` 0: a sample may
- * come at any position. Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from
- * the buffer, and the next sample of the source replaces it. So sample i comes at position i - buffer + 1 at the
- * earliest. Memory: 8 bytes per sample.
+ * Shuffles the source: the order in an epoch is a function of (seed, epoch). `buffer` 0: a sample may come at any
+ * position. Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from the buffer,
+ * and the next sample of the source replaces it. Sample i is therefore read at position i - buffer + 1 at the earliest.
+ * Memory: 8 bytes per sample.
  */
 BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out,
                                     bg_error *error);
 
-/* Keeps every sample in memory after it was first made, for all epochs. Put it before random transformations. */
+/* Keeps every sample in memory after its first use, for all epochs. Apply random transformations to the cached set, not
+ * to its source. */
 BG_API bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error);
 
 typedef struct bg_dataset_map_options {
@@ -194,8 +196,8 @@ typedef struct bg_dataset_map_options {
     uint32_t tensor_count; /* number of tensors of the new samples; 0: the number and types of the source's */
     const bg_type *sample_types;
     /* Makes a sample of other tensors from a sample of the source: inputs[t] are the source's tensors, outputs[t] the
-     * new ones. Several threads call it at once. Random numbers that depend only on a seed, `epoch` and `sample_index`
-     * are the same for any number of workers. On failure fill `error` and return its status. */
+     * new ones. Several threads call the function at once. Random numbers that depend only on a seed, `epoch` and
+     * `sample_index` are the same for any number of workers. On failure fill `error` and return its status. */
     bg_status (*map)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
                      void *const outputs[], bg_error *error);
     void *user;
@@ -204,9 +206,9 @@ typedef struct bg_dataset_map_options {
 BG_API bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *options, bg_dataset **out,
                                 bg_error *error);
 
-/* Converts tensor `tensor_index` from uint8 to float32: ((x / 255) - mean) / deviation, with the same bits as in
- * torchvision. There is one mean and one deviation for all elements (channel_count 1), or one for each plane of the
- * tensor's first dimension. */
+/* Converts tensor `tensor_index` from uint8 to float32: ((x / 255) - mean) / deviation, bit-identical to torchvision.
+ * There is one mean and one deviation for all elements (channel_count 1), or one for each plane of the tensor's first
+ * dimension. */
 typedef struct bg_normalize_options {
     size_t struct_bytes; /* 0, or sizeof(bg_normalize_options): see base.h */
     uint32_t tensor_index;
@@ -223,10 +225,10 @@ BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_opt
 BG_API bg_status bg_dataset_zip(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out, bg_error *error);
 
 /* Converts tensor `tensor_index` to another element type and shape. Values do not change. Integers that do not fit, and
- * fractions that would become integers, are errors of their samples (BG_ERROR_PARSE). With channels the result has a
- * float type and is computed in float32: ((x / 255) - mean) / deviation for uint8, and (x - mean) / deviation for other
- * types. There is one mean and one deviation for all elements (channel_count 1), or one for each plane of the source's
- * first dimension. */
+ * fractions that would become integers, make reading the sample fail (BG_ERROR_PARSE). If channel_count is not 0, the
+ * result has a float type and is computed in float32: ((x / 255) - mean) / deviation for uint8, and (x - mean) /
+ * deviation for other types. There is one mean and one deviation for all elements (channel_count 1), or one for each
+ * plane of the source's first dimension. */
 typedef struct bg_convert_options {
     size_t struct_bytes; /* 0, or sizeof(bg_convert_options): see base.h */
     uint32_t tensor_index;
@@ -281,7 +283,7 @@ BG_API bg_sample_stream bg_dataset_stream(const bg_dataset *dataset);
 typedef struct bg_loader bg_loader;
 
 typedef enum bg_loader_mode {
-    BG_LOADER_ASYNC,           /* threads work ahead; without workers the same as BG_LOADER_SYNC */
+    BG_LOADER_ASYNC,           /* threads prepare batches ahead; with 0 workers the same as BG_LOADER_SYNC */
     BG_LOADER_SYNC,            /* batches are made in the caller, on demand */
     BG_LOADER_ASYNC_REBATCHED, /* like ASYNC, but for a stream the remainders of all shards are joined into batches */
     BG_LOADER_MODE_COUNT
@@ -311,7 +313,7 @@ typedef struct bg_loader_options {
      * ones make a batch, which has at most batch_size samples. Lists cannot be combined with shuffle or several
      * processes. With drop_last a last batch of fewer lists is left out. The function writes the indices of list `list`
      * of an epoch: at least one, at most `limit`, each below the data set's count. The indices depend only on (epoch,
-     * list). One thread at a time calls it. */
+     * list). One thread at a time calls the function. */
     bg_status (*sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
                          uint64_t *out_count, bg_error *error);
     void *sampler_user;
@@ -320,7 +322,7 @@ typedef struct bg_loader_options {
     bool early_preload;     /* begins epoch 0 at creation instead of with the first bg_loader_begin_epoch */
     bool load_indefinitely; /* prepares the next epoch when one ends; false: when the next one is begun */
     /* Only for streams. */
-    uint32_t shard_count;    /* how many shards are read side by side; 0: one for each worker, at least 1 */
+    uint32_t shard_count;    /* number of shards that are read concurrently; 0: one for each worker, at least 1 */
     uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: samples that a shard passes on at once; 0: batch_size */
     /* Runs a worker on a thread that the caller provides, as bg_options.execution.start_thread does for a session. It
      * is called once for each worker, which runs until the loader is destroyed. A stream has at most as many workers as
@@ -344,7 +346,7 @@ static inline bg_loader_options bg_loader_options_defaults(void)
 typedef struct bg_batch {
     const void *const *tensors; /* [tensor_count], each [sample_count, sample dims...] */
     uint64_t sample_count; /* below batch_size only in a last batch; 0: the epoch has ended, there are no tensors */
-    uint64_t valid_count;  /* how many of these, from the first one, are from the data set; the others are padding
+    uint64_t valid_count;  /* number of leading samples that are from the data set; the others are padding
                               (pad_multiple) */
     uint64_t position;     /* position of the batch in its epoch, from 0 */
     uint64_t epoch;
@@ -374,8 +376,8 @@ BG_API bg_status bg_loader_create_stream(const bg_sample_stream *stream, const b
  * batches of a data set only the wanted tensors are read; other tensors have undefined content. The order of samples
  * does not change, and smaller batches are read whole. A sample whose tensors are read together (callbacks, records) is
  * read whole if any of them is wanted. Prepared batches are dropped: call bg_loader_begin_at next. `wanted` returns bit
- * t for each wanted tensor t of sample `sample` of a batch. Several threads call it at the same time, until the next
- * bg_loader_want or the end of the loader. NULL: everything is wanted. Streams are always read whole.
+ * t for each wanted tensor t of sample `sample` of a batch. Several threads call the function at the same time, until
+ * the next bg_loader_want or the end of the loader. NULL: everything is wanted. Streams are always read whole.
  */
 BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uint64_t sample), void *user);
 
@@ -383,15 +385,15 @@ BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uin
 BG_API void bg_loader_destroy(bg_loader *loader);
 
 BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* batches in an epoch; 0 for a stream */
-/* Samples that an epoch leaves out because of drop_last. It is also 0 where the number is not known: for streams,
- * samplers, and one of several processes. */
+/* Samples that an epoch leaves out because of drop_last. The function also returns 0 where it does not know the number:
+ * for streams, samplers, and one of several processes. */
 BG_API uint64_t bg_loader_dropped_count(const bg_loader *loader);
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
-/* The types of the tensors of one sample. */
+/* Returns the types of the tensors of one sample. */
 BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
 
 /*
- * Moves the loader to the beginning of an epoch, from any place. The epoch after the one that just ended is already
+ * Moves the loader to the beginning of an epoch, from any position. The epoch after the one that just ended is already
  * being prepared; any other choice (a restart, a jump after a resume) drops prepared batches. Batches that were
  * returned before are no longer valid. Call this to continue after an error, too.
  */
@@ -402,9 +404,9 @@ BG_API bg_status bg_loader_begin_epoch(bg_loader *loader, uint64_t epoch, bg_err
 BG_API bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t position, bg_error *error);
 
 /*
- * Returns the next batch of the epoch, and waits for it if necessary. It is valid until the next call on this loader.
- * At the end of the epoch the status is BG_OK and out->sample_count is 0; further calls return the same. Errors: those
- * of the data set's callback, with the sample's index; the error is repeated until bg_loader_begin_epoch.
+ * Returns the next batch of the epoch, and waits for it if necessary. The batch is valid until the next call on this
+ * loader. At the end of the epoch the status is BG_OK and out->sample_count is 0; further calls return the same.
+ * Errors: those of the data set's callback, with the sample's index; the error is repeated until bg_loader_begin_epoch.
  * BG_ERROR_INVALID if no epoch has begun.
  */
 BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error);
@@ -412,15 +414,15 @@ BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *erro
 /*
  * Lets a thread that is idle for a moment copy some kilobytes of samples to a batch that is not needed yet. Returns
  * false if there are no samples to copy, if another thread is copying, or if samples are not simply copied (callbacks,
- * streams). Any thread may call it until the loader is destroyed. After the first call the loader's own threads fill
- * batches only while fewer than half of prefetch_depth are ready.
+ * streams). Any thread may call the function until the loader is destroyed. After the first call the loader's own
+ * threads fill batches only while fewer than half of prefetch_depth are ready.
  */
 BG_API bool bg_loader_help(bg_loader *loader);
 
-/* Counts since the creation of the loader, which show how well it keeps up. */
+/* Counts since the creation of the loader, which show whether the loader keeps up with the consumer. */
 typedef struct bg_loader_statistics {
     uint64_t batch_count; /* batches returned */
-    uint64_t miss_count;  /* the number of these batches that the consumer had to wait for */
+    uint64_t miss_count;  /* number of batches for which the consumer had to wait */
     uint64_t wait_ns;     /* total time that the consumer waited */
 } bg_loader_statistics;
 
@@ -428,18 +430,19 @@ BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
 
 /* ---- infeeds of samples (feed.h) ---- */
 
-/* Makes micro-batches of a loader's batches, each of which must be a whole number of micro-batches (drop_last or
- * pad_multiple). Borrows the loader; only the infeed may use it until the infeed is destroyed. */
+/* Creates an infeed of micro-batches from a loader's batches, each of which must be a whole number of micro-batches
+ * (drop_last or pad_multiple). Borrows the loader; only the infeed may use it until the infeed is destroyed. */
 BG_API bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *options, bg_infeed **out,
                                          bg_error *error);
-/* Makes micro-batches of the samples of a data set in ascending order; the remainder of an epoch is left out. Borrows
- * the data set. */
+/* Creates an infeed of micro-batches from the samples of a data set in ascending order; the remainder of an epoch is
+ * left out. Borrows the data set. */
 BG_API bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_options *options, bg_infeed **out,
                                           bg_error *error);
 
-/* Runs with the next batch of a loader as inputs. At the end of `epoch` a run returns BG_ERROR_RANGE. If `epoch`
- * differs from that of the last run, it begins at its first batch. (An infeed can begin inside an epoch, and continues
- * with the next epoch by itself.) The loader is borrowed until the session is destroyed or gets another loader. */
+/* Runs the session with the next batch of a loader as inputs. At the end of `epoch` a run returns BG_ERROR_RANGE. If
+ * `epoch` differs from that of the last run, the run uses the first batch of `epoch`. (An infeed can begin inside an
+ * epoch, and continues with the next epoch by itself.) The loader is borrowed until the session is destroyed or gets
+ * another loader. */
 BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
                                        bg_error *error);
 
@@ -453,13 +456,13 @@ typedef enum bg_run_limit {
 
 #define BG_RUN_LIMIT_TEXT_BYTES 256
 
-/* Judges a loader's statistics against the time of the run that it fed (waiting included). Writes a line for the user
- * into `text` (BG_RUN_LIMIT_TEXT_BYTES; may be NULL). */
+/* Finds what limited a run, from the statistics of its loader and the time of the run (waiting included). Writes a line
+ * for the user into `text` (BG_RUN_LIMIT_TEXT_BYTES; may be NULL). */
 BG_API bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t run_ns, char *text);
 
-/* Gives the same verdict before a run, from two rates in samples per second: the rate of the data (from a benchmark,
- * below), and the rate of the devices. `is_ahead`: data are read while the devices work (BG_LOADER_ASYNC, infeeds);
- * otherwise devices and data wait for each other. A rate that is not above 0, or not finite, gives BG_LIMIT_UNKNOWN. */
+/* Predicts what will limit a run, from two rates in samples per second: the rate of the data (from a benchmark, below),
+ * and the rate of the devices. `is_ahead`: data are read while the devices work (BG_LOADER_ASYNC, infeeds); otherwise
+ * devices and data wait for each other. A rate that is not above 0, or not finite, gives BG_LIMIT_UNKNOWN. */
 BG_API bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead, char *text);
 
 /* ---- benchmarks ---- */
@@ -484,14 +487,15 @@ typedef struct bg_benchmark_options {
 BG_API bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchmark_options *options, char **out_json,
                                       bg_error *error);
 
-/* The same with the batches of a loader as elements, from epoch 0 on. Each epoch has two more fields: "misses", the
- * number of batches that the benchmark had to wait for, and "wait_time" in seconds. */
+/* Measures a loader like bg_dataset_benchmark, with batches as elements, from epoch 0 on. Each epoch has two more
+ * fields: "misses", the number of batches that the benchmark had to wait for, and "wait_time" in seconds. */
 BG_API bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json,
                                      bg_error *error);
 
-/* The same for an infeed's callback (feed.h). `types` are those of one element's tensors, 1 to BG_DATASET_MAX_TENSORS.
- * The callback is called in this thread, epoch_count x elements_per_epoch times. Errors are those above, the callback's
- * own with the element's number, and BG_ERROR_INVALID if it reports the end of the data too early. */
+/* Measures an infeed's callback (feed.h) like bg_dataset_benchmark. `types` are those of one element's tensors, 1 to
+ * BG_DATASET_MAX_TENSORS. The callback is called in this thread, epoch_count x elements_per_epoch times. Errors: as
+ * bg_dataset_benchmark; those of the callback, with the element's number; BG_ERROR_INVALID if the callback reports the
+ * end of the data too early. */
 BG_API bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count, bg_infeed_source source,
                                             void *user, const bg_benchmark_options *options, char **out_json,
                                             bg_error *error);

@@ -5,14 +5,14 @@
  *     data set, loader, callback --> infeed --> | devices: iteration after iteration | --> outfeed --> any thread
  *
  * A queue has a bounded number of elements in flight: producer and devices wait for each other. When one side stops,
- * the other side is notified. If data end or fail, the run ends between two iterations. A failed run ends the outfeed.
- * When the consumer detaches, the devices no longer wait for it.
+ * the other side is notified. If the data end or their source fails, the run ends between two iterations. A failed run
+ * ends the outfeed. After the consumer detaches, the devices no longer wait for the consumer.
  *
  * Threads: one thread at a time uses a session (session.h) and an infeed; one thread may read rows of an outfeed while
  * another one runs the session. bg_session_stop may be called by any thread.
  *
  * Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE for tensors that do not fit the session, BG_ERROR_RANGE where the data have
- * ended, BG_ERROR_MEMORY; of functions that run a session, also those of bg_session_run.
+ * ended, BG_ERROR_MEMORY. Functions that run a session also return those of bg_session_run.
  */
 #ifndef BRIGADE_FEED_H
 #define BRIGADE_FEED_H
@@ -33,8 +33,8 @@ typedef enum bg_stream_form {
     /* [transfers, replicas, dims...], where the first two are left out if they are 1 (PopXL). */
     BG_STREAM_SPLIT
 } bg_stream_form;
-/* The shape of all values of a stream in one run. Errors: BG_ERROR_SHAPE (more dimensions than BG_MAX_RANK, or no value
- * was returned). */
+/* Finds the shape of all values of a stream in one run. Errors: BG_ERROR_SHAPE (more dimensions than BG_MAX_RANK, or no
+ * value was returned). */
 BG_API bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type *out, bg_error *error);
 /* Checks that an array of this type, in either form, fits an input of a run. The message of BG_ERROR_SHAPE names every
  * factor of the first dimension: micro-batch, device iterations, accumulation, replicas, input group size. */
@@ -46,15 +46,15 @@ BG_API bg_status bg_session_check_input(const bg_session *session, uint32_t inde
 /*
  * A queue of elements for the inputs of a graph. Each element has one micro-batch of each tensor. In each iteration the
  * devices read the elements in order: micro-batch m of replica r reads element m x replicas + r of the iteration (with
- * options.replicas.input_group_size: m x groups + the replica's group). A separate thread asks the source for elements
- * ahead of the devices.
+ * options.replicas.input_group_size: m x groups + the replica's group). A separate thread requests elements from the
+ * source before the devices need them.
  */
 typedef struct bg_infeed bg_infeed;
 
 enum { BG_INFEED_MAX_TENSORS = 16 };
 
 /* Writes the next element's tensors (bg_infeed_options.omit_unread: those that are not NULL), or sets *out_has_ended.
- * An infeed calls it from a separate thread. On failure fill `error` (bg_error_set) and return its status. */
+ * An infeed calls the source from a separate thread. On failure fill `error` (bg_error_set) and return its status. */
 typedef bg_status (*bg_infeed_source)(void *user, void *const tensors[], bool *out_has_ended, bg_error *error);
 
 typedef struct bg_infeed_options {
@@ -69,7 +69,8 @@ typedef struct bg_infeed_options {
     uint64_t first_epoch, first_element;
     /* Where several ranks share a session, each infeed's source makes every element. When this is true, the source
      * makes only the tensors that devices of its rank read. tensors[t] is NULL for a tensor that none of them reads;
-     * all are NULL for an element that the source should skip. Data sets and loaders always do so where they can. */
+     * all are NULL for an element that the source should skip. Infeeds of data sets and loaders always omit unread
+     * tensors where they can. */
     bool omit_unread;
 } bg_infeed_options;
 
@@ -103,12 +104,12 @@ BG_API bg_status bg_infeed_create_samples(const bg_type *types, uint32_t tensor_
 /* Checks the tensors against the session's inputs, allocates memory and starts the thread. Call it once for each
  * infeed. */
 BG_API bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, bg_error *error);
-/* Waits for a call of the source that is in progress, ends the thread and frees the infeed. It must not be called
- * during a run. */
+/* Waits for a call of the source that is in progress, ends the thread and frees the infeed. Do not call this during a
+ * run. */
 BG_API void bg_infeed_destroy(bg_infeed *infeed);
-/* The number of elements that devices have used. Call it between runs. */
+/* Returns the number of elements that devices have used. Call it between runs. */
 BG_API uint64_t bg_infeed_used_count(const bg_infeed *infeed);
-/* The plan of the session that the infeed was started for; NULL if it was not started. */
+/* Returns the plan of the session for which the infeed was started; NULL if it was not started. */
 BG_API const bg_plan *bg_infeed_plan(const bg_infeed *infeed);
 /* Whether the source has reported the end of the data. Call it between runs. */
 BG_API bool bg_infeed_has_ended(const bg_infeed *infeed);
@@ -117,30 +118,31 @@ BG_API bool bg_infeed_has_ended(const bg_infeed *infeed);
 
 /*
  * The output values of a run, row by row. A row holds the values of one micro-batch on all replicas, for each leaf of a
- * structure. Runs of the session that the outfeed is attached to fill it. One other thread may read rows while the
- * session runs; the session's own thread may read them between runs.
+ * structure. The runs of the session to which the outfeed is attached add the rows. One other thread may read rows
+ * while the session runs; the session's own thread may read them between runs.
  */
 typedef struct bg_outfeed bg_outfeed;
 
 typedef struct bg_outfeed_options {
     size_t struct_bytes; /* set by bg_outfeed_options_defaults; see base.h */
     /* Leaves are names of the session's outputs: "loss", a tuple "(loss, correct)", a dictionary "{d1: sum, d2: diff}"
-     * ("{loss}" is short for "{loss: loss}"), and any nesting of these: "({a: x, b: (y, z)}, loss)". NULL with
-     * `loss`. */
+     * ("{loss}" is short for "{loss: loss}"), and any nesting of these: "({a: x, b: (y, z)}, loss)". Must be NULL if
+     * `loss` is set. */
     const char *structure;
     bool newest_only; /* keep only the newest row; false: keep each row until it is read */
     /* The number of rows, at least 1, that may wait for the consumer before a bounded queue stops the devices. */
     uint32_t buffer_depth;
     /* Allocates only buffer_depth rows and the rows of the step in progress: the devices wait until the consumer reads
-     * rows. When false, the outfeed allocates all rows of a run, and keeps unread rows of earlier runs. Excludes
-     * newest_only. */
+     * rows. When false, the outfeed allocates all rows of a run, and keeps unread rows of earlier runs. Cannot be
+     * combined with newest_only. */
     bool bounded;
     /* Training: rows hold only the loss, instead of a structure. */
     bool loss;
-    /* Training: leaf i is left out where mask[i] is true. Excludes `loss`. NULL: none. */
+    /* Training: leaf i is left out where mask[i] is true. Cannot be combined with `loss`. NULL: no leaf is left out. */
     const bool *mask;
     uint32_t mask_count;
-    /* Each weight update gives one row, with sums over its micro-batches in order. Excludes newest_only. */
+    /* Each weight update gives one row, with sums over its micro-batches in order. Cannot be combined with
+     * newest_only. */
     bool accumulate;
     bg_dtype accumulate_dtype; /* float32 or float64; NONE: float32 for leaves of 16 bits, otherwise the leaf's own */
 } bg_outfeed_options;
@@ -158,7 +160,7 @@ static inline bg_outfeed_options bg_outfeed_options_defaults(void)
 BG_API bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out, bg_error *error);
 /* Detaches the consumer: unread rows are lost, and the devices continue. May be called during a run. */
 BG_API void bg_outfeed_destroy(bg_outfeed *outfeed);
-/* Attaches the outfeed to a session, whose runs then fill it. Call it once for each outfeed, between runs. */
+/* Attaches the outfeed to a session, whose runs then add rows. Call it once for each outfeed, between runs. */
 BG_API bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *error);
 
 typedef struct bg_outfeed_leaf {
@@ -179,9 +181,9 @@ BG_API bg_status bg_outfeed_next(bg_outfeed *outfeed, void *const *leaves, bool 
  * because the session or its run has ended; after a failed run it returns the run's error. */
 BG_API bg_status bg_outfeed_wait(bg_outfeed *outfeed, double limit_s, bool *out_has, bg_error *error);
 /* Reads all rows at once: arrays[i] (zeroed before the call; the caller clears it) is [rows, replicas, dims...] of leaf
- * i. Without rows its first dimension is 0 and it has no data. With newest_only it is [replicas, dims...], the row
- * stays in the outfeed, and a missing row is an error. `wait_for_completion`: waits for the end of the run in progress
- * first. */
+ * i. Without rows the array's first dimension is 0 and the array has no data. With newest_only the array is [replicas,
+ * dims...], the row stays in the outfeed, and a missing row is an error. `wait_for_completion`: waits for the end of
+ * the run in progress first. */
 BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_array *arrays,
                                     uint64_t *out_row_count, bg_error *error);
 
@@ -208,10 +210,11 @@ typedef struct bg_run {
      * modes ALL and EVERY_N. BG_ENDLESS: until the data, `stop` or another thread ends the run. */
     uint64_t iterations;
     /* Name of a scalar output: the run ends after the first iteration whose last micro-batch has a value above 0 on any
-     * replica. NULL: none. */
+     * replica. NULL: no such output. */
     const char *stop;
     /* Work for idle workers, such as bg_loader_help. Workers call it as long as it returns true, possibly several at
-     * the same time, and never after the run. It should take microseconds, because devices wait for it. NULL: none. */
+     * the same time, and never after the run. A call should take microseconds, because devices wait for it. NULL:
+     * none. */
     bool (*spare)(void *user);
     void *spare_user;
     bool synthetic; /* no data move between host and devices: for timing. Outfeeds get no rows */

@@ -25,27 +25,27 @@ typedef struct bg_generator bg_generator;
 /*
  * Creates a generator. `weights` holds the model's weights (trained by a session, or loaded), and the cache's buffers
  * are added to it. Missing parameters are an error unless options->numerics.initialize_missing asks for values made
- * from the seed. model->sequence_length is the number of prompt tokens of one run, at most 32. `options` are those of
- * the plans, for inference; NULL: the defaults with one device (BG_STRATEGY_SINGLE), so that all cores work on each
+ * from the seed. A run reads at most model->sequence_length prompt tokens, and never more than 128. `options` are those
+ * of the plans, for inference; NULL: the defaults with one device (BG_STRATEGY_SINGLE), so that all cores work on each
  * product. The devices of a pipeline wait for one another if only few sequences are generated. Errors: those of
  * bg_gpt_build_step, of plans and of sessions.
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);
-/* Creates a generator of `sequences` sequences that run side by side. bg_generator_run uses all of them; the functions
- * for one sequence use the first. Each sequence has its own cache, and its results have the same bits as when it is
- * generated alone. Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
+/* Creates a generator of `sequences` sequences that run together. bg_generator_run uses all of them; the functions for
+ * one sequence use the first. Each sequence has its own cache, and its results are bit-identical to those of a
+ * generator of one sequence. Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
 #define BG_GENERATOR_MOST_SEQUENCES BG_GPT_MOST_SEQUENCES
 BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
-/* Returns the session that appends one token at a time. With `of_prompt` it returns a session that reads prompts. There
- * are two, for steps of up to 32 and of up to 128 tokens, and the function returns the one that has read more tokens.
- * Profiles and reports need it. */
+/* Returns the session that appends one token at a time. With `of_prompt` the function returns a session that reads
+ * prompts. There are up to two such sessions, for steps of at most 32 and 128 tokens, and the function returns the one
+ * that has read more tokens. Profiles and reports need these sessions. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
-/* Tokens seen so far; at most the model's positions. */
+/* Returns the number of tokens in the sequence, at most the model's positions. */
 BG_API int64_t bg_generator_length(const bg_generator *generator);
 
 /* Appends tokens to the sequence. BG_ERROR_INVALID: a token outside the vocabulary; BG_ERROR_RANGE: more tokens than
@@ -55,7 +55,7 @@ BG_API bg_status bg_generator_feed(bg_generator *generator, const uint32_t *toke
 /* Resets the generator to an empty sequence. */
 BG_API void bg_generator_reset(bg_generator *generator);
 
-/* Logits of the next token [vocabulary], valid until the next feed; NULL before the first one. */
+/* Returns the logits of the next token [vocabulary], valid until the next feed; NULL before the first feed. */
 BG_API const float *bg_generator_logits(const bg_generator *generator);
 
 /* How the next token is drawn. The fields apply in their order: penalties change the logits, the temperature turns them
@@ -98,12 +98,12 @@ BG_API bg_status bg_generator_sample(bg_generator *generator, const bg_sampling 
 
 /* Computes the probability with which each token of a vocabulary is drawn, for any logits, into out_shares
  * [vocabulary]. `tokens` is the sequence so far, whose first prompt_count tokens are the prompt; only penalties read
- * it. Errors: as above; BG_ERROR_MEMORY. */
+ * it. Errors: BG_ERROR_INVALID (a number out of range; logits that are NaN), BG_ERROR_MEMORY. */
 BG_API bg_status bg_sampling_shares(const bg_sampling *sampling, const float *logits, size_t vocabulary,
                                     const uint32_t *tokens, size_t token_count, size_t prompt_count, double *out_shares,
                                     bg_error *error);
 
-/* ---- prompts to their ends ---- */
+/* ---- complete continuations of prompts ---- */
 
 typedef struct bg_generation_prompt {
     const uint32_t *tokens; /* at least one */
@@ -119,7 +119,7 @@ typedef enum bg_generation_end {
 } bg_generation_end;
 
 /* A token that was added. With a tokenizer `text` is what may be printed now: the text of tokens that cannot be part of
- * a stop string. It may be empty, or come from earlier tokens, and is valid during the call. */
+ * a stop string. The text may be empty, or belong to earlier tokens, and is valid during the call. */
 typedef struct bg_generation_token {
     uint32_t prompt; /* number of the prompt */
     uint64_t place;  /* position among the added tokens, from 0 */
@@ -141,9 +141,9 @@ typedef struct bg_generation_options {
     /* A sequence ends when its text contains one of these strings, which need the tokenizer. */
     const char *const *stop_strings;
     uint32_t stop_string_count;
-    /* Called in the caller's thread for each token when it is drawn. With beam search it is called for the tokens of
+    /* Called in the caller's thread for each token when it is drawn. Beam search calls the function for the tokens of
      * the best sequence, once that sequence is known. Tokens of several prompts are interleaved. Returning false ends
-     * the prompt's sequence. NULL: none. */
+     * the prompt's sequence. NULL: no callback. */
     bool (*on_token)(void *user, const bg_generation_token *token);
     void *user;
     /* Above 1: beam search instead of sampling. Each step keeps the `beams` likeliest sequences, by the sum of their
@@ -178,12 +178,12 @@ BG_API void bg_generation_clear(bg_generation *results, size_t count);
 
 /*
  * Continues prompts, which may differ in length. The generator runs one prompt in each of its sequences at the same
- * time; when one ends, the next begins in its place. The result of a prompt has the same bits alone, among any others,
- * and under every strategy. `out_results` has prompt_count x returned_beams elements; the results of a prompt are
- * adjacent (and empty where beam search found fewer). On failure they are untouched. Tokens that the generator was fed
- * before are discarded. Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the
- * vocabulary; logits that are NaN), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY;
- * otherwise those of bg_session_run.
+ * time; when one ends, the next prompt begins in that sequence. The result of a prompt is bit-identical for any other
+ * prompts and any strategy. `out_results` has prompt_count x returned_beams elements; the results of a prompt are
+ * adjacent (and empty where beam search found fewer). On failure the results are untouched. Tokens that the generator
+ * was fed before are discarded. Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token
+ * outside the vocabulary; logits that are NaN), BG_ERROR_RANGE (a prompt that leaves no free position in the model),
+ * BG_ERROR_MEMORY; otherwise those of bg_session_run.
  */
 BG_API bg_status bg_generator_run(bg_generator *generator, const bg_generation_prompt *prompts, uint32_t prompt_count,
                                   const bg_generation_options *options, bg_generation *out_results, bg_error *error);

@@ -74,16 +74,17 @@ BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
  * Adds the model for the next S tokens of one sequence, with bg_gpt_build's parameters. Each layer keeps the keys and
  * values of earlier tokens in a buffer "transformer.h.<layer>.attn.cache" [cache_length, 2 hidden]. Inputs are tokens
  * [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token that follows. S is
- * options->sequence_length, at most cache_length; p is at most cache_length - S. For fewer than S tokens, fill the rest
- * with any tokens; the next step overwrites them. The options micro_batch, dropout, labels and outputs are ignored.
+ * options->sequence_length, at most cache_length; p is at most cache_length - S. For fewer than S tokens, append any
+ * tokens; the next step overwrites their keys and values. The options micro_batch, dropout, labels and outputs are
+ * ignored.
  */
 BG_API bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
 
 /* Adds the same model for several sequences at once, each with its own cache. The buffers above belong to the first
  * sequence; those of sequence i > 0 are "transformer.h.<layer>.attn.cache.<i>". Inputs are tokens and positions
  * [sequences, S], and row [sequences]. Element i of `row` counts over all rows: the rows of sequence i begin at i S.
- * The output is "logits" [sequences, vocabulary]. Each sequence has the same bits as when it runs alone. The limit is
- * BG_GPT_MOST_SEQUENCES. */
+ * The output is "logits" [sequences, vocabulary]. The logits of a sequence are bit-identical to those of the sequence
+ * alone. The limit is BG_GPT_MOST_SEQUENCES. */
 #define BG_GPT_MOST_SEQUENCES 32
 BG_API bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length,
                                  uint32_t sequences);

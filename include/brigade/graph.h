@@ -3,7 +3,7 @@
  *
  * A graph is built once and then compiled into plans. Building is sticky: after a first error, further adds return the
  * null value and do nothing, and bg_graph_check (or making a plan) reports that first error with the op's name. The
- * graph knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
+ * graph has no list of ops: a bg_op_type describes an op, either of the library (ops.h) or of a user.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
@@ -45,10 +45,10 @@ typedef struct bg_op_signature {
     uint32_t output_count;
     const void *attributes;
     bg_dtype partials;    /* for `kernel`: options.numerics.partials; NONE when there are no options */
-    size_t scratch_limit; /* for `kernel`: bytes by options.memory.matmul_proportions; 0: no limit */
+    size_t scratch_limit; /* for `kernel`: bytes that options.memory.matmul_proportions allows; 0: no limit */
 } bg_op_signature;
 
-/* The values that a gradient rule can read, and those that it sets. The rule adds ops to `graph` that compute the
+/* The values that a gradient rule can read, and the values that it sets. The rule adds ops to `graph` that compute the
  * gradients of the inputs. */
 typedef struct bg_op_gradient {
     bg_graph *graph;
@@ -63,9 +63,9 @@ typedef struct bg_op_gradient {
 typedef enum bg_kernel_policy {
     BG_KERNELS_FAST = 0,  /* the best kernel for this processor */
     BG_KERNELS_REFERENCE, /* plain C, as simple as possible */
-    /* The best kernels that use no newer instructions than these, even if the processor has them. The results have the
-     * bits of a processor without the newer instructions. On another architecture than that of the instructions, the
-     * portable kernels run. */
+    /* The best kernels that use no newer instructions than these, even if the processor has them. The results are
+     * bit-identical to those of a processor without the newer instructions. On another architecture than that of the
+     * instructions, the portable kernels run. */
     BG_KERNELS_PORTABLE,
     BG_KERNELS_AVX2,
     BG_KERNELS_AVX512,
@@ -103,7 +103,7 @@ struct bg_op_type {
     /* For ops that make gradients and have a fixed number of inputs: the type of an op with the same attributes that
      * adds its outputs into accumulators. The accumulators have the outputs' types, follow this type's inputs and are
      * all written. When env->accumulated is 0 the op stores the gradients; later it adds the complete gradient to each
-     * element, so the bits are those of separate ops. Used for float32. NULL: none. */
+     * element, so results are bit-identical to those of separate ops. Used for float32. NULL: no such type. */
     const bg_op_type *accumulating;
     /* For a user's type: a number to change whenever a rule or kernel of the type changes, because cached plans
      * (options.files.cache_dir) cannot detect such a change. Attributes must then hold no addresses. 0: plans with such
@@ -118,7 +118,7 @@ struct bg_op_type {
     bool is_elementwise_update;
 };
 
-/* Sets all operand fields to BG_NO_OPERAND and everything else to zero. Start user-defined types from it: in C
+/* Sets all operand fields to BG_NO_OPERAND and all other fields to zero. Start user-defined types from it: in C
  * `{BG_OP_TYPE_DEFAULTS, .name = "twice", ...}`. In C++ `{BG_OP_TYPE_DEFAULTS}` makes a whole bg_op_type, whose fields
  * are then assigned; since C++20 it may also be used among designated initializers, in the order of the fields: after
  * `.written_inputs` and before `.infer`. */
@@ -132,8 +132,8 @@ struct bg_op_type {
 
 /* ---- graphs ---- */
 
-/* How a variable's first value is made. It is a function of (seed, the variable's number, element, shape), so it is the
- * same under every strategy. */
+/* How a variable's first value is made. The value is a function of (seed, the variable's number, element, shape), so it
+ * is the same under every strategy. */
 typedef enum bg_initializer_kind {
     BG_INITIALIZE_CONSTANT = 0,     /* a */
     BG_INITIALIZE_UNIFORM,          /* in [a, b) */
@@ -159,7 +159,7 @@ typedef enum bg_variable_role {
     BG_ROLE_STATE,         /* the optimizer's */
     BG_ROLE_HYPER,         /* written by the host between runs, such as the learning rate */
     BG_ROLE_CARRIED,       /* passed from one iteration of a loop to the next */
-    BG_ROLE_TRAINING       /* belongs to the training as a whole and is kept in checkpoints, such as the loss scale */
+    BG_ROLE_TRAINING       /* state of the training run as a whole, saved in checkpoints, such as the loss scale */
 } bg_variable_role;
 
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);
@@ -174,7 +174,7 @@ BG_API void bg_graph_destroy(bg_graph *graph);
 BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
 /* Adds a constant. `data` (of the type's size) is copied. A constant has a name, like inputs and variables. */
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
-/* Adds a variable. Names of variables are unique in a graph; they are the names in weight files. */
+/* Adds a variable. Its name must be unique in the graph, and is its name in weight files. */
 BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
                                   const bg_initializer *initializer);
 /* Adds a variable with BG_ROLE_PARAMETER. */
@@ -182,7 +182,7 @@ BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_t
                                    const bg_initializer *initializer);
 
 /*
- * Adds a buffer of `entries` values of one type, which is off the device under every strategy. It is a variable
+ * Adds a buffer of `entries` values of one type, which is off the device under every strategy. The buffer is a variable
  * [entries, ...] with role BG_ROLE_BUFFER, initially zero, whose entries ops load and store one by one (bg_remote_load,
  * bg_remote_store in ops.h). Each replica has its own buffer. A second call with the same name and type returns the
  * same buffer, with the larger number of entries. When an op stores into it, all ops that use it must be in one stage.
@@ -191,13 +191,14 @@ BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_t
 BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type *entry, int64_t entries);
 
 /*
- * Tensor parallelism: the graph is what each replica of a mesh runs, on its own pieces. Types are those of the pieces;
- * replicas that differ in their tensor coordinates run the same ops and communicate in collectives (ops.h). Call it
- * before anything is added. Only the tensor axes matter here: options.replicas.count sets the number of all replicas, a
- * multiple of tensor_1 x tensor_2. A graph without a mesh has a mesh of 1 x 1.
+ * Sets a mesh for tensor parallelism: each replica of the mesh runs the graph on its own pieces of the tensors. Types
+ * in the graph are those of the pieces; replicas that differ in their tensor coordinates run the same ops and
+ * communicate in collectives (ops.h). Call it before anything is added. Only the tensor axes matter here:
+ * options.replicas.count sets the number of all replicas, a multiple of tensor_1 x tensor_2. A graph without a mesh has
+ * a mesh of 1 x 1.
  */
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
-/* The mesh of the graph, in which `data` is 1. */
+/* Returns the mesh of the graph, in which `data` is 1. */
 BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
 /* Adds a variable of which each replica has the piece given by bg_shard_piece. Its first value is the piece of the
  * whole tensor's first value. Weights and checkpoints hold the whole tensor under any mesh. */
@@ -209,8 +210,8 @@ BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, co
 
 /*
  * A section of a tensor: the indices first .. first + count - 1 along one dimension. Weights, files and checkpoints
- * hold the whole tensor under its own name. So a model may use it whole or in any sections, and may continue with
- * weights that were trained in another form. `name` is copied.
+ * hold the whole tensor under its own name. So a model may use the tensor whole or in any sections, and may continue
+ * with weights that were trained in another form. `name` is copied.
  */
 typedef struct bg_section {
     const char *name; /* name of the whole tensor */
@@ -218,10 +219,11 @@ typedef struct bg_section {
     uint32_t axis;
     int64_t first, count;
 } bg_section;
-/* Adds a parameter that is a section. Its first value is that range of the whole's first value. All sections of a whole
- * count as one variable for this purpose. So later variables begin with the same values as with the whole. Sections of
- * one whole do not overlap and have the same type of the whole and the same initializer; no variable has the whole's
- * name. The optimizer's state of a section is a section of the whole's state. */
+/* Adds a parameter that is a section. The first value of the section is this range of the whole tensor's first value.
+ * All sections of a whole count as one variable for this purpose. So later variables begin with the same values whether
+ * the tensor is whole or in sections. Sections of one whole do not overlap and have the same type of the whole and the
+ * same initializer; no variable has the whole's name. The optimizer's state of a section is a section of the whole's
+ * state. */
 BG_API bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_section *section,
                                            const bg_initializer *initializer);
 
@@ -233,8 +235,8 @@ BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const c
                              uint32_t input_count, const void *attributes, bg_value *outputs);
 
 /* Marks a value that sessions return to the host, under a name. An input, a constant or a variable is returned as a
- * copy; a variable has the value after the micro-batch's forward pass. A remote buffer is refused by the session:
- * return its entries (bg_remote_load). */
+ * copy; a variable has the value after the micro-batch's forward pass. A remote buffer cannot be an output: mark its
+ * entries instead (bg_remote_load). */
 BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
 
 /* Marks a value that training with recomputation keeps from the forward for the backward pass instead of computing it
@@ -250,23 +252,23 @@ BG_API void bg_graph_fail(bg_graph *graph, bg_status status, const char *format,
 
 BG_API bg_type bg_graph_type(const bg_graph *graph, bg_value value);     /* zeroed type for null values */
 BG_API const char *bg_graph_name(const bg_graph *graph, bg_value value); /* "" for null values */
-/* The variable of that name; null when it does not exist. */
+/* Returns the variable of that name, or the null value. */
 BG_API bg_value bg_graph_find_variable(const bg_graph *graph, const char *name);
 BG_API uint32_t bg_graph_op_count(const bg_graph *graph);
-/* Returns a number that differs for each call on this graph. It identifies a random op under every strategy. */
+/* Returns a number that differs for each call on this graph. The number identifies a random op under every strategy. */
 BG_API uint32_t bg_graph_next_random_id(bg_graph *graph);
 
 /* Parameters that are added as float32 from here on, such as those of layers, are kept as `dtype`: BG_BFLOAT16 or
- * BG_FLOAT16. This halves the memory of weights and the traffic for them. Layers cast the parameters where they compute
+ * BG_FLOAT16. Such parameters need half the memory and half the traffic. Layers cast the parameters where they compute
  * in another type. BG_FLOAT32 keeps parameters as they are added. Use options.numerics.stochastic_rounding to train
  * such weights. */
 BG_API void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype);
 
 /* ---- what training does with parameters ----
  *
- * These functions apply to the parameters added so far whose whole name matches `pattern`, in which `*` matches any
- * text and `?` one character. A pattern without a match is an error. Later calls override earlier ones. The names and
- * shapes of weights in files and checkpoints do not change. */
+ * These functions apply to the parameters added before the call whose whole name matches `pattern`, in which `*`
+ * matches any text and `?` one character. A pattern without a match is an error. Later calls override earlier ones. The
+ * names and shapes of weights in files and checkpoints do not change. */
 
 /* Freezes the parameters: they get no gradient and no update. */
 BG_API void bg_graph_freeze(bg_graph *graph, const char *pattern);

@@ -2,7 +2,7 @@
  * huggingface.h: folders of GPT-2 models in the layout of Hugging Face's transformers: `config.json` beside
  * `model.safetensors`, or beside `model.safetensors.index.json` and the files that it names.
  *
- * Tensors keep their names and need no transpose: a matrix is [in, out] on both sides. They may be called
+ * Tensors keep their names and need no transpose: a matrix is [in, out] on both sides. Tensors may be called
  * "transformer.h.0.ln_1.weight" or "h.0.ln_1.weight", and be F32, F16, BF16 or F64. Weights here are float32; a weight
  * that already exists in bfloat16 or float16 keeps its type, and the values are rounded. `lm_head.weight` is a copy of
  * the embedding, and `attn.bias` and `attn.masked_bias` are masks. These three are not read.
@@ -41,8 +41,8 @@ BG_API bg_status bg_gpt_directory_load(const char *directory, const bg_gpt_optio
 /*
  * Writes config.json and model.safetensors so that GPT2LMHeadModel.from_pretrained loads them; the folder is created if
  * it is missing. Each file appears complete or not at all, the configuration last; files of these names are replaced.
- * `torch_dtype` is the type of the weights (float32 when they have several). Loading gives the same bits. The
- * end-of-text token is the last token of the vocabulary, or token 50256 of a larger vocabulary. Errors:
+ * `torch_dtype` is the type of the weights (float32 when they have several). Loading the folder gives bit-identical
+ * weights. The end-of-text token is the last token of the vocabulary, or token 50256 of a larger vocabulary. Errors:
  * BG_ERROR_NOT_FOUND (`weights` lacks a tensor), BG_ERROR_SHAPE (a tensor has another shape or type), BG_ERROR_IO,
  * BG_ERROR_MEMORY.
  */

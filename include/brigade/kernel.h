@@ -2,11 +2,11 @@
  * kernel.h: one kernel call as the engine sees it. Library kernels and users' own kernels have the same form.
  *
  * A kernel computes an op's outputs from its inputs. Its work is cut into `part_count` parts. This number depends only
- * on shapes, never on the number of threads. Parts may run in any order on any thread, and the result has the same
- * bits. Parts write disjoint memory (outputs or their own piece of `scratch`). `prepare`, when present, runs once
- * before all parts and writes data that they all read into `scratch`. Reductions that combine partial results in part
- * order run after all parts: large ones in `combine`, when present, which also has parts. `finish`, when present, runs
- * once at the end.
+ * on shapes, never on the number of threads. Parts may run in any order on any thread, and the result is bit-identical.
+ * Parts write disjoint memory (outputs or their own piece of `scratch`). `prepare`, when present, runs once before all
+ * parts and writes data that they all read into `scratch`. Reductions that combine partial results in part order run
+ * after all parts: large ones in `combine`, when present, which also has parts. `finish`, when present, runs once at
+ * the end.
  *
  * Threads: parts of a kernel call run on several threads at the same time.
  */
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* The state of a run, as a kernel may read it. It is the same under every strategy. */
+/* The state of a run that a kernel may read. The state is the same under every strategy. */
 typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */

@@ -6,7 +6,7 @@
  *
  * The body is a graph. Some of its inputs are carried: the body computes their next values in one iteration and reads
  * them in the next iteration. Its other inputs come from the infeed in each iteration, or stay the same
- * (bg_run.constants). A loop is a plan like others: run it with bg_session_execute (feed.h). Training loops need no
+ * (bg_run.constants). A loop becomes a plan: run the plan with bg_session_execute (feed.h). Training loops need no
  * carried values: use bg_plan_create_training with device iterations.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
@@ -59,7 +59,7 @@ BG_API bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, 
  * Adds a loop to a graph as an op, also to the body of another loop. `inputs` are the values for the body's inputs, in
  * the body's order. Inputs that are not carried stay the same. outputs[i] receives carried value i after the last
  * iteration. The body has no variables, marks no outputs for the host, and is borrowed until all plans of the graph are
- * made, as is the condition. It runs on one core. The op has no gradient: training fails if one is needed.
+ * made, as is the condition. A loop op runs on one core. The op has no gradient: training fails if one is needed.
  */
 BG_API void bg_graph_loop(bg_graph *graph, const char *name, const bg_graph *body, const bg_loop *loop,
                           const bg_value *inputs, uint32_t input_count, bg_value *outputs);

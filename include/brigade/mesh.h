@@ -1,8 +1,8 @@
 /*
  * mesh.h: replicas as a grid, groups of replicas that share data or communicate, and tensors that the grid cuts.
  *
- * A model is copied `data` times over the samples, and each copy is cut along two tensor axes, as in the GPT-3 example
- * for PopXL. The replicas are numbered row by row, tensor axis 2 innermost:
+ * A mesh has `data` copies of a model, which process different samples. Each copy is cut along two tensor axes, as in
+ * the GPT-3 example for PopXL. The replicas are numbered row by row, tensor axis 2 innermost:
  *
  *     replica = (d T1 + i) T2 + j        2 x 2 x 2:   data 0: 0 1    data 1: 4 5     rows: tensor axis 1
  *                                                             2 3            6 7     columns: axis 2
@@ -49,13 +49,13 @@ BG_API bg_mesh bg_mesh_coordinates(const bg_mesh *mesh, uint32_t replica);
 
 /* ---- groups along axes; `axes`: bits of bg_mesh_axis ---- */
 
-/* The number of members of each group. */
+/* Returns the number of members of each group. */
 BG_API uint32_t bg_mesh_group_size(const bg_mesh *mesh, uint32_t axes);
-/* The group that the replica is in. */
+/* Returns the number of the replica's group. */
 BG_API uint32_t bg_mesh_group_index(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
-/* The replica's index in its group: 0 is the lowest member. */
+/* Returns the replica's index in its group: 0 is the lowest member. */
 BG_API uint32_t bg_mesh_group_member(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
-/* Member `member` of the group that `replica` is in. */
+/* Returns member `member` of the group of `replica`. */
 BG_API uint32_t bg_mesh_group_at(const bg_mesh *mesh, uint32_t axes, uint32_t replica, uint32_t member);
 
 /* ---- groups by size and stride ---- */
@@ -69,7 +69,7 @@ typedef struct bg_replica_group {
 /* Checks a grouping of `replicas` replicas and completes it: size 0 is replicas / stride; a size of 1 has stride 1. */
 BG_API bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *asked, bg_replica_group *out,
                                           bg_error *error);
-/* Sets out_groups[replica] to the number of the replica's group. There are replicas / size groups. */
+/* Sets out_groups[replica] to the number of the replica's group. The number of groups is replicas / size. */
 BG_API bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
                                          bg_error *error);
 /* Treats the groups as rows of a matrix and returns its columns as groups: a tensor that is cut over `groups` is equal
@@ -90,10 +90,10 @@ BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, 
 
 /* ---- pieces of a tensor ---- */
 
-/* How a dimension is cut. All-zero means that it is not cut. */
+/* How a dimension is cut. All-zero means that the dimension is not cut. */
 typedef struct bg_shard_dim {
     bg_mesh_axis axis; /* NONE, TENSOR_1 or TENSOR_2: piece i is at coordinate i of that axis, equal along the others */
-    uint32_t blocks;   /* number of tensors that lie side by side in the dimension, each of which is cut: 3 for the
+    uint32_t blocks;   /* number of tensors that are concatenated in the dimension, each of which is cut: 3 for the
                           columns q, k, v. 0: 1 */
     uint32_t multiple; /* pieces are rounded up to a multiple of this, and zeros follow the last element; 0: no zeros,
                           the pieces must be equal. The GPT example's tables have 16 */
@@ -110,7 +110,8 @@ BG_API bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_t
 /* Copies the piece of the replica at these coordinates out of the whole tensor; padding becomes zeros. */
 BG_API bg_status bg_shard_cut(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, const void *whole,
                               void *out_piece, bg_error *error);
-/* Copies a piece, without its padding, to its place in the whole tensor; other elements of the whole are unchanged. */
+/* Copies a piece, without its padding, to its position in the whole tensor; other elements of the whole are
+ * unchanged. */
 BG_API bg_status bg_shard_join(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
                                const void *piece, void *out_whole, bg_error *error);
 

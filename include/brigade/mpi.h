@@ -14,7 +14,7 @@
  * Brigade then calls neither MPI_Init nor MPI_Finalize. It works on a duplicate of the communicator, and sets
  * MPI_ERRORS_RETURN only on that duplicate. With MPI_THREAD_FUNNELED only the thread that calls Brigade calls MPI; with
  * MPI_THREAD_SERIALIZED and more, Brigade's threads also call MPI while a function of a session runs, one thread at a
- * time. The transport's name includes the level that it found: "Open MPI v4.1.4, MPI_THREAD_FUNNELED".
+ * time. The transport's name includes the thread level of MPI: "Open MPI v4.1.4, MPI_THREAD_FUNNELED".
  *
  * Threads: one thread at a time calls these functions, by MPI's rules for the thread level of the process.
  *
@@ -31,18 +31,19 @@
 extern "C" {
 #endif
 
-/* Creates the calling process's transport for the ranks of `comm`; all ranks call it. Errors: INVALID before MPI_Init
- * or after MPI_Finalize; IO, with MPI's message, if MPI refuses. Owner: *out is the caller's, to be released with
- * bg_transport_mpi_destroy. */
+/* Creates the calling process's transport for the ranks of `comm`; all ranks call it. Errors: BG_ERROR_INVALID before
+ * MPI_Init or after MPI_Finalize; BG_ERROR_IO, with MPI's message, if MPI refuses. Owner: *out is the caller's, to be
+ * released with bg_transport_mpi_destroy. */
 BG_API bg_status bg_transport_mpi_create(MPI_Comm comm, bg_transport **out, bg_error *error);
-/* The same for a communicator from Fortran (its integer, or comm%MPI_VAL of mpi_f08). Owner: *out is the caller's, to
- * be released with bg_transport_mpi_destroy. */
+/* Creates the transport for a communicator from Fortran (its integer, or comm%MPI_VAL of mpi_f08). Owner: *out is the
+ * caller's, to be released with bg_transport_mpi_destroy. */
 BG_API bg_status bg_transport_mpi_create_fortran(MPI_Fint comm, bg_transport **out, bg_error *error);
 /* `transport` may be NULL. First destroy all sessions that use the transport.
  *
  * MPI cannot cancel a receive whose message has begun to arrive. If a rank is lost at that moment, destroying the
  * session waits one second for the message and then abandons the receive. After that the transport opens no further
- * session (IO), and the process should call MPI_Abort, because MPI may still write a late message into freed memory. */
+ * session (BG_ERROR_IO), and the process should call MPI_Abort, because MPI may still write a late message into freed
+ * memory. */
 BG_API void bg_transport_mpi_destroy(bg_transport *transport);
 
 /* Initializes MPI and creates the transport of all processes, for a program that does not use MPI itself. Owner: *out

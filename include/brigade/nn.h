@@ -28,24 +28,24 @@ extern "C" {
 
 /* ---- layers ---- */
 
-/* x [..., in] -> [..., out_features]. Parameters are `name.weight` [out, in] and, with `bias`, `name.bias` [out]; both
- * are uniform in +-1/sqrt(in). */
+/* Adds bg_linear: x [..., in] -> [..., out_features]. Parameters are `name.weight` [out, in] and, with `bias`,
+ * `name.bias` [out]; both are uniform in +-1/sqrt(in). */
 BG_API bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features, bool bias);
 
-/* x [N, C, H, W] -> [N, out_channels, OH, OW]. `name.weight` [out_channels, C / groups, KH, KW] and `name.bias` are
- * uniform in +-1/sqrt(C / groups * KH * KW). options NULL: stride 1, no padding. */
+/* Adds bg_conv2d: x [N, C, H, W] -> [N, out_channels, OH, OW]. `name.weight` [out_channels, C / groups, KH, KW] and
+ * `name.bias` are uniform in +-1/sqrt(C / groups * KH * KW). options NULL: stride 1, no padding. */
 BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                 int64_t kernel_height, int64_t kernel_width, bool bias,
                                 const bg_conv2d_options *options);
 
-/* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has one size for each
+/* Adds bg_conv: x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..]; kernel has one size for each
  * dimension after the channels. `name.weight` [out_channels, C / groups, ..] and `name.bias` are uniform in +-1/sqrt(C
  * / groups * the kernel's element count). options NULL: bg_conv_defaults(). */
 BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                               const int64_t *kernel, bool bias, const bg_conv_options *options);
-/* A layer of bg_conv_transpose: `name.weight` [C, out_channels / groups, ..] and `name.bias` are uniform in
+/* Adds bg_conv_transpose: `name.weight` [C, out_channels / groups, ..] and `name.bias` are uniform in
  * +-1/sqrt(out_channels / groups * the kernel's element count), as in PyTorch. Shapes: x [N, C, ..] -> [N,
- * out_channels, ..], by bg_conv_transpose. */
+ * out_channels, ..]. */
 BG_API bg_value bg_conv_transpose_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                         const int64_t *kernel, bool bias, const bg_conv_options *options);
 
@@ -64,20 +64,21 @@ BG_API bg_value bg_group_norm_layer(bg_graph *graph, const char *name, bg_value 
  * computes in float32 for every type of x. PyTorch's default momentum is 0.1, its default epsilon 1e-5. Each
  * data-parallel replica has its own statistics; saved buffers are those of replica 0. */
 BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
-/* A batch norm with the statistics of all data-parallel replicas (bg_sync_batch_norm).
+/* Adds a batch norm with the statistics of all data-parallel replicas (bg_sync_batch_norm).
  * options.replicas.synchronize_batch_norm makes every batch norm of a graph such a layer. */
 BG_API bg_value bg_sync_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum,
                                          double epsilon);
 
-/* ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width] is normal with mean 0 and deviation 1. The
- * row padding_index (-1: no row) gets no gradient; unlike in PyTorch it does not begin as zeros. */
+/* Adds bg_embedding: ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width] is normal with mean 0
+ * and deviation 1. The row padding_index (-1: no row) gets no gradient; unlike in PyTorch it does not begin as
+ * zeros. */
 BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
                                    int64_t padding_index, bg_dtype dtype);
 
 typedef struct bg_recurrent_options {
     size_t struct_bytes; /* set by bg_recurrent_defaults; see base.h */
     int64_t layers;      /* number of layers; layers x directions is at most 60 */
-    bool bidirectional;  /* each layer runs in both directions; the two results are side by side, [.., 2 width] */
+    bool bidirectional;  /* each layer runs in both directions; the two results are concatenated, [.., 2 width] */
     bool batch_first;    /* x is [N, T, in] instead of [T, N, in], the result [N, T, width] */
     bool bias;
     double dropout;   /* dropout between layers, in training */
@@ -105,7 +106,7 @@ static inline bg_recurrent_options bg_recurrent_defaults(void)
     return options;
 }
 
-/* torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters are `name.weight_ih_l0`, `name.weight_hh_l0`,
+/* Add torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters are `name.weight_ih_l0`, `name.weight_hh_l0`,
  * `name.bias_ih_l0`, `name.bias_hh_l0`, then those of l1 and so on, and those of the other direction with the suffix
  * `_reverse`; all are uniform in +-1/sqrt(width). h0 and c0 [layers x directions, N, width] are the first states (null:
  * zeros); `*out_h` and `*out_c` (may be NULL) receive the last ones. options NULL: the defaults. */
@@ -114,7 +115,8 @@ BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int
                               bg_value *out_c);
 BG_API bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
-/* torch.nn.RNN: parameters and states are as in bg_gru_layer, with one gate. Shapes: x [T, N, in] -> [T, N, width]. */
+/* Adds torch.nn.RNN. Parameters and states are as in bg_gru_layer, with one gate. Shapes: x [T, N, in] -> [T, N,
+ * width]. */
 BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
 
@@ -147,9 +149,9 @@ typedef struct bg_split_placement {
 BG_API bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
                                 char out_name[BG_SPLIT_BLOCK_BYTES]);
 
-/* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (a factor of 1 is
- * the plain layer). The parts are looked up in turn, and the results are added. The results equal those of the plain
- * layer. The factor must divide row_count; 0 means the placement's number of pieces. The parts are sections of
+/* Adds bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (a factor of
+ * 1 is the plain layer). The parts are looked up in turn, and the results are added. The results equal those of the
+ * plain layer. The factor must divide row_count; 0 means the placement's number of pieces. The parts are sections of
  * `name.weight`: first values, weights and checkpoints are those of the plain layer. Shapes: ids [...] -> [...,
  * width]. */
 BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
@@ -161,14 +163,14 @@ BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name,
  * in] -> [..., out]. */
 BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                      bg_serialize_mode mode, uint32_t factor);
-/* The same product with bg_linear_layer's parameters. Shapes: x [..., in] -> [..., out_features]. */
+/* Computes bg_serialized_linear with the parameters of bg_linear_layer. Shapes: x [..., in] -> [..., out_features]. */
 BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                            bool bias, bg_serialize_mode mode, uint32_t factor);
 
-/* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can lie on several
- * devices. The parts are rows (OUTPUT_CHANNELS, results are concatenated) or columns (REDUCING_DIM, results are added).
- * The parts are sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum over the
- * parts. LAMB treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
+/* Adds bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can be placed on
+ * several devices. The parts are rows (OUTPUT_CHANNELS, results are concatenated) or columns (REDUCING_DIM, results are
+ * added). The parts are sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum
+ * over the parts. LAMB treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
 BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                           bool bias, bg_serialize_mode mode, uint32_t factor,
                                           const bg_split_placement *placement);
@@ -181,7 +183,7 @@ BG_API bg_status bg_serialized_weight_cut(const void *plain, const bg_type *type
 BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
                                            uint32_t factor, void *out_plain, bg_error *error);
 
-/* ---- layers that a mesh cuts (bg_graph_set_mesh), as the GPT-3 example for PopXL does it ----
+/* ---- layers that a mesh cuts (bg_graph_set_mesh), as in the GPT-3 example for PopXL ----
  *
  * Features of activations are cut along one tensor axis and equal along the other; a linear layer changes the axis:
  *
@@ -199,7 +201,7 @@ typedef struct bg_parallel_linear_options {
     size_t struct_bytes;  /* set by bg_parallel_linear_defaults; see base.h */
     bg_mesh_axis in_axis; /* the tensor axis along which x's features are cut; the result's features are cut along the
                              other axis */
-    /* The number of tensors side by side in the result, each cut separately (queries, keys, values). */
+    /* The number of tensors that are concatenated in the result, each cut separately (queries, keys, values). */
     uint32_t out_blocks;
     bool bias;
     bool in_out;                       /* the weight is [in, out], as in GPT-2, not [out, in] */
@@ -216,19 +218,19 @@ static inline bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axi
     bg_parallel_linear_options_init(&options, sizeof options, in_axis);
     return options;
 }
-/* x [..., piece of in], out_features of the whole -> [..., piece of out]. It has one collective in the forward pass and
- * one in the backward pass. */
+/* Adds a linear layer: x [..., piece of in], out_features of the whole -> [..., piece of out]. The layer has one
+ * collective in the forward pass and one in the backward pass. */
 BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                          const bg_parallel_linear_options *options);
-/* bg_layer_norm_layer of features that are cut along `axis`. */
+/* Adds bg_layer_norm_layer over features that are cut along `axis`. */
 BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon,
                                              bg_mesh_axis axis);
 /* Adds the parameter `name` [rows, width], with rows cut along axis 1 into pieces of a multiple of 16 (padded with
  * zeros after the last row) and columns cut along axis 2. Shapes: the replica's piece of [rows, width]. */
 BG_API bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
                                   const bg_initializer *initializer);
-/* The first function looks up rows of such a table by id: [..., piece of width], equal on all replicas along axis 1.
- * The second is a head with tied weights: x [..., piece of width] -> logits [..., piece of rows], for
+/* The first function looks up rows by id in a table of bg_parallel_table: [..., piece of width], equal on all replicas
+ * along axis 1. The second is a head with tied weights: x [..., piece of width] -> logits [..., piece of rows], for
  * bg_sharded_cross_entropy along axis 1. */
 BG_API bg_value bg_parallel_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids);
 BG_API bg_value bg_parallel_logits(bg_graph *graph, const char *name, bg_value x, bg_value table);

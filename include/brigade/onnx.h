@@ -9,12 +9,12 @@
  *     bg_onnx_set_weights(onnx, weights, &error);          // first values, for bg_session_create
  *
  * Opsets 6 to 21 are read. A model that the library cannot express is refused before anything runs, with every
- * unsupported node and its reason. Every value of a file is checked before it is used.
+ * unsupported node and its reason. The reader checks every value of a file before use.
  *
  * Names. Inputs, outputs and weights keep the file's names. Blocks are the scopes of the nodes' names. The node
  * "/layer1/0/conv1/Conv" belongs to block "layer1/0/conv1"; a node without a scope belongs to the block "main". When a
- * scope appears again after other scopes, its block gets the suffix ".2", ".3" and so on. So stages can be cut as in
- * any other graph.
+ * scope appears again after other scopes, its block gets the suffix ".2", ".3" and so on. Stages can therefore be cut
+ * as in any other graph.
  *
  * Weights. A float initializer is a parameter. Exceptions are the running statistics of batch norms, which are buffers,
  * and the following, which are constants:
@@ -94,7 +94,7 @@ typedef enum bg_onnx_use {
     BG_ONNX_CONSTANT       /* not a variable of the graph */
 } bg_onnx_use;
 
-/* An initializer. `use` follows the last bg_onnx_build, or the default options before it. */
+/* An initializer. `use` is set by the last bg_onnx_build, and before that by the default options. */
 typedef struct bg_onnx_weight {
     const char *name; /* the variable's name in the graph, in bg_weights and in saved files */
     const char *element;
@@ -125,9 +125,9 @@ typedef struct bg_onnx_contents {
     uint32_t input_count, output_count, node_count, weight_count, symbol_count, problem_count;
 } bg_onnx_contents;
 
-/* Reads a file, and the files that hold its external data. These must be in the file's folder or below it. Errors:
- * BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself: file, node,
- * attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is known),
+/* Reads a file, and the files that hold its external data. External files must be in the model file's folder or below
+ * it. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself: file,
+ * node, attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is known),
  * BG_ERROR_MEMORY. */
 BG_API bg_status bg_onnx_open(const char *path, bg_onnx **out, bg_error *error);
 BG_API void bg_onnx_destroy(bg_onnx *onnx);
@@ -136,15 +136,15 @@ BG_API const bg_onnx_contents *bg_onnx_contents_of(const bg_onnx *onnx);
 /* ---- to a graph ---- */
 
 typedef enum bg_onnx_mode {
-    /* Batch norms and dropouts work as PyTorch trains them in training plans, and as it evaluates them in plans for
-     * inference, whichever way the file was exported. A file may have batch norms in both forms (TrainingMode.PRESERVE
-     * of a model some of whose norms were in evaluation mode). The norms in the form of evaluation then keep their
-     * running statistics. */
+    /* Batch norms and dropouts work as in PyTorch's train mode in training plans, and as in its eval mode in inference
+     * plans, whichever way the file was exported. A file may have batch norms in both forms (TrainingMode.PRESERVE of a
+     * model some of whose norms were in evaluation mode). The norms in the form of evaluation then keep their running
+     * statistics. */
     BG_ONNX_TRAIN = 0,
     /* Batch norms use running statistics and dropout is off, in training plans too. */
     BG_ONNX_EVAL,
-    /* The nodes' attributes decide: a node that asks for batch statistics uses them in inference too. A dropout that is
-     * active in inference is refused. */
+    /* The nodes' attributes decide: a node whose attributes select batch statistics uses them in inference too. A
+     * dropout that is active in inference is refused. */
     BG_ONNX_AS_WRITTEN
 } bg_onnx_mode;
 
@@ -208,8 +208,8 @@ BG_API bg_status bg_onnx_build(bg_onnx *onnx, const bg_onnx_options *options, bg
  * nothing was built. */
 BG_API bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error *error);
 
-/* Does the three steps above for a new graph and new weights. `options` NULL: the defaults. Owner: the caller destroys
- * what each `out` receives. */
+/* Opens a file, builds a new graph from it and sets new weights. `options` NULL: the defaults. Owner: the caller
+ * destroys what each `out` receives. */
 BG_API bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, bg_graph **out_graph,
                               bg_weights **out_weights, bg_onnx **out, bg_error *error);
 
@@ -224,12 +224,13 @@ BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, 
 typedef struct bg_onnx_save_options {
     size_t struct_bytes; /* set by bg_onnx_save_defaults; see base.h */
     int64_t opset;       /* opset of ONNX's own ops: 13 to 17 */
-    /* The outputs to write, by their names in bg_graph_output, with the ops that they need. NULL: all. */
+    /* Names of the outputs to write (bg_graph_output), with the ops that they need. NULL: all. */
     const char *const *outputs;
     uint32_t output_count;
     /* The name of the symbolic first dimension of inputs, where the graph allows one; NULL: fixed sizes. */
     const char *batch;
-    /* Values of weights go to "<name>.data" beside the file. Above 1 GiB they always do. */
+    /* Writes the values of weights to "<name>.data" beside the file. More than 1 GiB of values is always written
+     * there. */
     bool external_data;
     const char *graph_name; /* NULL: "brigade" */
 } bg_onnx_save_options;

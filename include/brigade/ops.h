@@ -47,8 +47,8 @@ BG_API void bg_conv2d_options_init(bg_conv2d_options *options, size_t struct_byt
     return options;
 }
 
-/* x [N,C,H,W], weight [O,C/groups,KH,KW], bias [O] or null -> [N,O,OH,OW],
- * OH = floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1. options NULL: defaults. */
+/* Convolves x [N,C,H,W] with weight [O,C/groups,KH,KW] and adds bias [O] or null -> [N,O,OH,OW], OH = floor((H + 2
+ * padding - dilation (KH-1) - 1) / stride) + 1. options NULL: defaults. */
 BG_API bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                           const bg_conv2d_options *options);
 
@@ -72,16 +72,16 @@ BG_API void bg_conv_options_init(bg_conv_options *options, size_t struct_bytes);
 }
 
 /* Convolves over one, two or three dimensions: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], weight [O,C/groups,..] with one
- * size for each of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. It is built from
+ * size for each of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. The op is built from
  * bg_conv2d; in three dimensions it convolves one copy of x's planes for each plane of the filter. options NULL:
  * defaults. Errors, in bg_graph_check: BG_ERROR_SHAPE if x, weight and bias do not fit each other, or the result would
  * be empty; BG_ERROR_INVALID for a stride, padding, dilation or number of groups out of range; BG_ERROR_MEMORY. */
 BG_API bg_value bg_conv(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                         const bg_conv_options *options);
-/* Transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as above, weight [C,O/groups,..], bias [O] or null
- * -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. Its kernels are those of
- * bg_conv2d's gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding that is not
- * below the stride. */
+/* Computes a transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as for bg_conv, weight [C,O/groups,..],
+ * bias [O] or null -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. The op uses the
+ * kernels of bg_conv2d's gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding
+ * that is not below the stride. */
 BG_API bg_value bg_conv_transpose(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                   const bg_conv_options *options);
 
@@ -192,7 +192,7 @@ typedef struct bg_interpolate_options {
 } bg_interpolate_options;
 
 BG_API void bg_interpolate_options_init(bg_interpolate_options *options, size_t struct_bytes, bg_interpolation mode);
-/* PyTorch's defaults: asymmetric coordinates and floor for nearest, half_pixel otherwise; a cubic coefficient of
+/* Sets PyTorch's defaults: asymmetric coordinates and floor for nearest, half_pixel otherwise; a cubic coefficient of
  * -0.75. */
 static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mode)
 {
@@ -202,11 +202,11 @@ static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mo
     return options;
 }
 
-/* x [N,C,L], [N,C,H,W] or [N,C,D,H,W] -> the same with other sizes after the channels, computed axis by axis. Positions
- * are computed in double; neighbors outside x are replaced by its edge. Elements with weight 0 may be read, so an
- * element that is not finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a
- * float of one of these ranks; BG_ERROR_INVALID if options are NULL, a mode does not exist, a size or scale is negative
- * or gives no elements, or `cubic` is not finite; BG_ERROR_MEMORY. */
+/* Resizes x [N,C,L], [N,C,H,W] or [N,C,D,H,W] to other sizes after the channels, axis by axis. Positions are computed
+ * in double; neighbors outside x are replaced by its edge. Elements with weight 0 may be read, so an element that is
+ * not finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of
+ * these ranks; BG_ERROR_INVALID if options are NULL, a mode does not exist, a size or scale is negative or gives no
+ * elements, or `cubic` is not finite; BG_ERROR_MEMORY. */
 BG_API bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_interpolate_options *options);
 
 /* ---- matrix products ----
@@ -214,21 +214,21 @@ BG_API bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, co
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands are not floats, if the summed dimensions differ, or if leading
  * dimensions do not broadcast; BG_ERROR_MEMORY. */
 
-/* x [..., in], weight [out, in], bias [out] or null -> [..., out]: x weight^T + bias. */
+/* Computes x weight^T + bias: x [..., in], weight [out, in], bias [out] or null -> [..., out]. */
 BG_API bg_value bg_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias);
-/* a [..., M, K], b [..., K, N] (after transposing the last two dims where asked) -> [..., M, N]. Leading dims
+/* Multiplies a [..., M, K] by b [..., K, N], with the last two dims transposed on request -> [..., M, N]. Leading dims
  * broadcast. */
 BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_value b, bool transpose_a,
                           bool transpose_b);
 
-/* Sums of products by letters, as torch.einsum: "bij,bjk->bik". Each operand has one letter for each of its dimensions.
- * The op sums over letters that the result does not have. Without "->" the result has the letters that occur once, in
- * alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with transposes and batched
- * products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in bg_graph_check:
- * BG_ERROR_INVALID for an equation that cannot be read or does not fit the number of operands; BG_ERROR_SHAPE for an
- * operand with another number of dimensions than letters, or a letter with two sizes; BG_ERROR_UNSUPPORTED for a
- * product of two operands that would have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY. Shapes: the letters after
- * "->". */
+/* Computes sums of products with named dimensions, as torch.einsum: "bij,bjk->bik". Each operand has one letter for
+ * each of its dimensions. The op sums over letters that the result does not have. Without "->" the result has the
+ * letters that occur once, in alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with
+ * transposes and batched products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in
+ * bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read or does not fit the number of operands;
+ * BG_ERROR_SHAPE for an operand with another number of dimensions than letters, or a letter with two sizes;
+ * BG_ERROR_UNSUPPORTED for a product of two operands that would have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY.
+ * Shapes: the letters after "->". */
 BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, const bg_value *operands,
                           uint32_t count);
 
@@ -311,7 +311,7 @@ typedef enum bg_binary {
  * BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
-/* As bg_elementwise_unary and bg_elementwise_function. */
+/* Apply one function as bg_elementwise_unary or bg_elementwise_function does. */
 BG_API bg_value bg_relu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu_tanh(bg_graph *graph, bg_value x);
@@ -320,20 +320,20 @@ BG_API bg_value bg_sigmoid(bg_graph *graph, bg_value x);
 BG_API bg_value bg_silu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_clamp(bg_graph *graph, bg_value x, double lowest, double highest);
 BG_API bg_value bg_power(bg_graph *graph, bg_value x, double exponent);
-/* As bg_elementwise_binary. Shapes: a and b broadcast to the result. */
+/* Apply one function as bg_elementwise_binary does. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_add(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_subtract(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_multiply(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b);
 
-/* alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated, which is exact for
- * magnitudes up to 2^53. bg_add and bg_multiply with a constant are exact for all integers. */
+/* Computes alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated, which is exact
+ * for magnitudes up to 2^53. bg_add and bg_multiply with a constant are exact for all integers. */
 BG_API bg_value bg_scale(bg_graph *graph, const char *name, bg_value x, double alpha, double beta);
 /* Converts to another element type. Values of a float result are rounded to nearest even. From float to integer, values
- * are truncated and saturate. From integer to integer they saturate. Conversions from or to integers have no
+ * are truncated and saturate. From integer to integer, values saturate. Conversions from or to integers have no
  * gradient. */
 BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype);
-/* (x / divisor - mean) / deviation, computed in float32 in this order, as in torchvision's transforms; x may be uint8.
+/* Computes (x / divisor - mean) / deviation in float32 in this order, as in torchvision's transforms; x may be uint8.
  * The result has type `dtype`. */
 BG_API bg_value bg_standardize(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype, float divisor, float mean,
                                float deviation);
@@ -353,17 +353,17 @@ typedef enum bg_comparison {
     BG_GREATER_EQUAL,
     BG_COMPARISON_COUNT
 } bg_comparison;
-/* uint8: 1 where `a comparison b` is true, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
- * which must be the same for both (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and
- * neither less nor greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in
+/* Returns uint8: 1 where `a comparison b` is true, 0 elsewhere. Operands broadcast as in NumPy and may have any element
+ * type, which must be the same for both (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything,
+ * and neither less nor greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in
  * bg_graph_check: BG_ERROR_SHAPE for operands of different types, or operands that do not broadcast; BG_ERROR_INVALID
  * for a comparison that does not exist; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b);
-/* a where the condition (uint8, as bg_compare returns it) is not 0, b elsewhere. All three broadcast as in NumPy; a and
- * b may have any element type, which must be the same for both (floats of 16 and 32 bits may be mixed). The gradients
- * of float a and b are the result's gradient for selected elements, and 0 elsewhere, even where the gradient of the
- * result is infinite or NaN. Errors, in bg_graph_check: BG_ERROR_SHAPE if the condition is not uint8, a and b have
- * different types, or the three do not broadcast; BG_ERROR_MEMORY. Shapes: all three broadcast to the result. */
+/* Selects a where the condition (uint8, as from bg_compare) is not 0, and b elsewhere. All three broadcast as in NumPy;
+ * a and b may have any element type, which must be the same for both (floats of 16 and 32 bits may be mixed). The
+ * gradients of float a and b are the result's gradient for selected elements, and 0 elsewhere, even where the gradient
+ * of the result is infinite or NaN. Errors, in bg_graph_check: BG_ERROR_SHAPE if the condition is not uint8, a and b
+ * have different types, or the three do not broadcast; BG_ERROR_MEMORY. Shapes: all three broadcast to the result. */
 BG_API bg_value bg_where(bg_graph *graph, const char *name, bg_value condition, bg_value a, bg_value b);
 
 typedef enum bg_logic {
@@ -372,18 +372,19 @@ typedef enum bg_logic {
     BG_LOGIC_XOR, /* exactly one of the two */
     BG_LOGIC_COUNT
 } bg_logic;
-/* uint8, 1 or 0; values other than 0 count as true. Operands of any element types broadcast as in NumPy. No gradient.
- * Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b do not broadcast; BG_ERROR_INVALID for a function that does not
- * exist or a null operand; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
+/* Computes a logical function as uint8, 1 or 0; values other than 0 count as true. Operands of any element types
+ * broadcast as in NumPy. No gradient. Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b do not broadcast;
+ * BG_ERROR_INVALID for a function that does not exist or a null operand; BG_ERROR_MEMORY. Shapes: a and b broadcast to
+ * the result. */
 BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b);
-/* 1 where x equals 0, 0 elsewhere. */
+/* Returns 1 where x equals 0, and 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
-/* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; `diagonal` is
- * the number of places to the right of the main diagonal, or to the left if it is negative. Any element type. */
+/* Returns x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril;
+ * `diagonal` moves the diagonal this many elements to the right, or to the left if it is negative. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
-/* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
- * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats of one type,
- * or slope has another number of elements; BG_ERROR_MEMORY. */
+/* Returns x where x is above 0 and slope x elsewhere, as torch.prelu: slope has one number, or one for each channel
+ * (dimension 1 of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats
+ * of one type, or slope has another number of elements; BG_ERROR_MEMORY. */
 BG_API bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value slope);
 
 /* ---- reductions and shapes ----
@@ -399,19 +400,19 @@ typedef enum bg_reduction { BG_REDUCE_SUM = 0, BG_REDUCE_MEAN, BG_REDUCE_MAX, BG
  * or with size 1 for each of them. */
 BG_API bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_value x, const int32_t *axes,
                           uint32_t axis_count, bool keep_dims);
-/* Index of the first largest element along the last dim: [..., C] -> int32 [...]. */
+/* Finds the index of the first largest element along the last dim: [..., C] -> int32 [...]. */
 BG_API bg_value bg_argmax(bg_graph *graph, const char *name, bg_value x);
 /* Broadcasts x to the given dims by NumPy's rules; the dtype does not change. Shapes: the given dims. */
 BG_API bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
 /* Reshapes x; one dim may be -1. No data are moved. Shapes: the given dims. */
 BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
-/* [N, ...] -> [N, product of the rest] */
+/* Reshapes [N, ...] to [N, product of the other dimensions]. */
 BG_API bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x);
-/* Output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
+/* Permutes dims: output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
 BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint32_t *permutation);
-/* Selects the elements start, start+step, ... below stop along `axis`. Negative start and stop count from the end; with
- * that, 0 <= start < stop <= size must hold. step is at least 1. Shapes: x with ceil((stop - start) / step) elements
- * along the axis. */
+/* Selects the elements start, start+step, ... below stop along `axis`. Negative start and stop count from the end;
+ * after this conversion, 0 <= start < stop <= size must hold. step is at least 1. Shapes: x with ceil((stop - start) /
+ * step) elements along the axis. */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
 /* Concatenates values along an axis; more than 60 values are concatenated in steps. Shapes: values that agree in all
@@ -433,8 +434,8 @@ typedef enum bg_pad_mode {
  * BG_ERROR_MEMORY. Shapes: dim i is before[i] + the size of x + after[i]. */
 BG_API bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode, const int64_t *before,
                        const int64_t *after, double value);
-/* y[i] = x[0] + .. + x[i] along the axis; exclusive: without x[i]; reverse: from the end. Floats are added in double;
- * int32 and int64 exactly, wrapping around. */
+/* Adds up elements: y[i] = x[0] + .. + x[i] along the axis; exclusive: without x[i]; reverse: from the end. Floats are
+ * added in double; int32 and int64 exactly, wrapping around. */
 BG_API bg_value bg_cumulative_sum(bg_graph *graph, const char *name, bg_value x, int32_t axis, bool exclusive,
                                   bool reverse);
 /* Stacks up to 60 values of one type along a new axis (negative: counted from the end of the result's axes). Shapes:
@@ -443,7 +444,7 @@ BG_API bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *valu
 /* Repeats x times[i] times along dimension i; `times` has one number for each dimension. Shapes: dim i is times[i]
  * times that of x. */
 BG_API bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *times);
-/* y[(i + shift) mod size] = x[i] along the axis. */
+/* Rotates elements: y[(i + shift) mod size] = x[i] along the axis. */
 BG_API bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift);
 /* Reverses x along the axis. */
 BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t axis);
@@ -458,22 +459,23 @@ BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t a
  * have the shape that the ids select, or the result would have more than BG_MAX_RANK dimensions; BG_ERROR_INVALID if
  * the number of classes or k is out of range; BG_ERROR_MEMORY. */
 
-/* x [A.., S, B..], ids [I..] -> [A.., I.., B..]: element ids[i] along the axis, as in torch.index_select and ONNX's
- * Gather. Any element type; gradients flow to a float x. */
+/* Gathers elements ids[i] along the axis: x [A.., S, B..], ids [I..] -> [A.., I.., B..], as in torch.index_select and
+ * ONNX's Gather. Any element type; gradients flow to a float x. */
 BG_API bg_value bg_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
 /* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as in torch.index_add. */
 BG_API bg_value bg_scatter_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                bg_value updates);
-/* One id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as in torch.gather; ids have x's shape, except along the
- * axis. Shapes: the shape of ids. */
+/* Gathers with one id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except
+ * along the axis. Shapes: the shape of ids. */
 BG_API bg_value bg_gather_elements(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
 /* Adds each element of `updates` (of the ids' shape) to the element of x that its id names, as in torch.scatter_add. */
 BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                         bg_value updates);
-/* ids [I..] -> [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only zeros. */
+/* Encodes ids [I..] as [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only
+ * zeros. */
 BG_API bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype);
-/* The k largest (or smallest) elements of each row of x [..., C], in order -> values [..., k]; `*out_numbers` (may be
- * NULL) receives their positions in the row, int32. Equal elements keep their order; NaN counts as the largest.
+/* Finds the k largest (or smallest) elements of each row of x [..., C], in order -> values [..., k]; `*out_numbers`
+ * (may be NULL) receives their positions in the row, int32. Equal elements keep their order; NaN counts as the largest.
  * Gradients flow only to the selected elements. */
 BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t k, bool smallest,
                          bg_value *out_numbers);
@@ -486,7 +488,7 @@ BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t 
  * BG_ERROR_MEMORY. A batch norm that trains on one value per channel makes bg_plan_create_training fail with
  * BG_ERROR_SHAPE. */
 
-/* Softmax or its logarithm over the axis (negative: counted from the last axis). */
+/* Computes softmax or its logarithm over the axis (negative: counted from the last axis). */
 BG_API bg_value bg_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 BG_API bg_value bg_log_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 /* Normalizes over the last dim. gamma and beta are [last], or both null. */
@@ -495,27 +497,27 @@ BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_
 /* Divides by the root of the mean square over the last dimension: x / sqrt(mean(x^2) + epsilon) gamma. gamma may be
  * null. */
 BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, double epsilon);
-/* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both null.
- * With one group it is a layer norm over all dimensions but N. With one group for each channel it is an instance
- * norm. */
+/* Normalizes each sample of x [N,C,...] over the channels and positions of each group; gamma and beta [C], or both
+ * null. With one group the op is a layer norm over all dimensions but N. With one group for each channel the op is an
+ * instance norm. */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
-/* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running statistics may be float32 beside
- * operands of 16 bits. Training uses the micro-batch's statistics, and running = (1 - momentum) running + momentum
- * batch (unbiased variance). Inference uses the running statistics. Each data-parallel replica normalizes with the
- * statistics of its own micro-batches and keeps its own running statistics. Weights that are read or saved have the
- * running statistics of replica 0. */
+/* Normalizes each channel of x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running
+ * statistics may be float32 if the other operands have 16 bits. Training uses the micro-batch's statistics, and running
+ * = (1 - momentum) running + momentum batch (unbiased variance). Inference uses the running statistics. Each
+ * data-parallel replica normalizes with the statistics of its own micro-batches and keeps its own running statistics.
+ * Weights that are read or saved have the running statistics of replica 0. */
 BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
-/* The same with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
+/* Computes bg_batch_norm with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
  * torch.nn.SyncBatchNorm. The replicas' running statistics are equal, and the unbiased variance uses the number of
  * values on all replicas. Training runs two collectives: one gathers the statistics, the other adds two sums of
  * gradients. With one replica, and in inference, the op is bg_batch_norm. options.replicas.synchronize_batch_norm does
  * this for every bg_batch_norm of a graph. */
 BG_API bg_value bg_sync_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                    bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
-/* table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (-1: no row) stay zero. An id out of range
- * yields zeros and gets no gradient. */
+/* Looks up rows: table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (-1: no row) stay zero. An id
+ * out of range yields zeros and gets no gradient. */
 BG_API bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, int64_t padding_index);
 /* In training an element becomes zero with `probability` and x / (1 - probability) otherwise. The mask is a function of
  * (seed, step, sample, op, element), so recomputation, schedules and processes do not change it. Inference: x. */
@@ -533,7 +535,7 @@ typedef struct bg_attention_options {
     int64_t sequence_length; /* S; 0: the second dimension of a qkv of rank 3 */
     bool causal;             /* a token attends to itself and earlier tokens */
     double scale;            /* scale of scores; 0: 1 / sqrt(D) */
-    double dropout;          /* dropout of the shares (after softmax), in training: 0 to below 1 */
+    double dropout;          /* dropout of the attention weights (after softmax), in training: 0 to below 1 */
     int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries. More
                                 pieces need less memory at a time; the results do not change */
     bg_mesh_axis axis;       /* the mesh axis that cuts the model's heads, if the operands have a replica's piece of the
@@ -560,7 +562,7 @@ BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, co
  * Computes the same attention for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier
  * tokens. cache, a variable [L, 2 heads D], has a row of keys and values for each token so far. The first number of
  * positions (int32) is the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the
- * cache and returns y [S, heads D] with the bits of bg_attention. It is causal and has no dropout and no gradient.
+ * cache and returns y [S, heads D], bit-identical to bg_attention. The op is causal and has no dropout and no gradient.
  * Shapes: qkv [S, 3 heads D] -> [S, heads D].
  */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
@@ -575,9 +577,9 @@ typedef struct bg_dot_product_attention_options {
     int64_t window;    /* a query attends to keys at a distance below this; 0: any distance */
     int64_t offset;    /* position of the first query among the keys: T - S if queries are the last tokens */
     double scale;      /* scale of scores; 0: 1 / sqrt(D) */
-    double dropout;    /* dropout of the shares (after softmax), in training: 0 to below 1 */
+    double dropout;    /* dropout of the attention weights (after softmax), in training: 0 to below 1 */
     double alibi; /* ALiBi: scores decrease with the distance by 2^-(alibi / heads x (h + 1)) for each position in head
-                     h (if heads is not a power of two, as in the paper); 8 in the paper; 0: none */
+                     h (if heads is not a power of two, as in the paper); 8 in the paper; 0: no ALiBi */
     bg_mesh_axis axis; /* as in bg_attention_options; not with alibi */
 } bg_dot_product_attention_options;
 
@@ -593,12 +595,12 @@ static inline bg_dot_product_attention_options bg_dot_product_attention_defaults
 }
 
 /*
- * softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N, S, heads
- * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. It is [N, heads, S, T], or has 1 in
- * any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8 bias is a mask,
- * which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added to the scores.
- * A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to all four
- * operands; the bias's gradient has the bias's size.
+ * Computes softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N,
+ * S, heads D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. Its shape is [N, heads, S,
+ * T], or has 1 in any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8
+ * bias is a mask, which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added
+ * to the scores. A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to
+ * all four operands; the bias's gradient has the bias's size.
  */
 BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                          bg_value value, bg_value bias,
@@ -617,8 +619,8 @@ BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *nam
                                                 bg_value positions, const bg_dot_product_attention_options *options);
 
 /* Makes a mask of padding, uint8 [N, 1, 1, length]: 1 at positions below each sample's length. lengths is int32 or
- * int64 [N]. As the bias of bg_dot_product_attention it hides the keys after the sample's end. Shapes: lengths [N] ->
- * uint8 [N, 1, 1, length]. */
+ * int64 [N]. As the bias of bg_dot_product_attention the mask hides the keys after the sample's end. Shapes: lengths
+ * [N] -> uint8 [N, 1, 1, length]. */
 BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length);
 
 /*
@@ -627,7 +629,7 @@ BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengt
  *
  *     LINEAR       f_i / s
  *     NTK          with the base times s^(features / (features - 2)) (bloc97, "NTK-aware scaled RoPE", 2023)
- *     DYNAMIC_NTK  the same with s n / L - (s - 1) for s, n the larger of L and `length`: what n positions need
+ *     DYNAMIC_NTK  NTK with s n / L - (s - 1) instead of s; n is the larger of L and `length`
  *     YARN         f_i if the pair turns at least beta_fast times in L positions, f_i / s if it turns at most
  *                  beta_slow times, and linear in i between; the rotated features are multiplied by `magnitude`
  *                  (Peng et al., 2023)
@@ -649,7 +651,7 @@ typedef struct bg_rotary_options {
     bool interleaved; /* pairs are features 2 i and 2 i + 1; false: i and features / 2 + i, as in LLaMA's files */
     double base;      /* pair i turns by base^(-2 i / features) radians for each position */
     bg_rotary_scaling kind;
-    double scaling;                       /* s; default 1: none */
+    double scaling;                       /* s; default 1: no scaling */
     int64_t trained_length;               /* L, for DYNAMIC_NTK, YARN and LLAMA3 */
     int64_t length;                       /* for DYNAMIC_NTK; 0: S */
     double beta_fast, beta_slow;          /* for YARN; default 32 and 1 */
@@ -678,23 +680,23 @@ BG_API bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_valu
  * stated; BG_ERROR_MEMORY. */
 
 /*
- * LSTM and GRU with PyTorch's formulas and order of gates (i, f, g, o; r, z, n), all steps in one op. x [T, N, gates
- * H], or [N, T, gates H] with batch_first, is the inputs' contribution to the gates: bg_linear with a weight [gates H,
- * in] and its bias. weight [gates H, H] and bias [gates H] (may be null) apply to the state; h0 and c0 [N, H] are the
- * first states. `reverse` runs from the last step to the first. -> h of all steps [T, N, H]; `*out_c` (may be NULL) c
- * of all steps. Both may be used in a loss; gradients flow to all operands.
+ * Compute LSTM and GRU with PyTorch's formulas and order of gates (i, f, g, o; r, z, n), all steps in one op. x [T, N,
+ * gates H], or [N, T, gates H] with batch_first, is the inputs' contribution to the gates: bg_linear with a weight
+ * [gates H, in] and its bias. weight [gates H, H] and bias [gates H] (may be null) apply to the state; h0 and c0 [N, H]
+ * are the first states. `reverse` runs from the last step to the first. -> h of all steps [T, N, H]; `*out_c` (may be
+ * NULL) c of all steps. Both may be used in a loss; gradients flow to all operands.
  */
 BG_API bg_value bg_lstm(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                         bg_value c0, bool batch_first, bool reverse, bg_value *out_c);
 BG_API bg_value bg_gru(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                        bool batch_first, bool reverse);
 
-/* A GRU that applies the reset gate to the state before the product instead of after it, as in the paper (Cho et al.,
- * 2014) and ONNX's linear_before_reset = 0: n = tanh(x + weight (r h) + bias). Shapes: as bg_gru. */
+/* Computes a GRU that applies the reset gate to the state before the product instead of after it, as in the paper (Cho
+ * et al., 2014) and ONNX's linear_before_reset = 0: n = tanh(x + weight (r h) + bias). Shapes: as bg_gru. */
 BG_API bg_value bg_gru_reset_first(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                    bg_value h0, bool batch_first, bool reverse);
-/* h' = tanh(x + weight h + bias), or max(0, ...) with `relu`: torch.nn.RNN. weight [H, H], x [T, N, H]. Shapes: x [T,
- * N, H] -> [T, N, H]. */
+/* Computes h' = tanh(x + weight h + bias), or max(0, ...) with `relu`, as torch.nn.RNN. weight [H, H], x [T, N, H].
+ * Shapes: x [T, N, H] -> [T, N, H]. */
 BG_API bg_value bg_rnn(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                        bool relu, bool batch_first, bool reverse);
 
@@ -732,11 +734,12 @@ static inline bg_scan_options bg_scan_defaults(void)
 }
 
 /*
- * A loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is built, and
- * adds the step's ops. It may use parameters, and any other value of the graph, whose gradients are summed over the
- * steps; the body knows the step's number, so steps may differ. `states` holds the first states and receives the last
- * ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first states and other
- * values that the body uses. The gradients of an input over all steps take as much memory as the input. Returns output
+ * Adds a loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is
+ * built, and adds the step's ops. The body may use parameters, and any other value of the graph, whose gradients are
+ * summed over the steps; the body knows the step's number, so steps may differ. `states` holds the first states and
+ * receives the last ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first
+ * states and other values that the body uses. The gradients of an input over all steps take as much memory as the
+ * input. Returns output
  * 0. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different lengths, a state whose type changes, or an axis
  * that does not exist; BG_ERROR_INVALID for counts out of range, an output that the body does not set, or options that
  * are NULL; BG_ERROR_MEMORY. Shapes: output 0 of all steps along the axis.
@@ -752,12 +755,13 @@ BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if the buffer has no first dimension, the index is not one int32, or the
  * value is not an entry; BG_ERROR_MEMORY. */
 
-/* Entry `index` (one int32 that may differ in each run) of a buffer [E, ...] -> [...]; any variable may be used, and
- * its first dimension counts the entries. An index out of range gives zeros. No gradient flows through the op. */
+/* Loads entry `index` (one int32 that may differ in each run) of a buffer [E, ...] -> [...]. Any variable may be the
+ * buffer; its first dimension counts the entries. An index out of range gives zeros. No gradient flows through the
+ * op. */
 BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
-/* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores happen in the order in
- * which they are added. The result is a copy of the index. Inference drops ops that no output needs, so mark an output
- * that uses this result to keep the store. Shapes: the shape of index. */
+/* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores run in the order in which
+ * they are added to the graph. The result is a copy of the index. Inference drops ops that no output needs, so mark an
+ * output that uses this result to keep the store. Shapes: the shape of index. */
 BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buffer, bg_value index, bg_value value);
 
 /* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ----
@@ -766,9 +770,9 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  * BG_ERROR_SHAPE if x is not a float, does not have the axis, or has a dimension that the members do not divide;
  * BG_ERROR_MEMORY. */
 
-/* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along these axes get the same bits: the
- * members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is x.
- * The functions differ only in their gradients; the right one depends on the ops that follow:
+/* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along these axes get bit-identical results:
+ * the members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is
+ * x. The functions differ only in their gradients; the right one depends on the ops that follow:
  *
  *     bg_all_reduce            members continue differently: the gradient of each x is the sum of all gradients
  *     bg_identical_gradients   all members do the same with the sum: the gradient does not change
@@ -777,7 +781,7 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  *
  * (the GPT-3 example for PopXL; Shoeybi et al., Megatron-LM, 2019, have the last two as g and f). */
 
-/* BG_REDUCE_SUM or BG_REDUCE_MAX; no gradient flows through the maximum. */
+/* `function` is BG_REDUCE_SUM or BG_REDUCE_MAX; no gradient flows through the maximum. */
 BG_API bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t axes);
 BG_API bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
 BG_API bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
@@ -796,35 +800,35 @@ BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x,
 
 typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } bg_loss_reduction;
 
-/* logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for float64 logits), or [N]
- * for NONE. Labels equal to ignore_index are ignored. The mean is over the other labels (0 if there are none), in
- * training over all such labels of the update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes
- * the loss NaN. ignore_index: PyTorch's default is -100. */
+/* Computes cross-entropy: logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for
+ * float64 logits), or [N] for NONE. Labels equal to ignore_index are ignored. The mean is over the other labels (0 if
+ * there are none), in training over all such labels of the update (bg_accumulation). A label outside 0..C-1 that is not
+ * ignore_index makes the loss NaN. ignore_index: PyTorch's default is -100. */
 BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                  bg_loss_reduction reduction, int64_t ignore_index);
 
-/* The same with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing, from 0 to 1: this
- * share of each label is spread evenly over all classes. Each label has the weight of its class, and the mean divides
- * by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No gradient flows to
- * the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE for labels or class weights that do not fit the logits;
- * BG_ERROR_INVALID for a label_smoothing outside 0..1 or a reduction that does not exist; BG_ERROR_MEMORY. Shapes: as
- * bg_cross_entropy. */
+/* Computes bg_cross_entropy with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing,
+ * from 0 to 1: this share of each label is spread evenly over all classes. Each label has the weight of its class, and
+ * the mean divides by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No
+ * gradient flows to the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE for labels or class weights that do not fit
+ * the logits; BG_ERROR_INVALID for a label_smoothing outside 0..1 or a reduction that does not exist; BG_ERROR_MEMORY.
+ * Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                           bg_value class_weights, double label_smoothing, bg_loss_reduction reduction,
                                           int64_t ignore_index);
-/* The negative log-likelihood of labels under log probabilities [..., C], such as those from bg_log_softmax; labels,
- * weights (or null), mean and errors are as above. Shapes: as bg_cross_entropy. */
+/* Computes the negative log-likelihood of labels under log probabilities [..., C], such as those from bg_log_softmax;
+ * labels, weights (or null), mean and errors are as in bg_weighted_cross_entropy. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value labels,
                             bg_value class_weights, bg_loss_reduction reduction, int64_t ignore_index);
 
 /*
- * Connectionist temporal classification (Graves et al., 2006): the negative log probability of a sample's targets, over
- * all alignments with its steps. log_probabilities, float [N, T, C], are log probabilities over the last dimension
- * (bg_log_softmax); torch's ctc_loss has the steps as the first dimension. targets, int32 [N, S], are classes other
- * than `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample (null:
- * all). The result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its
- * targets (by 1 if that is 0), as in torch. It is float32, or float64 for float64 operands. Targets that do not fit
- * into the steps give an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and
+ * Computes connectionist temporal classification (Graves et al., 2006): the negative log probability of a sample's
+ * targets, over all alignments with its steps. log_probabilities, float [N, T, C], are log probabilities over the last
+ * dimension (bg_log_softmax); torch's ctc_loss has the steps as the first dimension. targets, int32 [N, S], are classes
+ * other than `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample
+ * (null: all). The result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its
+ * targets (by 1 if that is 0), as in torch. The result is float32, or float64 for float64 operands. Targets that do not
+ * fit into the steps give an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and
  * targets that are out of range or the blank, give a loss of NaN. Gradients are derivatives with respect to each log
  * probability; combined with bg_log_softmax they equal torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands
  * of other types or dimensions than stated; BG_ERROR_MEMORY; BG_ERROR_INVALID for a reduction that does not exist, or a
@@ -847,27 +851,28 @@ typedef enum bg_pointwise_loss_function {
     BG_LOSS_KL_LOG,        /* kl_div, log_target: both are logarithms; e^t (t - p) */
     BG_LOSS_FUNCTION_COUNT
 } bg_pointwise_loss_function;
-/* Prediction and target are floats of one type and shape -> scalar float32 (float64 for float64 operands), or their
- * shape for NONE. The mean is over all elements. parameter: `a` above; functions without a parameter ignore it (pass
- * 0). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if prediction and target are not floats of one
- * type and shape; BG_ERROR_INVALID for a function or a reduction that does not exist, a parameter that is negative or
- * not finite, or a delta of 0; BG_ERROR_MEMORY. */
+/* Computes a loss of prediction and target, floats of one type and shape -> scalar float32 (float64 for float64
+ * operands), or their shape for NONE. The mean is over all elements. parameter: `a` above; functions without a
+ * parameter ignore it (pass 0). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if prediction and
+ * target are not floats of one type and shape; BG_ERROR_INVALID for a function or a reduction that does not exist, a
+ * parameter that is negative or not finite, or a delta of 0; BG_ERROR_MEMORY. */
 BG_API bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwise_loss_function function,
                                   double parameter, bg_value prediction, bg_value target, bg_loss_reduction reduction);
-/* bg_pointwise_loss of BG_LOSS_SQUARED. Shapes: as bg_pointwise_loss. */
+/* Computes bg_pointwise_loss with BG_LOSS_SQUARED. Shapes: as bg_pointwise_loss. */
 BG_API bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value prediction, bg_value target,
                             bg_loss_reduction reduction);
 
-/* a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which is removed, as in torch.cosine_similarity;
+/* Computes a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which is removed, as in torch.cosine_similarity;
  * PyTorch's epsilon is 1e-8. Computed in float32 or better. Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b are
  * not floats of one type and shape, or do not have the axis; BG_ERROR_INVALID for an epsilon that is not above 0;
  * BG_ERROR_MEMORY. Shapes: a without the axis. */
 BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value a, bg_value b, int32_t axis,
                                      double epsilon);
-/* a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for float64), or [...] for NONE: 1 -
- * cos where the target is above 0, max(0, cos - margin) elsewhere, as torch's cosine_embedding_loss. Errors, in
- * bg_graph_check: BG_ERROR_SHAPE if a and b are not floats of one type and shape, or the targets do not fit them;
- * BG_ERROR_INVALID for a margin that is not finite or a reduction that does not exist; BG_ERROR_MEMORY. */
+/* Computes a loss of pairs: a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for
+ * float64), or [...] for NONE: 1 - cos where the target is above 0, max(0, cos - margin) elsewhere, as torch's
+ * cosine_embedding_loss. Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b are not floats of one type and shape, or
+ * the targets do not fit them; BG_ERROR_INVALID for a margin that is not finite or a reduction that does not exist;
+ * BG_ERROR_MEMORY. */
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
@@ -896,17 +901,17 @@ BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value l
 /* ---- ops over pieces ----
  *
  * The mesh cuts a dimension of the whole tensor over `axis`, BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2; operands are a
- * replica's pieces. With an axis of size 1 or BG_MESH_NONE they are the plain ops.
+ * replica's pieces. With an axis of size 1 or BG_MESH_NONE these functions add the plain ops.
  *
  * Errors, in bg_graph_check: as the plain ops, and BG_ERROR_INVALID for an axis that is not a tensor axis or a number
  * of classes below 1. */
 
-/* bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of other
- * replicas' rows yield zeros. bg_identical_gradients over the axis then adds the replicas' results, which gives the
- * complete rows. Shapes: table [V, H], ids [...] -> [..., H]. */
+/* Computes bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of
+ * other replicas' rows yield zeros. bg_identical_gradients over the axis then adds the replicas' results, which gives
+ * the complete rows. Shapes: table [V, H], ids [...] -> [..., H]. */
 BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids,
                                      bg_mesh_axis axis);
-/* bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
+/* Computes bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
 BG_API bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x, double probability,
                                    bg_mesh_axis axis);
 /* Computes bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta, both of which are required.

@@ -1,6 +1,6 @@
 /*
- * options.h: how a graph is trained or run: strategy, stages, batches, memory, cores. One struct, filled by
- * bg_options_defaults and checked as a whole when a plan is made from it.
+ * options.h: how a graph is trained or run: strategy, stages, batches, memory, cores. One struct holds all options.
+ * bg_options_defaults fills it, and the library checks it as a whole when a plan is made.
  *
  * Threads: one thread at a time writes a struct of options; functions that only read it may be called by any number of
  * threads.
@@ -56,11 +56,12 @@ typedef struct bg_block_cost {
  *   a term that does not depend on the batch (an L2 penalty of weights) does not change.
  *
  * Terms may be scaled, negated, cast, and multiplied or divided by values that do not depend on the data (constants,
- * scalar inputs, functions of parameters). In a loss of several terms, each set of labels is differentiated separately,
- * as are all other terms together, and each has separate accumulators. The backward pass through shared ops then runs
- * once for each. A loss with one kind of term, and an update of one micro-batch, need no separate pass. A mean over
- * counted elements inside another function, such as its square, is refused (BG_ERROR_UNSUPPORTED): the value for the
- * whole batch is not an average of values of micro-batches. Batch norm always normalizes over a micro-batch.
+ * scalar inputs, functions of parameters). In a loss of several terms, the terms of each set of labels are
+ * differentiated separately, and all other terms together. Each of these groups has its own accumulators, and the
+ * backward pass through shared ops runs once for each group. A loss with one kind of term, and an update of one
+ * micro-batch, need no separate pass. A mean over counted elements inside another function, such as its square, is
+ * refused (BG_ERROR_UNSUPPORTED): the value for the whole batch is not an average of values of micro-batches. Batch
+ * norm always normalizes over a micro-batch.
  *
  * Outputs, including the loss, are those of micro-batches, and are not averaged like gradients.
  */
@@ -69,14 +70,14 @@ typedef enum bg_accumulation {
     BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients; each micro-batch has its own loss and means
                         */
     /* The same mean as a running mean: s = s n/(n+c) + g c/(n+c), with n elements counted before and c in this
-     * micro-batch (with equal counts s f/(f+1) + g/(f+1) after f micro-batches), for each kind of term. It never
-     * exceeds the largest |g| of a replica's micro-batches. */
+     * micro-batch (with equal counts s f/(f+1) + g/(f+1) after f micro-batches), for each kind of term. The running
+     * mean never exceeds the largest |g| of a replica's micro-batches. */
     BG_ACCUMULATE_MEAN_RUNNING
 } bg_accumulation;
 
-/* Which forward values are stored for the backward pass; the rest are recomputed, by the same ops with the same random
- * numbers, so results do not change. Inputs of a stage, marked values (bg_graph_checkpoint) and results of ops that
- * change variables (batch norm) are always stored. */
+/* Which forward values are stored for the backward pass; the other values are recomputed, by the same ops with the same
+ * random numbers, so results do not change. Inputs of a stage, marked values (bg_graph_checkpoint) and results of ops
+ * that change variables (batch norm) are always stored. */
 typedef enum bg_recompute {
     BG_RECOMPUTE_NONE = 0,    /* everything that the backward pass reads is stored */
     BG_RECOMPUTE_STAGE,       /* only values that are always stored; the stage of the loss, whose backward pass
@@ -93,15 +94,15 @@ typedef enum bg_recompute_order {
                                      gradient; their results then live until B has ended */
 } bg_recompute_order;
 
-/* How the replicas' gradients are combined. They are always summed once for each update. */
+/* How the replicas' gradients are combined. The gradients are always summed once for each update. */
 typedef enum bg_replica_reduction {
     BG_REPLICAS_LIKE_ACCUMULATION = 0, /* the sum of sums, or the mean of means */
     BG_REPLICAS_MEAN, /* sums are divided by the number of replicas; means become the mean over all counted elements */
     BG_REPLICAS_SUM   /* means become that mean times the number of replicas */
 } bg_replica_reduction;
 
-/* When the replicas' gradients are summed. Micro-batches are always added up first, replica by replica, so that both
- * give the same bits. */
+/* When the replicas' gradients are summed. Micro-batches are always added up first, replica by replica, so both choices
+ * give bit-identical results. */
 typedef enum bg_reduce_time {
     BG_REDUCE_IN_BACKWARD = 0, /* gradients of a stage are summed once they are final in its last backward pass, while
                                   the rest of that pass runs. If replicas update pieces, the update reads a piece, and
@@ -159,8 +160,8 @@ typedef enum bg_location_class {
     BG_LOCATION_COUNT
 } bg_location_class;
 
-/* Where values are kept; results do not depend on it. Remote values live in a remote store (the host's memory) and are
- * on the device only while they are used: optimizer state one variable at a time, other values according to
+/* Where values are kept. Results do not depend on the place. Remote values live in a remote store (the host's memory)
+ * and are on the device only while they are used: optimizer state one variable at a time, other values according to
  * phase_liveness. Loads and stores overlap with computation. */
 typedef enum bg_place {
     BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; otherwise DEVICE */
@@ -235,13 +236,13 @@ typedef enum bg_precision {
 } bg_precision;
 
 /* Types in which inference keeps the matrices of linear layers and matrix products: the model's types, or float32
- * parameters rounded to 16, 8 or 4 bits when a session gets them. In bfloat16 a weight changes by at most half of its
- * last place, and products with x in bfloat16 have the bits of products with the matrix cast to bfloat16. In 8 and 4
- * bits, each 32 weights of an output have a scale of 16 bits, so a weight takes 8.5 or 4.5 bits on the devices. It
- * becomes an integer from -128 to 127, or from -8 to 7, times the scale, and changes by at most half the scale
- * (bg_weights_quantized). Other products multiply the rounded values in float32, in the order of float32 products. A
- * table that is an embedding and the matrix of a product is rounded for both. Other parameters stay as they are:
- * vectors, tables that are only embeddings, matrices that other ops read or that would not become smaller.
+ * parameters rounded to 16, 8 or 4 bits when a session gets them. In bfloat16 a weight changes by at most half a unit
+ * in the last place, and products with x in bfloat16 are bit-identical to products with the matrix cast to bfloat16. In
+ * 8 and 4 bits, each 32 weights of an output have a scale of 16 bits, so a weight takes 8.5 or 4.5 bits on the devices.
+ * The weight becomes an integer from -128 to 127, or from -8 to 7, times the scale, and changes by at most half the
+ * scale (bg_weights_quantized). Other products multiply the rounded values in float32, in the order of float32
+ * products. A table that is an embedding and the matrix of a product is rounded for both. Other parameters stay as they
+ * are: vectors, tables that are only embeddings, matrices that other ops read or that would not become smaller.
  *
  * The values follow the parameters: a session rounds them again when they have changed. Refused: training, meshes with
  * tensor axes, several ranks, readers (bg_session_create_reader), files.memmap_dir, and graphs without a matrix to
@@ -260,14 +261,14 @@ typedef enum bg_weights_type {
  * above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`, from the next update on. An
  * accumulated gradient that is not finite skips the update (weights and optimizer state stay; only bg_session_step
  * counts it) and decreases the scale at once. All updates wait for all gradients. The scale is a variable of the
- * weights, "loss.scale" (float32), that checkpoints keep. It needs accumulation by means. */
+ * weights, "loss.scale" (float32), that checkpoints keep. Automatic loss scaling needs accumulation by means. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
     bool output;      /* training has one more output, `loss_scale`: the scale of each update, a float32 scalar */
     double bin_edge;  /* above 0, up to 1; default 0.125 */
     double threshold; /* 0 to below 1; default 1e-7 */
     uint32_t period;  /* updates whose counts are added up before the scale is adapted; default 1 */
-    double increase, decrease; /* default 2 and 0.5: powers of two do not change results otherwise */
+    double increase, decrease; /* default 2 and 0.5; scaling by powers of two rounds nothing */
     double minimum, maximum;   /* bounds of the scale; default 1 and 2^24 */
 } bg_auto_loss_scaling;
 
@@ -286,18 +287,18 @@ typedef struct bg_execution_options {
     const char *schedule;
     /* Training: the backward pass of the stage with the loss is a separate position of the pipeline, one step after its
      * forward pass, as in TensorFlow for IPU. False: the backward pass follows its forward pass at once, as in
-     * PopTorch. With "grouped" a step then has M + 2N - 1 parts instead of M + 2N - 2, and each stage one micro-batch
-     * more in flight. With PHASED the last phase does all forwards, then all backwards. "auto" also uses it; other
-     * schedules ignore it. Results are the same bits. */
+     * PopTorch. With "grouped", M micro-batches on N stages then take M + 2N - 1 steps instead of M + 2N - 2, and each
+     * stage has one more micro-batch in flight. With PHASED the last phase does all forwards, then all backwards.
+     * "auto" also uses it; other schedules ignore it. Results are bit-identical. */
     bool separate_loss;
     /* For debugging: the devices of a replica run one action at a time. Each action ends, together with the loads and
-     * stores that it starts, before the next action on any device begins, also across steps. Results are the same bits.
-     * It works with SHARDED, the schedule "sequential" and any plan on one device, and is an error with other
+     * stores that it starts, before the next action on any device begins, also across steps. Results are bit-identical.
+     * The option works with SHARDED, the schedule "sequential" and any plan on one device, and is an error with other
      * schedules. Replicas still run in parallel. */
     bool strict;
-    /* Measured costs, one for each stage (bg_profile_measure); NULL: estimates from the ops. They decide predicted
-     * times and, with "auto", the order; they never change results. Costs that include W in B (weights_ns 0) and costs
-     * that separate them both work with every schedule. */
+    /* Measured costs, one for each stage (bg_profile_measure); NULL: estimates from the ops. The costs determine
+     * predicted times and, with "auto", the order; they never change results. Costs that include W in B (weights_ns 0)
+     * and costs that separate them both work with every schedule. */
     const bg_stage_cost *stage_costs;
     uint32_t stage_cost_count;
     double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: messages take no time */
@@ -313,9 +314,9 @@ typedef struct bg_execution_options {
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
     uint32_t device_count; /* of one replica; 0: the number that the stages and the schedule need */
-    bool phases_parallel;  /* PHASED: two groups of devices take turns, even and odd; otherwise all phases are on one
-                              group */
-    const bg_device_model *devices;   /* NULL: all alike */
+    bool phases_parallel;  /* PHASED: even and odd phases run on two groups of devices in turn; otherwise all phases are
+                              on one  group */
+    const bg_device_model *devices;   /* NULL: all devices are equal */
     uint32_t device_model_count;      /* one for each device */
     const bg_block_cost *block_costs; /* NULL: estimates */
     uint32_t block_cost_count;
@@ -333,17 +334,18 @@ typedef struct bg_execution_options {
     /* The order of processors for pinned workers; NULL: by processor number. Called while a session is created. It
      * sorts the processors that workers may use (the system's numbers, ascending) into the order in which workers get
      * them, according to `pinning`. It returns the number of leading processors that are on different cores; 0: not
-     * known. bg_topology_order (topology.h) is such a function, which knows cores and caches. */
+     * known. bg_topology_order (topology.h) is such a function, which reads the topology of cores and caches. */
     uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
     void *processor_order_user;
     /* Runs a worker or I/O thread of the session on a thread that the caller provides, instead of a new one. Called
      * while a session is created; it runs function(argument) on a thread that does nothing else until the function
-     * returns, which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is
-     * no thread; creating the session then fails. The session's infeed needs one more thread, until it is destroyed. A
-     * checkpoint also needs one while it is written; without it bg_checkpoint_save reads back by itself, and
-     * bg_checkpoint_finish fails. Then only the calling thread makes first values of weights. The caller is responsible
-     * for the signals and the placement of these threads, so only BG_PINNING_NONE is allowed. A session of one worker
-     * needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are blocked. */
+     * returns, when the session is destroyed (bg_session_destroy waits for that). Returns false when there is no
+     * thread; creating the session then fails. The session's infeed needs one more thread, until it is destroyed. A
+     * checkpoint also needs one while it is written; without a thread bg_checkpoint_save reads back by itself, and
+     * bg_checkpoint_finish fails. With this callback only the calling thread makes first values of weights. The caller
+     * is responsible for the signals and the placement of these threads, so only BG_PINNING_NONE is allowed. A session
+     * of one worker needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are
+     * blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1 (default): one if workers leave
@@ -406,14 +408,15 @@ typedef struct bg_memory_options {
 /* Copies of the model, and the groups that share data. */
 typedef struct bg_replicas_options {
     /* Copies of all stages. For a graph with a mesh (bg_graph_set_mesh) this counts all replicas: data-parallel copies
-     * times tensor_1 times tensor_2, numbered as mesh.h says; the replicas of one copy of the model get the same
+     * times tensor_1 times tensor_2, numbered as in mesh.h; the replicas of one copy of the model get the same
      * data. */
     uint32_t count;
-    /* Devices of all replicas together; 0: as many as `count` replicas need. Otherwise it determines `count`: 8 devices
-     * with two stages are 4 replicas, and 7 devices are an error. Leave `count` at 1, or set it to the same number. */
+    /* Devices of all replicas together; 0: as many as `count` replicas need. A value above 0 determines `count`: 8
+     * devices with two stages are 4 replicas, and 7 devices are an error. Leave `count` at 1, or set it to the same
+     * number. */
     uint32_t total_devices;
     /* Replicas of a group get the same data: a run takes micro-batches for count / input_group_size of them. */
-    uint32_t input_group_size; /* default 1; divides `count`. Leave it at 1 on a mesh */
+    uint32_t input_group_size; /* divides `count`; default 1, on a mesh the replicas of one copy of the model */
     bg_grouping input_grouping;
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
@@ -433,9 +436,9 @@ typedef struct bg_numerics_options {
     bg_weights_type weights_type; /* inference; default BG_WEIGHTS_FLOAT */
     bg_accumulation accumulation;
     /* Training: gradients, and the counts that they are averaged by, are added up in one tree over the micro-batches of
-     * an update, of which there are N = data-parallel replicas x gradient_accumulation. The bits of weights and losses
-     * are therefore the same for every such product of the same micro-batches. The tree splits n micro-batches at the
-     * largest power of two below n. Replica r has the micro-batches from r x gradient_accumulation on. Arrays of
+     * an update, of which there are N = data-parallel replicas x gradient_accumulation. Weights and losses are
+     * therefore bit-identical for every such product N of the same micro-batches. The tree splits n micro-batches at
+     * the largest power of two below n. Replica r has the micro-batches from r x gradient_accumulation on. Arrays of
      * inputs, and of outputs in the modes ALL and EVERY_N, are ordered [device iteration][replica][accumulation], which
      * is the order of the whole batch. Rows of outfeeds keep their dimension of replicas.
      *
@@ -455,7 +458,7 @@ typedef struct bg_numerics_options {
      * such accumulators are an error. */
     bool cast_gradients;
     /* Gradients are multiplied by max / max(norm, max), where the norm is over all parameters' final gradients
-     * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. This forces a barrier between the last
+     * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. A limit forces a barrier between the last
      * backward pass and the update. */
     double max_gradient_norm;
     /* Each element of the final gradients, after the norm is bounded, is clamped to -v .. v; 0 or INFINITY: no
@@ -471,7 +474,7 @@ typedef struct bg_numerics_options {
      * the same run. The run fails with BG_ERROR_NOT_FINITE: bg_session_execute returns the number of iterations before
      * it, the outputs are available, and the session can be saved or run again. Variables that the forward pass
      * changes, such as the running statistics of a batch norm, keep their new values. A gradient that overflows under
-     * auto_loss_scaling skips only its update, and the training continues. Default off. The check is sent with the
+     * auto_loss_scaling skips only its update, and training continues. Default off. The check is sent with the
      * gradients, and the updates of all stages wait for the stage of the loss. */
     bool guard_loss;
     /* Type of the optimizer state of parameters that are not float64: BG_BFLOAT16, BG_FLOAT16, or float32
@@ -488,7 +491,7 @@ typedef struct bg_numerics_options {
     /* Type of partial sums in linear layers and matrix products with operands of float16 or bfloat16. The default is
      * BG_FLOAT32 (or BG_DTYPE_NONE). BG_FLOAT16 and BG_BFLOAT16 mean the same: the partial sum is rounded to the
      * operands' own type after each block of at most 256 terms (float16 may then overflow to infinity, bfloat16 does
-     * not). Products of float32, convolutions and attention ignore it. */
+     * not). Products of float32, convolutions and attention ignore this type. */
     bg_dtype partials;
     bool no_fusion;          /* do not fuse ops */
     bool initialize_missing; /* inference: parameters that the weights lack are initialized from the seed, as in
@@ -498,7 +501,7 @@ typedef struct bg_numerics_options {
 /* Folders for plans, remote memory and the log. */
 typedef struct bg_files_options {
     /* A folder, created if it is missing, for the remote stores of a session, which are then files that are mapped into
-     * memory. They keep weights, optimizer state and step from one session to the next that has the same plan
+     * memory. The files keep weights, optimizer state and step for the next session with the same plan
      * (bg_session_flush). A file that is foreign, damaged or in use makes the session fail. Damage is detected in the
      * length, the first page and the index; unlike in a checkpoint, values have no checksum. `locations` decides which
      * values are remote. NULL or "": no files. */
@@ -517,7 +520,7 @@ typedef struct bg_files_options {
 /* The results and records of a run. */
 typedef struct bg_reporting_options {
     /* Training has a further output, `gradient_norm`, a float32 scalar: the norm of all gradients before it is bounded.
-     * It has one value for each weight update, the same on all replicas. No update waits for it. */
+     * The output has one value for each weight update, the same on all replicas. No update waits for the norm. */
     bool output_gradient_norm;
     bg_output_mode output_mode;
     uint32_t output_period;                   /* EVERY_N */
@@ -528,22 +531,23 @@ typedef struct bg_reporting_options {
     uint32_t trace_events; /* events kept for each device; default 65536 */
     /* For inspecting the compiler: after the pass of this name, or after each pass ("all"), `dump` gets the model as
      * text: the graph, later each device's order of actions, and finally the programs. bg_plan_pass_at lists the
-     * passes. Such a plan is compiled even when cache_dir has it. NULL: none. */
+     * passes. Such a plan is compiled even when cache_dir has it. NULL: no dump. */
     const char *dump_after;
-    void (*dump)(void *user, const char *pass, const char *text); /* `text` is valid during the call. NULL: none */
+    void (*dump)(void *user, const char *pass, const char *text); /* `text` is valid during the call. NULL: no dump */
     void *dump_user;
     bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
-    /* Follows, and can cancel, long work with the plan. Each piece of work begins at 0 and has a separate `total`:
-     *   - compiling: before each pass (`what`: its name), in passes. A second attempt for a budget begins again at 0. A
-     *     plan from the cache makes no call. execution.stop is called within long passes too.
+    /* Reports the progress of long work with the plan, and can cancel the work. Each piece of work begins at 0 and has
+     * a separate `total`:
+     *   - compiling: before each pass (`what`: its name), in passes. A second attempt to fit a budget begins again at
+     *     0. A plan from the cache makes no call. execution.stop is called within long passes too.
      *   - creating a session: before the memory of each device ("memory of device 0"), each new file of remote buffers
      *     (its name), each first value of a weight and each copy of a value to the devices (the weight's name), in
      *     bytes. The weights of the session are in use during the call.
      *   - bg_profile_measure: before each run ("measure"), in runs.
      *   - bg_profile_write and bg_profile_write_trace: before each step, file and device, in parts.
-     * It must outlive the plan. NULL: none. */
+     * The callback and its `user` must outlive the plan. NULL: no callback. */
     bg_progress_function progress;
     void *progress_user;
 } bg_reporting_options;
@@ -561,7 +565,7 @@ typedef struct bg_options {
 } bg_options;
 
 /* Writes defaults into a struct of this size. A library of another release fills the fields that fit and refuses the
- * struct later. It is meant for bindings; C programs use bg_options_defaults. */
+ * struct later. This function is for bindings; C programs use bg_options_defaults. */
 BG_API void bg_options_init(bg_options *options, size_t struct_bytes);
 
 static inline bg_options bg_options_defaults(void)
@@ -571,11 +575,11 @@ static inline bg_options bg_options_defaults(void)
     bg_options_init(&options, sizeof options);
     return options;
 }
-/* All errors in the options that do not depend on the graph, one on each line, with reason and remedy. malloc'ed; ""
- * when there are none. */
+/* Lists all errors in the options that do not depend on the graph, one on each line, with reason and remedy. malloc'ed;
+ * "" when there are none. */
 BG_API bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error);
 
-/* The name of a value of an enumerated option, as used in options by name: "pipelined" for "strategy" and
+/* Returns the name of a value of an enumerated option, as used in options by name: "pipelined" for "strategy" and
  * BG_STRATEGY_PIPELINED. NULL: the option does not exist (docs/options.md lists the names), is not enumerated, or has
  * no such value. */
 BG_API const char *bg_option_value_name(const char *option, int value);
@@ -614,20 +618,21 @@ enum {
  *
  *     parameter!, gradient, numbers float64 [BG_UPDATE_NUMBERS], scale (a float32 scalar), a state! for each name
  *
- * It changes the operands marked ! in place (written_inputs 1 for none, 1 | 1 << 4, 1 | 3 << 4, 1 | 7 << 4). The
- * gradient has the parameter's shape and possibly another float type (options.numerics.accumulator_type); the update
- * must multiply it by the scale. States have the parameter's shape in float32 (float64 for float64) and begin as zeros.
- * Options and checkpoints treat them like other optimizers' state, under the name `PARAMETER.STATE`. With sharded
- * state, an op type with `is_elementwise_update` runs on each replica's piece. Rule, op type and attributes must
- * outlive the plans. Such plans are not cached in options.files.cache_dir, and options.numerics.stochastic_rounding is
- * refused.
+ * The op changes the operands marked ! in place (written_inputs is 1 without states, and 1 | 1 << 4, 1 | 3 << 4 or 1 |
+ * 7 << 4 with one, two or three). The gradient has the parameter's shape and possibly another float type
+ * (options.numerics.accumulator_type); the update must multiply it by the scale. States have the parameter's shape in
+ * float32 (float64 for float64) and begin as zeros. Options and checkpoints treat these states like other optimizers'
+ * state, under the name `PARAMETER.STATE`. With sharded state, an op type with `is_elementwise_update` runs on each
+ * replica's piece. Rule, op type and attributes must outlive the plans. Such plans are not cached in
+ * options.files.cache_dir, and options.numerics.stochastic_rounding is refused.
  */
 typedef struct bg_update_rule {
     const char *name;         /* letters, digits and _, at most 40; checkpoints record it: "custom:lion" */
     const bg_op_type *update; /* the op */
     const void *attributes;   /* the op's attributes, the same for every parameter; NULL if update->attributes_bytes
                                  is 0 */
-    const char *states; /* names of its states, at most 3, sorted, separated by spaces: "exp_avg square"; NULL: none */
+    const char
+        *states; /* names of its states, at most 3, sorted, separated by spaces: "exp_avg square"; NULL: no states */
 } bg_update_rule;
 
 /* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) adds epsilon to
@@ -664,7 +669,7 @@ typedef struct bg_optimizer {
     double numbers[3];          /* BG_CUSTOM: numbers for its update (BG_UPDATE_OWN) */
 } bg_optimizer;
 
-/* Writes an optimizer's defaults into a struct of this size; an invalid kind is refused later. It is meant for
+/* Writes an optimizer's defaults into a struct of this size; an invalid kind is refused later. This function is for
  * bindings; C programs use the functions below. */
 BG_API void bg_optimizer_init(bg_optimizer *optimizer, size_t struct_bytes, bg_optimizer_kind kind,
                               double learning_rate);
@@ -707,19 +712,19 @@ static inline bg_optimizer bg_lamb(double learning_rate)
     return bg_optimizer_make(BG_LAMB, learning_rate);
 }
 
-/* Duchi et al., 2011; a learning rate of 0.01 is usual. */
+/* Makes AdaGrad (Duchi et al., 2011); a learning rate of 0.01 is usual. */
 static inline bg_optimizer bg_adagrad(double learning_rate)
 {
     return bg_optimizer_make(BG_ADAGRAD, learning_rate);
 }
 
-/* Zeiler, 2012. Its steps determine their own length, so a learning rate of 1 is usual. */
+/* Makes AdaDelta (Zeiler, 2012), which determines the length of its steps, so a learning rate of 1 is usual. */
 static inline bg_optimizer bg_adadelta(double learning_rate)
 {
     return bg_optimizer_make(BG_ADADELTA, learning_rate);
 }
 
-/* A custom optimizer. Its weight_decay and numbers begin at 0; other settings are ignored. */
+/* Makes a custom optimizer. The defaults of weight_decay and numbers are 0; other settings are ignored. */
 static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule *rule)
 {
     bg_optimizer optimizer = bg_optimizer_make(BG_CUSTOM, learning_rate);
@@ -729,19 +734,19 @@ static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule 
 }
 
 /* Reads an optimizer from a string: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta) and settings
- * that differ from its defaults: "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant". The
- * words are the fields' names. `out` is unchanged when the string is invalid; bg_optimizer_validate checks the ranges
- * of numbers. */
+ * that differ from its defaults: "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant".
+ * Settings have the names of the fields. `out` is unchanged when the string is invalid; bg_optimizer_validate checks
+ * the ranges of numbers. */
 BG_API bg_status bg_optimizer_parse(const char *text, double learning_rate, bg_optimizer *out, bg_error *error);
-/* "adamw"; NULL for BG_CUSTOM and for invalid kinds. */
+/* Returns a name such as "adamw"; NULL for BG_CUSTOM and for invalid kinds. */
 BG_API const char *bg_optimizer_name(bg_optimizer_kind kind);
 #define BG_OPTIMIZER_STATE_TEXT_BYTES 80
 /* Describes which optimizer the state belongs to: its name and the settings that change the meaning of the state, such
  * as "adamw", "sgd:momentum" or "rmsprop:momentum,tf_variant". State has no meaning for an optimizer with another
  * description. Numbers that may change during training are left out. `text` holds BG_OPTIMIZER_STATE_TEXT_BYTES. */
 BG_API void bg_optimizer_describe_state(const bg_optimizer *optimizer, char *text);
-/* The kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts of
- * their names, "exp_avg exp_avg_sq". "" if it keeps none. */
+/* Returns the kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts
+ * of their names, "exp_avg exp_avg_sq". "" if it keeps none. */
 BG_API const char *bg_optimizer_state_kinds(const bg_optimizer *optimizer);
 /* Checks that every number is in its range; the error gives the reason and the remedy. */
 BG_API bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error);

@@ -1,6 +1,6 @@
 /*
- * plan.h: a graph, compiled for a strategy. A plan fixes the order of work on each device and the place of every byte
- * before anything runs. A plan that does not fit a device is refused here, with a table.
+ * plan.h: a graph, compiled for a strategy. A plan fixes the order of work on each device and the address of every
+ * value before anything runs. If a plan does not fit a device, making it fails with a table of the memory.
  *
  * Threads: a plan does not change once it is made, so any number of threads may use it at the same time. No thread may
  * use a plan while another one destroys it.
@@ -65,23 +65,23 @@ typedef struct bg_plan_summary {
     uint32_t recomputed_op_count; /* number of forward ops that run again for the backward pass */
     double recompute_share;       /* the share of these ops in the time of a micro-batch, by static costs */
     uint32_t ranks;               /* processes that share the devices; 1: this process has all */
-    uint32_t data_replicas;       /* replicas that gradients are summed over; 1: they are not */
+    uint32_t data_replicas;       /* replicas whose gradients are summed; 1: no sum */
     uint32_t sums;                /* sums of gradients over replicas in a step of a replica: one for each stage */
-    uint32_t sums_beside;         /* the number of these sums that devices do not wait for */
+    uint32_t sums_beside;         /* number of sums for which devices do not wait */
     uint64_t bytes_not_stored;    /* gradients that a replica's remote stores do not keep, because they are summed in
                                      the backward pass: the replica keeps only the pieces that it updates */
 } bg_plan_summary;
 BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
-/* The options that the plan was made with. Borrowed. */
+/* Returns the options of the plan. Borrowed. */
 BG_API const bg_options *bg_plan_options(const bg_plan *plan);
-/* The optimizer that the plan trains with; NULL: it is for inference. Borrowed. */
+/* Returns the optimizer of a plan for training; NULL for inference. Borrowed. */
 BG_API const bg_optimizer *bg_plan_optimizer(const bg_plan *plan);
-/* Bytes of a class on a device of a replica; all replicas are equal. */
+/* Returns the bytes of a class on a device of a replica; all replicas are equal. */
 BG_API size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class);
-/* Total bytes of all classes except REMOTE. */
+/* Returns the total bytes of all classes except REMOTE. */
 BG_API size_t bg_plan_device_bytes(const bg_plan *plan, uint32_t device);
 
-/* Bytes of a class in the remote store of a device. They sum to BG_MEMORY_REMOTE. */
+/* Returns the bytes of a class in the remote store of a device. Over all classes they add up to BG_MEMORY_REMOTE. */
 BG_API size_t bg_plan_remote_bytes(const bg_plan *plan, uint32_t device, bg_location_class location_class);
 
 /* The bytes that a step moves to a device and away from it. */
@@ -95,29 +95,31 @@ typedef enum bg_plan_traffic {
     BG_TRAFFIC_COUNT
 } bg_plan_traffic;
 BG_API const char *bg_plan_traffic_name(bg_plan_traffic traffic);
-/* Bytes in a step, for all micro-batches. Entries that the model's own ops load and store are not counted. */
+/* Returns the bytes in a step, for all micro-batches. Entries that the model's own ops load and store are not
+ * counted. */
 BG_API uint64_t bg_plan_traffic_bytes(const bg_plan *plan, uint32_t device, bg_plan_traffic traffic,
                                       bg_location_class location_class);
 
 /* Prints the table of bytes by device and class. malloc'ed, as are all texts below. */
 BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error);
-/* Prints this table for each phase, which is a pass over a stage: F, R, B, W or U. Remote values are counted in their
- * own class, in the phases that have a window of them. Values on the device are counted in the phases that use them.
- * The `transient` bytes of an update include the moments that it loads. Consecutive stages with equal numbers share a
- * row. */
+/* Prints the table of bytes for each phase, which is a pass over a stage: F, R, B, W or U. Remote values are counted in
+ * their own class, in the phases that have a window of them. Values on the device are counted in the phases that use
+ * them. The `transient` bytes of an update include the moments that it loads. Consecutive stages with equal numbers
+ * share a row. */
 BG_API bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error);
 /* Prints the bytes that each remote store keeps and that a step moves, by class. */
 BG_API bg_status bg_plan_print_remote(const bg_plan *plan, char **out_text, bg_error *error);
 /* Prints the blocks with their stage and device. */
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
-/* The name of the plan's schedule generator, also if options.execution.schedule is NULL. */
+/* Returns the name of the plan's schedule generator, also if options.execution.schedule is NULL. */
 BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
 /* Prints the timetable of the plan's schedule (bg_schedule_timetable). */
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);
 /* Prints which rank has which devices, and tables of each rank's memory (including the transport's) and of the bytes
- * that it sends to other ranks in a step. Equal ranks share a row. The ranks need not exist; 0 means the ranks of
- * options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout), BG_ERROR_MEMORY. */
+ * that it sends to other ranks in a step. Equal ranks share a row. `rank_count` may differ from the actual number of
+ * ranks; 0 means the ranks of options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout),
+ * BG_ERROR_MEMORY. */
 BG_API bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **out_text, bg_error *error);
 /* Prints every instruction of every device. */
 BG_API bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *error);

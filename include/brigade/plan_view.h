@@ -13,23 +13,23 @@
 extern "C" {
 #endif
 
-/* A weight, or training state that belongs to it. It is whole, even if devices hold pieces. Sections of one weight are
- * variables of the same name and type. */
+/* A weight, or training state that belongs to it. The type is that of the whole tensor, even if devices hold pieces.
+ * Sections of one weight are variables of the same name and type. */
 typedef struct bg_plan_variable {
     const char *name;
     bg_type type;
     bg_variable_role role;
 } bg_plan_variable;
-/* Variable `index` of summary.variable_count; all-zero past the last. */
+/* Returns variable `index` of summary.variable_count; all-zero past the last. */
 BG_API bg_plan_variable bg_plan_variable_at(const bg_plan *plan, uint32_t index);
 
 typedef struct bg_plan_block {
     const char *name; /* "" for ops outside named blocks */
     uint32_t stage;
 } bg_plan_block;
-/* Block `index` of summary.block_count; all-zero past the last. */
+/* Returns block `index` of summary.block_count; all-zero past the last. */
 BG_API bg_plan_block bg_plan_block_at(const bg_plan *plan, uint32_t index);
-/* The device of a stage; UINT32_MAX when the stage does not exist. */
+/* Returns the device of a stage; UINT32_MAX when the stage does not exist. */
 BG_API uint32_t bg_plan_stage_device(const bg_plan *plan, uint32_t stage);
 
 /* Values that live across actions: messages between devices, and values that one pass keeps for a later one. */
@@ -42,23 +42,23 @@ typedef struct bg_plan_edge {
     bool is_stash;                   /* counted as BG_MEMORY_STASH; otherwise as BG_MEMORY_STREAM */
     bool is_ring;                    /* a window of a remote store; its slots are always in use */
 } bg_plan_edge;
-/* Edge `index` of summary.edge_count; all-zero past the last. */
+/* Returns edge `index` of summary.edge_count; all-zero past the last. */
 BG_API bg_plan_edge bg_plan_edge_at(const bg_plan *plan, uint32_t index);
 
 /* One instruction of a device's program, which runs once for each weight update (training) or call (inference). */
 typedef struct bg_plan_instruction {
     bg_action action;
     size_t transient_bytes; /* the peak of memory that only this instruction uses */
-    bool copies;            /* moves bytes; a SEND without it has written its message in place */
+    bool copies;            /* moves bytes; false for a SEND whose message was written in place */
     bool is_beside;         /* starts a reduction and does not wait for it */
 } bg_plan_instruction;
 BG_API uint32_t bg_plan_instruction_count(const bg_plan *plan, uint32_t device);
-/* Instruction `index` of the device; all-zero past the last. */
+/* Returns instruction `index` of the device; all-zero past the last. */
 BG_API bg_plan_instruction bg_plan_instruction_at(const bg_plan *plan, uint32_t device, uint32_t index);
 /* Sets marks[e] (summary.edge_count elements) for each edge that the instruction writes or reads on a device; other
  * elements are unchanged. */
 BG_API void bg_plan_mark_edges(const bg_plan *plan, uint32_t device, uint32_t index, bool *marks);
-/* The number of transfers to and from remote stores that a device begins in a step. */
+/* Returns the number of transfers to and from remote stores that a device begins in a step. */
 BG_API uint32_t bg_plan_transfer_count(const bg_plan *plan, uint32_t device);
 
 #ifdef __cplusplus

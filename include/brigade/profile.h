@@ -26,14 +26,16 @@ BG_API bg_status bg_profile_write_trace(const bg_session *session, const bg_plan
 
 /* Prints for each device the shares of time of each kind of action and of idling, between the first and the last
  * recorded event. For each stage it prints the mean work per step, then the difference between the longest stage and
- * the mean, and whether events were dropped. malloc'ed. Errors: those above. */
+ * the mean, and whether events were dropped. malloc'ed. Errors: BG_ERROR_INVALID (the session did not trace, or nothing
+ * ran yet), BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text,
                                           bg_error *error);
 
 /* Computes the costs of the stages from the session's records: medians over micro-batches, steps and replicas, without
  * waiting. `out_costs` has one element for each stage. *out_bytes_per_ns gets the speed of messages between devices; 0
  * when copies took no measurable time (messages are written in place). The results can be used as
- * options.execution.stage_costs. Errors: those above, and BG_ERROR_INVALID if a stage has no recorded forward. */
+ * options.execution.stage_costs. Errors: BG_ERROR_INVALID (the session did not trace, nothing ran yet, or a stage has
+ * no recorded forward), BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
                                   double *out_bytes_per_ns, bg_error *error);
 
@@ -61,7 +63,7 @@ BG_API void bg_costs_clear(bg_costs *costs);
 /* ---- reports (docs/profiling.md) ---- */
 
 /*
- * A folder that shows where a session's time and memory go and what to change: report.html (one file, no server),
+ * A folder that shows how a session spends time and memory and what to change: report.html (one file, no server),
  * summary.json (the report's numbers; docs/formats.md) and trace.json (Chrome trace events). Sessions whose plans have
  * options.reporting.trace record from their creation on; start and stop choose the runs. The sizes of the files and of
  * the records in memory are bounded, however long the run is. Totals cover the whole run. Events, and results derived
@@ -85,10 +87,11 @@ typedef struct bg_profile_notes {
     uint64_t loader_batches, loader_misses;
 } bg_profile_notes;
 
-/* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. All ranks call it
- * (brigade/transport.h), and rank 0 writes. It spends about 50 ms on measuring the machine's peak speed.
- * options.reporting.progress is called on rank 0; if it cancels, the folder does not change. Errors: BG_ERROR_INVALID
- * (no options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_CANCELED, BG_ERROR_MEMORY. */
+/* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. All ranks call this
+ * function (brigade/transport.h), and rank 0 writes. The function takes about 50 ms to measure the machine's peak
+ * speed. options.reporting.progress is called on rank 0; if it cancels, the folder does not change. Errors:
+ * BG_ERROR_INVALID (no options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_CANCELED,
+ * BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, const char *folder,
                                   bg_error *error);
 

@@ -1,6 +1,6 @@
 /*
  * rate.h: learning rates that change from update to update by a rule. bg_rate_at has the form of
- * bg_trainer_options.learning_rate, with the schedule as its user. Without a trainer, pass its result to
+ * bg_trainer_options.learning_rate, with the schedule as its argument `user`. Without a trainer, pass its result to
  * bg_session_set_learning_rate or bg_run.learning_rates.
  *
  * Threads: these are pure functions, which any thread may call at any time.
@@ -60,7 +60,7 @@ static inline bg_rate_schedule bg_rate_make(bg_rate_kind kind, double rate, uint
     return schedule;
 }
 
-/* The rate of update `step`, counted from 0. `schedule` is a bg_rate_schedule that bg_rate_validate accepts. */
+/* Returns the rate of update `step`, counted from 0. `schedule` is a bg_rate_schedule that bg_rate_validate accepts. */
 BG_API double bg_rate_at(void *schedule, uint64_t step);
 /* PLATEAU: reports a new value of a quantity that should fall, such as a validation loss. For a quantity that should
  * rise, report its negative. NaN counts as no progress. Other kinds ignore the report. */
@@ -68,8 +68,8 @@ BG_API void bg_rate_report(bg_rate_schedule *schedule, double value);
 /* Checks that every number is in its range; the error says what would be right. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_rate_validate(const bg_rate_schedule *schedule, bg_error *error);
 /* Reads a schedule from a string: a kind (constant, linear, cosine, polynomial, one_cycle, step, inverse_root,
- * plateau), and the fields that differ from its defaults: "cosine:warmup=100,final=0.1". The words are the fields'
- * names; `steps` may be among them. `out` is unchanged when the string is invalid. Errors: BG_ERROR_INVALID. */
+ * plateau), and the fields that differ from its defaults: "cosine:warmup=100,final=0.1". Settings have the names of the
+ * fields; `steps` may be one of them. `out` is unchanged when the string is invalid. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_rate_parse(const char *text, double rate, uint64_t steps, bg_rate_schedule *out, bg_error *error);
 
 #ifdef __cplusplus

@@ -57,7 +57,7 @@ BG_API bg_status bg_npy_write(const char *path, const bg_array *array, bg_error 
 typedef struct bg_tokens_options {
     size_t struct_bytes;      /* 0, or sizeof(bg_tokens_options): see base.h */
     uint32_t sequence_length; /* S, at least 1 */
-    uint32_t vocabulary_size; /* tokens must be below it; 0: below 2^31 */
+    uint32_t vocabulary_size; /* every token must be below this; 0: below 2^31 */
     /* For raw token files; 0 for TFRecord. */
     uint32_t token_bytes; /* 2 or 4, little-endian unsigned; 0: by the file's name, .u16 or .u32 */
     uint32_t stride;      /* tokens from one sample to the next; 0: S */
@@ -87,7 +87,7 @@ typedef struct bg_csv_options {
     /* Columns of the features: names in the header, or numbers from 0; column_count 0: all columns except the label. */
     const char *const *columns;
     uint32_t column_count;
-    const char *label; /* a column of whole numbers; NULL: none */
+    const char *label; /* a column of whole numbers; NULL: no label */
 } bg_csv_options;
 
 /*
@@ -132,7 +132,7 @@ BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, b
  *     train-images-idx3-ubyte.gz     an IDX file: any other ending
  *     photos, photos:classes         a folder of images (bg_dataset_open_images), and the classes of the same images
  *
- * Types are those of the readers. Errors: those of all readers, BG_ERROR_SHAPE (a single number).
+ * Element types are those of the reader of the file. Errors: those of all readers, BG_ERROR_SHAPE (a single number).
  */
 BG_API bg_status bg_dataset_open(const char *source, bg_dataset **out, bg_error *error);
 

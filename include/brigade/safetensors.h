@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* A file that was opened. It is immutable, so threads may share it. */
+/* A file that was opened. An open file is immutable, so threads may share it. */
 typedef struct bg_safetensors bg_safetensors;
 
 typedef struct bg_safetensors_entry {
@@ -35,8 +35,9 @@ typedef struct bg_safetensors_metadata {
 
 /*
  * Writes a file that appears complete or not at all. Tensors are ordered by element size, largest first, then by name
- * (bytes), and data begin at a multiple of 8. So the same content gives the same file, and every tensor is aligned. The
- * written file is opened again, and its names, types, offsets and metadata are compared before it gets its name.
+ * (bytes), and data begin at a multiple of 8. The same content therefore gives the same file, and every tensor is
+ * aligned. The written file is opened again, and its names, types, offsets and metadata are compared before it gets its
+ * final name.
  * Errors: BG_ERROR_INVALID (a name or key twice, reserved, or not UTF-8), BG_ERROR_SHAPE, BG_ERROR_IO,
  * BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
  */
@@ -64,9 +65,9 @@ BG_API bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_
  * while it is open (replacing it, as bg_safetensors_write does, is fine). */
 BG_API bg_status bg_safetensors_open_header(const char *path, bg_safetensors **out, bg_error *error);
 
-/* Reads bytes of a tensor, from its byte `offset_bytes` on; `entry` is this file's. Several threads may call it at
- * once. Errors: BG_ERROR_INVALID (a range beyond the tensor), BG_ERROR_IO (a disk error, or the file became
- * shorter). */
+/* Reads bytes of a tensor, from its byte `offset_bytes` on; `entry` must belong to this file. Several threads may call
+ * the function at once. Errors: BG_ERROR_INVALID (a range beyond the tensor), BG_ERROR_IO (a disk error, or the file
+ * became shorter). */
 BG_API bg_status bg_safetensors_read(const bg_safetensors *file, const bg_safetensors_entry *entry, size_t offset_bytes,
                                      size_t size_bytes, void *out, bg_error *error);
 

@@ -1,7 +1,7 @@
 /*
  * schedule.h: the order of actions on each device. A schedule is, for each device, an ordered list of actions for one
- * step (one weight update in training; one pass over the micro-batches in inference). It knows stages and edges, not
- * graphs or memory.
+ * step (one weight update in training; one pass over the micro-batches in inference). Schedules describe stages and
+ * edges, not graphs or memory.
  *
  *     problem --generator--> compute order --complete--> full schedule --verify--> analysis
  *                              (SEND, RECEIVE, LOAD, STORE, HOST_IN, HOST_OUT)      (depths, bubble)
@@ -10,7 +10,7 @@
  * generators share communication, verification, slot depths, simulation and text.
  *
  * Edges. An edge is a bundle of values that lives from one action to later ones: between stages on two devices (a
- * message), between stages on one device, or from a stage's forward to its own backward (a stash). It lives in `depth`
+ * message), between stages on one device, or from a stage's forward to its own backward (a stash). The edge has `depth`
  * slots on the receiving device; micro-batch number n of the run uses slot n % depth. A producer writes directly into
  * the receiver's slot: the slot is in use from the producer's start to the end of the last consumer. An action waits
  * until its slots are free and its values are available.
@@ -46,7 +46,7 @@ typedef enum bg_action_kind {
     BG_ACTION_KIND_COUNT
 } bg_action_kind;
 
-/* "F", "B", "W", "R", "U", "SEND", ... */
+/* Returns a name: "F", "B", "W", "R", "U", "SEND", ... */
 BG_API const char *bg_action_kind_name(bg_action_kind kind);
 
 typedef struct bg_action {
@@ -59,8 +59,8 @@ typedef struct bg_action {
 
 /* The action `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last
  * one. Kinds are FORWARD, RECOMPUTE, BACKWARD and WEIGHTS, with the same micro-batch at both ends, or UPDATE at both
- * ends, once per step. Inference has only FORWARD. WEIGHTS needs a problem that splits weights, RECOMPUTE a stage that
- * recomputes. */
+ * ends, once per step. Inference has only FORWARD. WEIGHTS needs a problem that splits weights, and RECOMPUTE needs a
+ * stage that recomputes. */
 typedef struct bg_schedule_edge {
     bg_action_kind from_kind;
     uint32_t from_stage;
@@ -87,7 +87,7 @@ typedef enum bg_residency {
 typedef struct bg_schedule_buffer {
     uint32_t stage;         /* the stage whose actions use it; for an edge, the receiving stage */
     uint32_t reads, writes; /* for variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
-    /* Bits 1u << level: the levels of U that use it; 0: all levels. Levels from 32 on always use it. */
+    /* Bits 1u << level: the levels of U that use it; 0: all levels. Levels from 32 on always use the buffer. */
     uint32_t update_levels;
     bool starts_fresh;      /* the first writer of a step needs no old value, and none is needed after the step */
     bg_residency residency; /* decides where generated schedules have LOAD and STORE; other valid schedules may
@@ -138,7 +138,7 @@ typedef struct bg_schedule_problem {
                                  later where that keeps no buffer on its device for longer */
     bool keeps_for_sums; /* REDUCE always comes one phase later, and buffers with starts_fresh that it writes stay on
                             the device */
-    /* Sharded updates: stages whose new weights GATHER collects after their last U. NULL: none. */
+    /* Sharded updates: stages whose new weights GATHER collects after their last U. NULL: no stage. */
     const bool *stage_gathers;
     const bg_schedule_edge *edges;
     uint32_t edge_count;
@@ -147,13 +147,13 @@ typedef struct bg_schedule_problem {
     double remote_bytes_per_ns;   /* speed of LOAD and STORE, for the simulator; 0: they take no time */
     const bool *stage_host_in;    /* NULL: only stage 0 */
     const bool *stage_host_out;   /* NULL: only the last stage */
-    const bool *stage_recomputes; /* training: stages that run forward again (R) before each B; NULL: none */
+    const bool *stage_recomputes; /* training: stages that run forward again (R) before each B; NULL: no stage */
     const bg_stage_cost *costs;   /* NULL: every F, R, B, W costs 1, U costs 0 */
     double bytes_per_ns;          /* speed of messages between devices, for the simulator; 0: they take no time */
     uint32_t send_ahead; /* slots of a message in addition to those that the receiver's order needs; default 1. 0 gives
                             the fewest slots, but producers wait longer. See bg_schedule_edge_depth. */
     /* Limit in bytes, for each device, of the slots of edges that end on it; NULL: no limit. Only the generator "auto"
-     * uses them. */
+     * uses these limits. */
     const size_t *device_slot_bytes;
     /* Called while a schedule of this problem is made, verified, simulated or drawn. NULL: the work cannot be
      * stopped. */
@@ -162,7 +162,8 @@ typedef struct bg_schedule_problem {
 } bg_schedule_problem;
 
 BG_API void bg_schedule_problem_init(bg_schedule_problem *problem, size_t struct_bytes);
-/* Training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; the rest is zero. */
+/* Sets the defaults: training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; all
+ * other fields are zero. */
 static inline bg_schedule_problem bg_schedule_problem_defaults(void)
 {
     bg_schedule_problem problem;
@@ -172,7 +173,8 @@ static inline bg_schedule_problem bg_schedule_problem_defaults(void)
 }
 
 /* Adds the edges of a plain chain (F_k -> F_k+1, B_k+1 -> B_k, F_k -> B_k stash; F_k -> R_k -> B_k on stages with R) to
- * a problem made by hand; the edges are malloc'ed and the caller frees them. It serves tests and `brigade schedule`. */
+ * a problem made by hand; the edges are malloc'ed and the caller frees them. Tests and `brigade schedule` use this
+ * function. */
 BG_API bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_bytes,
                                            bg_schedule_edge **out_edges, bg_error *error);
 
@@ -202,7 +204,7 @@ typedef struct bg_schedule_generator {
     bool one_at_a_time;  /* runs one micro-batch at a time, so the problem may be is_strict */
 } bg_schedule_generator;
 
-/* The generators in the order of their table: single, sharded, sequential, grouped, interleaved, gpipe, looped,
+/* Return generators, in the order of their table: single, sharded, sequential, grouped, interleaved, gpipe, looped,
  * looped-bfs, looped-zb, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end, or if the name
  * is unknown. bg_schedule_generator_find accepts names in any case, and names that other systems use ("1F1B",
  * bg_schedule_alias_at). */
@@ -212,11 +214,12 @@ BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name)
  * NULL) is the generator of that name. */
 BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_generator **out_generator);
 
-/* The default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is even; one
- * for ONE. */
+/* Returns the default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is
+ * even; one for ONE. */
 BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count);
-/* The device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do not fit:
- * LINE needs as many devices as stages, FOLD half as many, LOOP a divisor, ANY at most as many, ONE one. */
+/* Finds the device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do
+ * not fit: LINE needs as many devices as stages, FOLD half that number, LOOP a divisor of it, ANY at most that number,
+ * and ONE needs one device. */
 BG_API bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                                    uint32_t *out_stage_devices, bg_error *error);
 
@@ -225,24 +228,24 @@ BG_API bg_status bg_schedule_create(const bg_schedule_problem *problem, const bg
                                     bg_schedule **out, bg_error *error);
 BG_API void bg_schedule_destroy(bg_schedule *schedule);
 
-/* Appends an action to a device's list. Generators use it. */
+/* Appends an action to a device's list, for generators. */
 BG_API bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action action, bg_error *error);
 
 BG_API uint32_t bg_schedule_device_count(const bg_schedule *schedule);
 BG_API uint32_t bg_schedule_action_count(const bg_schedule *schedule, uint32_t device);
 BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_t device);
 
-/* The number of slots of an edge on its receiving device, as the verifier computed it; 0 before the schedule is
+/* Returns the number of slots of an edge on its receiving device, as the verifier computed it; 0 before the schedule is
  * verified. For an edge on one device it is the number of micro-batches that are live at once. For a message it is the
- * number between RECEIVE and the last reader, plus send_ahead. With send_ahead it is at least the number in flight when
- * every action takes one step, so that an edge that skips stages does not slow a pipeline. It is larger where fewer
- * slots would deadlock. The range is 1 to micro_batch_count; UPDATE edges have 1. */
+ * number between RECEIVE and the last reader, plus send_ahead. With send_ahead the depth is at least the number in
+ * flight when every action takes one step, so that an edge that skips stages does not slow a pipeline. The number is
+ * larger where fewer slots would deadlock. The range is 1 to micro_batch_count; UPDATE edges have 1. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
 /* For a buffer of an edge: the number of micro-batches on the device at the same time between LOAD and the last reader.
- * For other buffers it is 1. It is 0 before the schedule is verified. The depth of a buffer's edge is that of the
+ * For other buffers it is 1. Before the schedule is verified it is 0. The depth of a buffer's edge is that of the
  * remote store. */
 BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
-/* The largest number of micro-batches for which a stage's forward has begun and its backward is not done; 1 in
+/* Returns the largest number of micro-batches for which a stage's forward has begun and its backward is not done; 1 in
  * inference, 0 before the schedule is verified. */
 BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
 
@@ -282,10 +285,10 @@ BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
 BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
 /* Draws a timetable in which each F, R, B and W takes one step: devices are rows, steps are columns, and cells are "F0
- * F1 B0 ." (micro-batch) or "F1.0" (stage.micro-batch) where a device has several stages. It is drawn as in papers: a
- * cell has one action, or a forward and a backward ("F6B0"), whichever avoids waiting between stages; costs are
- * ignored. A text of more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few
- * micro-batches two strategies may have the same order of actions, and thus the same picture. malloc'ed. */
+ * F1 B0 ." (micro-batch) or "F1.0" (stage.micro-batch) where a device has several stages. A cell has, as in papers, one
+ * action, or a forward and a backward ("F6B0"), whichever avoids waiting between stages; costs are ignored. A text of
+ * more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few micro-batches two
+ * strategies may have the same order of actions, and thus the same timetable. malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 
@@ -310,14 +313,14 @@ BG_API void bg_schedule_problem_free(bg_schedule_problem *problem);
 
 typedef struct bg_schedule_svg_options {
     size_t struct_bytes; /* 0, or sizeof(bg_schedule_svg_options): see base.h */
-    const char *title;   /* NULL: none */
+    const char *title;   /* NULL: no title */
     bool shows_messages; /* thin arrows from SEND to RECEIVE */
-    uint32_t width;      /* width of the picture in pixels; 0: wide enough for the numbers in boxes, 640 to 1600 */
+    uint32_t width;      /* width of the drawing in pixels; 0: wide enough for the numbers in boxes, 640 to 1600 */
 } bg_schedule_svg_options;
 
 /* Draws a simulated schedule: devices are rows, time runs to the right, and there is a box for each F, B, W, R and U
- * with its micro-batch where it fits ("stage.micro-batch" where a device has several stages). It is readable on light
- * and dark backgrounds. `options` NULL: all zero. malloc'ed. */
+ * with its micro-batch where it fits ("stage.micro-batch" where a device has several stages). The drawing is readable
+ * on light and dark backgrounds. `options` NULL: all zero. malloc'ed. */
 BG_API bg_status bg_schedule_draw_svg(const bg_schedule_problem *problem, const bg_schedule_timing *timing,
                                       const bg_schedule_svg_options *options, char **out_text, bg_error *error);
 

@@ -28,9 +28,9 @@ typedef enum bg_score_kind {
 
 /* How the scores of classes are combined into one number. A score of 0 / 0 is 0. */
 typedef enum bg_score_average {
-    BG_SCORE_MACRO = 0, /* their mean, over classes that occur among labels or predictions */
+    BG_SCORE_MACRO = 0, /* the mean score of the classes that occur among labels or predictions */
     BG_SCORE_MICRO,     /* from the total counts of all classes: the accuracy, if each row has one label */
-    BG_SCORE_WEIGHTED,  /* their mean, weighted by the number of labels of each class */
+    BG_SCORE_WEIGHTED,  /* the mean score, weighted by the number of labels of each class */
     BG_SCORE_BINARY     /* the score of one class */
 } bg_score_average;
 

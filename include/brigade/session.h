@@ -5,17 +5,16 @@
  * file, gets the newest values without explicit copies.
  *
  * Threads: one thread at a time uses weights and all sessions that share them; the thread may differ from call to call.
- * Sessions that do not share weights run side by side. A function of this header, of feed.h or of checkpoint.h that
+ * Sessions that do not share weights may run concurrently. A function of this header, of feed.h or of checkpoint.h that
  * reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside such a
  * function with the same weights, and when a callback or kernel calls it within a run. The call then changes nothing,
- * and the other thread's run continues. This holds for inference too, even when all sessions that share the weights
- * only infer. Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it once the
- * function has returned. To infer in several threads over the same weights, also while another thread trains them,
- * create one reader for each thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another
- * thread. Streams, workers and notes, which never change, and the counts bg_weights_count, bg_session_step and
- * bg_session_cycles may be read at any time. bg_session_trace_count and (with options.reporting.trace)
- * bg_session_device_bytes return 0 while another thread is inside. bg_session_destroy waits for a thread that uses
- * another session of the same weights.
+ * and the other thread's run continues. The same is true when all sessions that share the weights are for inference.
+ * Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it once the function has
+ * returned. To infer in several threads over the same weights, also while another thread trains them, create one reader
+ * for each thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another thread. Streams,
+ * workers and notes, which never change, and the counts bg_weights_count, bg_session_step and bg_session_cycles may be
+ * read at any time. bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while
+ * another thread is inside. bg_session_destroy waits for a thread that uses another session of the same weights.
  *
  * Errors: BG_ERROR_INVALID for an argument that the function cannot take, and while another thread is inside the
  * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; with several ranks BG_ERROR_COMMUNICATION.
@@ -52,32 +51,32 @@ typedef struct bg_weight {
     bg_variable_role role;
     const void *data;
 } bg_weight;
-/* Returns weight `index` with its newest values, fetched from the session that has them. They are valid until the next
- * call on these weights. */
+/* Returns weight `index` with its newest values, fetched from the session that has them. The values are valid until the
+ * next call on these weights. */
 BG_API bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error);
 /* Returns the weight of a name, like bg_weights_at; BG_ERROR_NOT_FOUND if it does not exist. */
 BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error);
-/* Sets a value before or between runs. A new name is added; a known one must have the same type. The name of a piece of
- * an existing weight sets that range of it. */
+/* Sets a value before or between runs. A new name is added; an existing weight must have the same type. The name of a
+ * piece of an existing weight sets that range of the weight. */
 BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                                 bg_error *error);
 
 /* Sets a value that `write` provides: it writes bg_type_size_bytes(type) bytes at `data`, such as a tensor that it
- * reads from a file. A new weight is written where it stays, without a copy. When `write` fails, nothing is changed,
- * and its status is returned. It must not use these weights. */
+ * reads from a file. `write` writes a new weight directly to its final memory, without a copy. When `write` fails,
+ * nothing is changed, and its status is returned. The callback must not use these weights. */
 BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
                                  bg_status (*write)(void *user, void *data, bg_error *error), void *user,
                                  bg_error *error);
 
-/* Matrices that sessions have rounded to 16, 8 or 4 bits (options.numerics.weights_type). Beside a matrix `w` the
- * weights have its rounded form `w.bfloat16`, `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its
- * weights differs from the float32 one by at most half the scale of its block, or half of its last place. */
+/* Matrices that sessions have rounded to 16, 8 or 4 bits (options.numerics.weights_type). In addition to a matrix `w`
+ * the weights have its rounded form `w.bfloat16`, `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its
+ * weights differs from the float32 one by at most half the scale of its block, or half a unit in the last place. */
 typedef struct bg_quantized {
     uint32_t count;       /* number of matrices */
     uint64_t bytes;       /* of the rounded matrices, with their scales */
     uint64_t float_bytes; /* of the same matrices in float32 */
     double largest_error; /* the largest difference between a weight and its rounded value */
-    double largest_bound; /* half of the largest scale, or of the last place of the largest weight */
+    double largest_bound; /* half the largest scale, or half a unit in the last place of the largest weight */
 } bg_quantized;
 BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg_error *error);
 
@@ -92,9 +91,9 @@ BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg
  * buffers, and all weights if the session uses files. The plan must outlive the session. Before it allocates memory, it
  * compares the devices' need with the machine's free memory and with the limits of the process's control groups, unless
  * options.memory.no_memory_check is set. options.reporting.progress can cancel, which leaves `weights` unchanged. With
- * several ranks it gets the same calls on all of them, and must cancel at the same call. A session that resumes from
- * files (options.files.memmap_dir) and is canceled while given weights replace values in the files leaves files that
- * cannot be resumed. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters), BG_ERROR_INVALID (the plan is
+ * several ranks this callback gets the same calls on all ranks, and must cancel at the same call. A session that
+ * resumes from files (options.files.memmap_dir) and is canceled while given weights replace values in the files leaves
+ * files that cannot be resumed. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters), BG_ERROR_INVALID (the plan is
  * compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up their whole), BG_ERROR_BUDGET
  * (more memory than is available), BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
@@ -108,22 +107,22 @@ BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss
 BG_API bg_status bg_session_create_inference(const bg_graph *graph, const bg_options *options, bg_weights *weights,
                                              bg_session **out, bg_error *error);
 /* Destroys a session. Newest values that only this session has move to the memory of `weights`. If memory runs out,
- * they are lost, and reading them is an error. */
+ * these values are lost, and reading them is an error. */
 BG_API void bg_session_destroy(bg_session *session);
 
-/* ---- readers: inference beside training ----
+/* ---- readers: inference during training ----
  *
  * Published values never change. A reader is a session for inference over the values that were published last: it reads
  * them in place, so any number of readers need the memory of one set of weights. Each reader has its own workers, and
- * one thread at a time uses it. It waits for no other session, and it may run while other threads train, load or
+ * one thread at a time uses it. A reader waits for no other session, and it may run while other threads train, load or
  * publish the weights.
  *
  *     one thread trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
  *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
  *
  * A reader copies weights that it cannot read in place when it first uses a version: weights in pieces (sections,
- * tensor parallelism) or in remote buffers. It also has copies of buffers that its ops write, such as a cache. They
- * begin with the published value and are never published.
+ * tensor parallelism) or in remote buffers. A reader also has copies of buffers that its ops write, such as a cache.
+ * These copies begin with the published value and are never published.
  */
 
 /* Publishes the newest values of all parameters and buffers as one version: runs that begin afterward use it, and runs
@@ -139,8 +138,8 @@ BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, 
  * Errors: as bg_session_create; BG_ERROR_INVALID (a plan for training, of several ranks, or with
  * options.files.memmap_dir; weights in pieces that were never joined, where the plan needs the whole). */
 BG_API bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
-/* The version that a reader's last run used, or, before the first run, the version at its creation. 0: the session is
- * not a reader. */
+/* Returns the version that a reader's last run used or, before the first run, the version at its creation; 0 if the
+ * session is not a reader. */
 BG_API uint64_t bg_session_version(const bg_session *session);
 
 BG_API bg_weights *bg_session_weights(const bg_session *session); /* borrowed */
@@ -162,7 +161,7 @@ typedef struct bg_stream {
 } bg_stream;
 BG_API bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);
 BG_API bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);
-/* The index of a named input or output, or UINT32_MAX. */
+/* Returns the index of a named input or output, or UINT32_MAX. */
 BG_API uint32_t bg_session_find_input(const bg_session *session, const char *name);
 BG_API uint32_t bg_session_find_output(const bg_session *session, const char *name);
 
@@ -178,45 +177,46 @@ BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, 
 /* Sets new numbers of the optimizer from the next run on; the kind must not change. */
 BG_API bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* The number of weight updates over the life of the weights. Random numbers depend on it. Optimizer state that a
- * session creates begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has
- * this count. */
+/* Returns the number of weight updates over the life of the weights. Random numbers depend on this number. Optimizer
+ * state that a session creates begins its own count at 0, like a new torch.optim object; state that was set
+ * (bg_weights_set) has this count. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error);
 /* ---- with options.files.memmap_dir ---- */
 
-/* The note of the flush from which the session resumed: "" without a note, NULL if the session did not resume. After
- * resuming, the step, the optimizer's state and weights that were not given come from the files. Borrowed. */
+/* Returns the note of the flush from which the session resumed: "" without a note, NULL if the session did not resume.
+ * After resuming, the step, the optimizer's state and weights that were not given come from the files. Borrowed. */
 BG_API const char *bg_session_note(const bg_session *session);
 /* Completes the files on disk and records a note of the caller's (UTF-8; NULL is ""), such as the position in its data.
  * From then until the next run or change of a weight, a session that is created with the same plan and directory
  * resumes from here. A process that ends at another time leaves files from which no session can resume. Without
- * options.files.memmap_dir, and with files that are read only, the function does nothing. All ranks call it
+ * options.files.memmap_dir, and with files that are read only, the function does nothing. All ranks call this function
  * (brigade/transport.h). Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
 
-/* Device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last one's end.
- * 0 without options.reporting.log_cycles, before a run, and after one that failed. */
+/* Returns the device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last
+ * device's end; 0 without options.reporting.log_cycles, before a run, and after one that failed. */
 BG_API uint64_t bg_session_cycles(const bg_session *session);
-/* The number of processors that the calling thread may use, at least 1. It is a session's default number of workers. */
+/* Returns the number of processors that the calling thread may use, at least 1. This is a session's default number of
+ * workers. */
 BG_API uint32_t bg_processor_count(void);
 /* Prints the placement of the workers, one on each line: "worker 0 on core 0" if it is bound, otherwise "worker 0 on
  * any core of 0-3" or "worker 0 on the calling thread". malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
-/* The peak number of bytes that a device of the session has touched in its arena, which equals the plan's figure. It is
- * measured for each operand when options.reporting.trace is on; otherwise it is the size of the arena. 0 for a device
- * of another rank. */
+/* Returns the peak number of bytes that a device of the session has touched in its arena, which equals the plan's
+ * figure. With options.reporting.trace the number is measured for each operand; otherwise it is the size of the arena.
+ * 0 for a device of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
 /* Requests that a loop over runs ends on all ranks after the same run, for example because one rank received a signal.
  * May be called by any thread and by a signal handler. */
 BG_API void bg_session_ask_to_stop(bg_session *session);
 /* Whether any rank had requested a stop when the last run ended; the same on all ranks. */
 BG_API bool bg_session_is_asked_to_stop(const bg_session *session);
-/* Lets rank `rank` read weights, for example to write them to a file. All ranks call it (brigade/transport.h). On that
- * rank only `use` may request values (bg_weights_at, bg_weights_find and functions that call them), in any order and
- * number. The others send one value at a time, so no rank needs memory for more than one value. All ranks return the
- * status of `use`. In one process the function only calls `use`. Outside this function all ranks must call
- * bg_weights_at and bg_weights_find together, and all get the value. */
+/* Lets rank `rank` read weights, for example to write them to a file. All ranks call this function
+ * (brigade/transport.h). On that rank only `use` may request values (bg_weights_at, bg_weights_find and functions that
+ * call them), in any order and number. Other ranks send one value at a time, so no rank needs memory for more than one
+ * value. All ranks return the status of `use`. In one process the function only calls `use`. Outside this function all
+ * ranks must call bg_weights_at and bg_weights_find together, and all get the value. */
 BG_API bg_status bg_session_read_weights(bg_session *session, uint32_t rank,
                                          bg_status (*use)(void *user, bg_error *error), void *user, bg_error *error);
 /* Whether a device belongs to this process: always true unless several ranks share the devices
@@ -238,16 +238,16 @@ typedef struct bg_trace_event {
     bool is_beside; /* parallel to the device's program: LOAD and STORE, transfers to and from remote buffers; a REDUCE
                        whose end the device does not wait for (its share of the sum) */
 } bg_trace_event;
-/* The number of recorded events of a device: events of its program, oldest first, then events parallel to it, oldest
- * first. At most options.reporting.trace_events of each kind are kept; older ones are dropped. */
+/* Returns the number of recorded events of a device: events of its program, oldest first, then events parallel to it,
+ * oldest first. At most options.reporting.trace_events of each kind are kept; older ones are dropped. */
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);
-/* Sends the events of all ranks to rank `rank`. All ranks call it between runs (brigade/transport.h). On that rank the
- * two functions above then return events of all devices until the next run, in times of its clock, and
- * bg_profile_write_trace writes all of them. Clocks of other hosts are compared by round-trip messages, so their times
- * may be off by half of the shortest round trip. In one process the function does nothing. Errors: BG_ERROR_INVALID (no
- * such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO. */
+/* Sends the events of all ranks to rank `rank`. All ranks call this function between runs (brigade/transport.h). On
+ * that rank the two functions above then return events of all devices until the next run, in times of that rank's
+ * clock, and bg_profile_write_trace writes all of them. Clocks of other hosts are compared by round-trip messages, so
+ * their times may be off by half of the shortest round trip. In one process the function does nothing. Errors:
+ * BG_ERROR_INVALID (no such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO. */
 BG_API bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *error);
 
 #ifdef __cplusplus

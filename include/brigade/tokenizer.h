@@ -34,9 +34,9 @@ BG_API bg_status bg_tokenizer_create_bytes(bg_tokenizer **out, bg_error *error);
 
 BG_API void bg_tokenizer_destroy(bg_tokenizer *tokenizer);
 
-/* The vocabulary size: all tokens are below it. */
+/* Returns the size of the vocabulary. All tokens are below this number. */
 BG_API uint32_t bg_tokenizer_vocabulary(const bg_tokenizer *tokenizer);
-/* The token "<|endoftext|>", which separates documents; UINT32_MAX when the tokenizer has none. */
+/* Returns the token "<|endoftext|>", which separates documents; UINT32_MAX when the tokenizer has none. */
 BG_API uint32_t bg_tokenizer_end_of_text(const bg_tokenizer *tokenizer);
 
 /* All-zero is empty. */
@@ -52,7 +52,7 @@ BG_API void bg_token_list_clear(bg_token_list *list);
 BG_API bg_status bg_tokenizer_encode(const bg_tokenizer *tokenizer, const void *text, size_t size_bytes,
                                      bool reads_special, bg_token_list *tokens, bg_error *error);
 
-/* The bytes of a token, which need not be whole characters. NULL for numbers that are not tokens. */
+/* Returns the bytes of a token, which need not be whole characters. NULL for numbers that are not tokens. */
 BG_API const char *bg_tokenizer_token(const bg_tokenizer *tokenizer, uint32_t token, size_t *out_size_bytes);
 /* Returns the bytes of all tokens, malloc'ed, with a zero byte at the end that *out_size_bytes does not count. Errors:
  * BG_ERROR_INVALID, which names the first number that is not a token; BG_ERROR_MEMORY. */

@@ -6,7 +6,7 @@
  *                                                                           +-- weights, shared by all tasks
  *     loader, data set or infeed --> batches --> calls of the session ------'
  *
- * Each task (fit, validate, test, predict) has its own graph, so that each can have different outputs, and its own
+ * Each task (fit, validate, test, predict) has its own graph, so that tasks can have different outputs, and its own
  * options. A *call* is one run of a session: device iterations x accumulation x replicas micro-batches. A *batch* is
  * what the loader returns for a call. A smaller batch (the last one of an epoch), or a call that max_steps shortens,
  * runs in a separate plan: first its complete updates, then one update of the remaining samples in equal micro-batches.
@@ -48,7 +48,8 @@ typedef struct bg_ipu_strategy {
     const bg_options *inference_options;
     /* After each task the trainer writes its report (bg_profile_write) to FOLDER/training, /validation, /test or
      * /predict, with its trace and its summary as profile.json and profile.txt. A folder implies
-     * options.reporting.trace. NULL: the folder in the environment variable BRIGADE_PROFILE, or none. */
+     * options.reporting.trace. NULL: the folder in the environment variable BRIGADE_PROFILE, or no report if it is
+     * unset. */
     const char *report_folder;
     /* Same as in bg_options, for options that the trainer makes. A call has at least as many iterations as the model
      * has devices. */
@@ -82,7 +83,7 @@ typedef enum bg_trainer_task {
     BG_TRAINER_PREDICT,
     BG_TRAINER_TASK_COUNT
 } bg_trainer_task;
-/* "fit", "validate", "test", "predict". */
+/* Returns "fit", "validate", "test" or "predict". */
 BG_API const char *bg_trainer_task_name(bg_trainer_task task);
 
 typedef struct bg_trainer bg_trainer;
@@ -115,7 +116,7 @@ typedef enum bg_trainer_event_kind {
     BG_ON_REFUSED_UPDATE,  /* options.numerics.guard_loss refused an update; the run has failed */
     BG_TRAINER_EVENT_COUNT
 } bg_trainer_event_kind;
-/* "on_fit_start" and so on. */
+/* Returns a name such as "on_fit_start". */
 BG_API const char *bg_trainer_event_name(bg_trainer_event_kind kind);
 
 /* One run of a session. */
@@ -134,10 +135,10 @@ typedef struct bg_trainer_call {
     bool is_whole;  /* a call of the full size; false: a smaller call at the end of a batch or of max_steps */
     bool canonical; /* output values have the order of canonical_reductions: [iteration][replica][accumulation] */
 } bg_trainer_call;
-/* The values of an output by name; NULL when the output does not exist. `out_stream` may be NULL. */
+/* Returns the values of an output by name; NULL when the output does not exist. `out_stream` may be NULL. */
 BG_API const void *bg_trainer_call_output(const bg_trainer_call *call, const char *name, bg_stream *out_stream);
-/* The number of samples without padding in micro-batch `index` of the call, counted in the order in which a run returns
- * micro-batches. */
+/* Returns the number of samples without padding in micro-batch `index` of the call, counted in the order in which a run
+ * returns micro-batches. */
 BG_API uint64_t bg_trainer_call_valid(const bg_trainer_call *call, uint64_t index);
 
 typedef struct bg_trainer_event {
@@ -165,8 +166,8 @@ typedef struct bg_trainer_callback {
 
 /* ---- the trainer ---- */
 
-/* An input of the graph that does not come from the data. Every element of it has this number, for every micro-batch of
- * a call, as in Lightning for a step's plain numbers. */
+/* An input of the graph that does not come from the data. Every element of the input has this number, for every
+ * micro-batch of a call, as in Lightning for a step's plain numbers. */
 typedef enum bg_trainer_argument_kind {
     BG_ARGUMENT_VALUE = 0,
     BG_ARGUMENT_BATCH, /* the number of the batch, from 0 */
@@ -192,10 +193,10 @@ typedef struct bg_trainer_options {
     uint32_t micro_batch[BG_TRAINER_TASK_COUNT]; /* samples in a micro-batch; 0: as for fit, whose default is 1 */
     /* Used for options that the trainer makes. If training_options are given, leave these fields at their defaults. */
     uint32_t accumulate_grad_batches; /* micro-batches in an update; default 1 */
-    double gradient_clip;             /* bound of the norm of all gradients; 0: none */
+    double gradient_clip;             /* bound of the norm of all gradients; 0: no bound */
     uint64_t seed;                    /* seed of weights and dropout */
-    /* true: validation, test and prediction initialize weights that were neither trained nor set from the seed; false:
-     * they fail. Sets options.numerics.initialize_missing in all plans. */
+    /* true: validation, test and prediction use the seed to initialize weights that were neither trained nor set;
+     * false: they fail. Sets options.numerics.initialize_missing in all plans. */
     bool initialize_missing;
     uint64_t max_epochs;                          /* default 1 */
     uint64_t max_steps;                           /* weight updates of all fits together; 0: no limit */
@@ -205,14 +206,14 @@ typedef struct bg_trainer_options {
      * default 1; 0: the task is skipped. A share of less than one batch is an error, and so is a share of data with an
      * unknown number of batches. */
     double batch_shares[BG_TRAINER_TASK_COUNT];
-    uint64_t validate_epochs;  /* number of epochs between the validations of a fit; default 1; 0: none */
-    uint64_t validate_batches; /* number of batches between them; 0: none within epochs */
+    uint64_t validate_epochs;  /* number of epochs between the validations of a fit; default 1; 0: no validation */
+    uint64_t validate_batches; /* number of batches between validations; 0: no validation within epochs */
     /* Also validates after each such share of an epoch's batches, rounded down to at least one batch. 0.25 validates
      * four times. The last validation, at the epoch's end, replaces that of validate_epochs. 0: no validation within
      * epochs. */
     double validate_share;
     uint64_t checkpoint_epochs;  /* number of epochs between BG_ON_SAVE_CHECKPOINT events; 0: never */
-    uint64_t checkpoint_batches; /* the same in batches */
+    uint64_t checkpoint_batches; /* number of batches between these events; 0: never */
     uint64_t checkpoint_steps;   /* also after each batch in which the number of weight updates reaches a multiple of
                                     this */
     bool checkpoint_end;         /* also when a fit ends, early or not, if it has made updates since the last event */
@@ -228,7 +229,7 @@ typedef struct bg_trainer_options {
     uint32_t argument_count;
     const bg_trainer_callback *callbacks;
     uint32_t callback_count;
-    /* A flag that a signal handler may set: the current task ends after the current batch. NULL: none. */
+    /* A flag that a signal handler may set: the current task ends after the current batch. NULL: no flag. */
     const volatile sig_atomic_t *interrupt;
     const bg_score *scores; /* scores, for the tasks that have their outputs; borrowed */
     uint32_t score_count;
@@ -265,7 +266,7 @@ typedef struct bg_trainer_data {
     /* Options of that loader (NULL: the defaults), except the size of batches. Validation, test and prediction cover
      * every sample: their last batch may be smaller, whatever drop_last is, unless drop_rest is set. */
     const bg_loader_options *loading;
-    bool drop_rest; /* data sets in validation, test and prediction obey loading's drop_last */
+    bool drop_rest; /* loading->drop_last also applies to validation, test and prediction */
     /* An infeed that is not started, or that this task started. A pass, and a fit, ends with the infeed's data. With
      * batch_limits a pass ends at the limit, and the next pass continues from there. At the end of the data, inference
      * leaves out less than a call, and training leaves out less than an update. */
@@ -291,13 +292,14 @@ BG_API bg_status bg_trainer_predict(bg_trainer *trainer, const bg_trainer_data *
 
 /* Compiles a task ahead of time; otherwise it is compiled when it begins, and errors name the task. */
 BG_API bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *error);
-/* The task's session, whose plan bg_session_plan returns; NULL before the task is compiled. */
+/* Returns the task's session, whose plan bg_session_plan returns; NULL before the task is compiled. */
 BG_API bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_task task);
-/* The newest session for calls of a smaller size; NULL if no call was smaller. */
+/* Returns the newest session for calls of a smaller size; NULL if no call was smaller. */
 BG_API bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_task task);
 BG_API bg_weights *bg_trainer_weights(const bg_trainer *trainer);
 
-/* Samples in a call of a task: the batch size for a loader. With total_devices it is 0 before bg_trainer_prepare. */
+/* Samples in a call of a task: the batch size for a loader. With total_devices the number is 0 before
+ * bg_trainer_prepare. */
 BG_API uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_task task);
 BG_API uint64_t bg_trainer_step(const bg_trainer *trainer);  /* weight updates done */
 BG_API uint64_t bg_trainer_epoch(const bg_trainer *trainer); /* epochs done, including one that max_steps ended */
@@ -307,8 +309,8 @@ BG_API bg_status bg_trainer_set_optimizer(bg_trainer *trainer, const bg_optimize
 BG_API void bg_trainer_stop(bg_trainer *trainer);
 /* Whether the last task ended early: by a stop, or by the interrupt flag. */
 BG_API bool bg_trainer_was_stopped(const bg_trainer *trainer);
-/* Lets the next fit continue at this batch of this epoch, after `step` updates. A checkpoint holds these numbers beside
- * the weights. Needs a loader or a data set when `batch` is above 0. */
+/* Lets the next fit continue at this batch of this epoch, after `step` updates. A checkpoint holds these numbers in
+ * addition to the weights. Needs a loader or a data set when `batch` is above 0. */
 BG_API void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batch, uint64_t step);
 
 /* ---- metrics ---- */
@@ -318,9 +320,9 @@ BG_API void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batc
  * over a micro-batch (bg_correct_count); a float output is a mean over a micro-batch. The trainer's scores (score.h)
  * are metrics too: `mean` is the score over all calls, `last` the score of the newest call.
  *
- * Padding does not count. Validation, test and prediction leave it out before they run. In a fit a micro-batch that is
- * only padding has no weight. If padding shares a micro-batch with samples, or if an output has mode `sum`, the model
- * itself must ignore padding, as a cross-entropy does for ignored labels (pad_samples).
+ * Padding does not count. Validation, test and prediction leave padding out before they run. In a fit a micro-batch
+ * that is only padding has no weight. If padding shares a micro-batch with samples, or if an output has mode `sum`, the
+ * model itself must ignore padding, as a cross-entropy does for ignored labels (pad_samples).
  */
 typedef struct bg_trainer_metric {
     const char *name; /* name of the output or of the score */

@@ -1,18 +1,18 @@
 /*
  * transport.h: processes that run one plan together. A transport carries bytes between the processes, from memory to
- * memory and in the background. Brigade does everything else above it, in the same way over every transport: the layout
- * of devices, messages between stages, sums over replicas, weights.
+ * memory and in the background. The rest of Brigade is the same for every transport: the layout of devices, messages
+ * between stages, sums over replicas, weights.
  *
- * The processes are ranks 0, 1, 2, ... All of them make the same plan and session and call the same functions of it in
- * the same order. A function that all ranks must call says so in its comment. Each rank has the devices that the layout
+ * The processes are ranks 0, 1, 2, ... All of them make the same plan and session and call the same functions in the
+ * same order. A function that all ranks must call says so in its comment. Each rank has the devices that the layout
  * gives it (bg_execution_options.layout), memory only for these, and the values of all weights and outputs that it
- * requests. Results have the same bits as those of one process that has all devices.
+ * requests. Results are bit-identical to those of one process that has all devices.
  *
  *     bg_options options = bg_options_defaults();
  *     options.execution.transport = transport;       // MPI's: brigade/mpi.h; your own: this struct
  *
- * A transport of your own is a struct of functions. They never wait: `send` and `receive` start an operation, and
- * `poll` reports completed operations.
+ * A transport of your own is a struct of functions. These functions never wait: `send` and `receive` start an
+ * operation, and `poll` reports completed operations.
  *
  * Threads: Brigade calls these functions from the thread that calls Brigade, and from several threads when
  * takes_any_thread is set.
@@ -35,12 +35,12 @@ typedef struct bg_transport {
     uint32_t tag_count;    /* tags go from 0 to tag_count - 1; at least 32,768 */
     size_t message_bytes;  /* the longest message; Brigade splits longer ones. At least 4,096 */
     size_t eager_bytes;    /* the longest message that the transport sends without a reply from its receiver: Brigade
-                              splits messages of up to eight times this length into such messages. 0: no messages are split
-                              for this reason */
+                              splits messages of up to eight times this length into such messages. 0: Brigade
+                              splits no messages for this reason */
     bool takes_any_thread; /* false: only the thread that uses the session may call the functions below */
     /* Further values that must be equal on all ranks, besides the plan's options: lines "name value\n", such as the
-     * number of calls that the program will make. They are compared whenever a session is created; a difference is an
-     * error that names the value. NULL: nothing. */
+     * number of calls that the program will make. Brigade compares these values whenever a session is created; a
+     * difference is an error that names the value. NULL: nothing. */
     const char *agreed;
     void *user; /* passed to all functions below */
 

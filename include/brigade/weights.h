@@ -43,13 +43,13 @@ typedef struct bg_weights_load_options {
     uint32_t rename_count;
     /* Names of the model, with any number of `*`, separated by commas, that are not loaded. */
     const char *ignore; /* default: "*.num_batches_tracked", which PyTorch's batch norms have */
-    /* Called before each tensor is read (`what`: the model's name), with bytes of the model's tensors. When it cancels,
-     * earlier tensors have the file's values. NULL: none. */
+    /* Called before each tensor is read (`what`: the model's name), with bytes of the model's tensors. If the callback
+     * cancels, earlier tensors have the file's values. NULL: no callback. */
     bg_progress_function progress;
     void *progress_user;
 } bg_weights_load_options;
 BG_API void bg_weights_load_options_init(bg_weights_load_options *options, size_t struct_bytes);
-/* Defaults: strict, with conversion of types, without prefix and renames. */
+/* Defaults: strict, with conversion of types, without a prefix or renames. */
 static inline bg_weights_load_options bg_weights_load_defaults(void)
 {
     bg_weights_load_options options;
@@ -66,7 +66,7 @@ typedef enum bg_weights_outcome {
     BG_WEIGHTS_IGNORED,    /* skipped because of the prefix or `ignore` */
     BG_WEIGHTS_OUTCOME_COUNT
 } bg_weights_outcome;
-/* "loaded", "missing" and so on. */
+/* Returns a name such as "loaded" or "missing". */
 BG_API const char *bg_weights_outcome_name(bg_weights_outcome outcome);
 
 typedef struct bg_weights_result {
@@ -95,7 +95,7 @@ BG_API bg_status bg_weights_report_print(const bg_weights_report *report, char *
  * or with the files of a model.safetensors.index.json. Tensors are read one at a time; a .npz file is in memory as a
  * whole. `out_report` may be NULL; it is filled on success, and when tensors do not fit. Errors: BG_ERROR_INVALID
  * (options; two tensors with one name in the model; with `strict`, unexpected ones), BG_ERROR_NOT_FOUND (no such file;
- * with `strict`, missing tensors), BG_ERROR_SHAPE (with `strict`, of another shape or type), BG_ERROR_PARSE,
+ * with `strict`, missing tensors), BG_ERROR_SHAPE (with `strict`, tensors of another shape or type), BG_ERROR_PARSE,
  * BG_ERROR_UNSUPPORTED, BG_ERROR_IO, BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. The message has the first names and
  * the total numbers. If reading fails in the middle, earlier tensors have the file's values.
  */
@@ -112,8 +112,8 @@ typedef struct bg_weights_save_options {
     bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. .npz files cannot have bfloat16 */
     /* For a folder: the largest size of a file, in bytes, which only a single tensor may exceed. 0: no limit. */
     uint64_t folder_bytes;
-    /* Called before each tensor is written (`what`: its name in the file), with bytes of the file's tensors. When it
-     * cancels, the file that it is writing does not appear. NULL: none. */
+    /* Called before each tensor is written (`what`: its name in the file), with bytes of the file's tensors. If the
+     * callback cancels, the current file does not appear. NULL: no callback. */
     bg_progress_function progress;
     void *progress_user;
 } bg_weights_save_options;

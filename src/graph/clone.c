@@ -17,7 +17,7 @@ static bool copy_array(void **to, size_t *to_capacity, const void *from, size_t 
     return true;
 }
 
-/* Ids and names are the same, so the slots are too. */
+/* Copies the table of names. Ids and names are the same, so the slots are too. */
 static bool copy_variable_table(bg_graph *to, const bg_graph *from)
 {
     if (from->variable_table_size == 0)
@@ -30,7 +30,7 @@ static bool copy_variable_table(bg_graph *to, const bg_graph *from)
     return true;
 }
 
-/* Replaces pointers into the old graph's arena by copies in the new one's. */
+/* Replaces pointers into the old graph's arena by copies in the new graph's arena. */
 static bool copy_owned(bg_graph *to)
 {
     bool good = true;

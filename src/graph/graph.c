@@ -1,6 +1,6 @@
 /*
  * graph.c: the builder. Errors are sticky: the first error stays in the graph, and later calls return the null value.
- * It knows op types only as data.
+ * The builder uses op types only as data.
  */
 #include "graph/graph.h"
 
@@ -137,8 +137,7 @@ static uint32_t hash_name(const char *name)
     return hash;
 }
 
-/* The place of the variable of that name in the table, or the place where it would be added. The table has free
- * slots. */
+/* Returns the table's slot of the variable with this name, or the free slot for it. The table always has free slots. */
 static uint32_t *find_slot(const bg_graph *graph, const char *name)
 {
     size_t slot = hash_name(name) & (graph->variable_table_size - 1);
@@ -148,7 +147,7 @@ static uint32_t *find_slot(const bg_graph *graph, const char *name)
     return &graph->variable_table[slot];
 }
 
-/* Reserves a place in the table for one more variable. */
+/* Ensures that the table has a slot for one more variable. */
 static bool reserve_variable(bg_graph *graph)
 {
     uint32_t *old = graph->variable_table;
@@ -176,7 +175,7 @@ static bool is_value_of(const bg_graph *graph, bg_value value)
     return value.id < graph->value_count;
 }
 
-/* Appends a value; null after an error. */
+/* Appends a value; returns the null value after an error. */
 static bg_value add_value(bg_graph *graph, const bgi_value *value)
 {
     const bg_value id = {(uint32_t)graph->value_count};
@@ -286,7 +285,7 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     return added;
 }
 
-/* The buffer that has the name, which may be enlarged. Types of ops do not depend on the number of entries. */
+/* Enlarges an existing buffer if necessary. Types of ops do not depend on the number of entries. */
 static bg_value grow_buffer(bg_graph *graph, bg_value buffer, const bg_type *type)
 {
     bgi_value *value = &graph->values[buffer.id];
@@ -369,7 +368,7 @@ bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase p
     return kind == BGI_VALUE_VARIABLE || (kind == BGI_VALUE_RESULT && phase == BGI_PHASE_UPDATE);
 }
 
-/* The missing or invalid field of the type; NULL: none. */
+/* Describes the first missing or invalid field of an op type; returns NULL if the type is valid. */
 static const char *find_fault(const bg_op_type *op_type)
 {
     if (op_type->struct_bytes != 0 && op_type->struct_bytes != sizeof *op_type)
@@ -383,7 +382,7 @@ static const char *find_fault(const bg_op_type *op_type)
         return "accepts no number of operands; `minimum_inputs` must be at most `maximum_inputs`";
     if (op_type->alias_input != BG_NO_OPERAND && op_type->output_count == 0)
         return "has an alias of an operand but no output; start from BG_OP_TYPE_DEFAULTS, or set `output_count`";
-    /* Zero means operand 0, so a type that was not started from the defaults names operand 0 in every field. */
+    /* Zero means operand 0, so all operand fields of a type that did not start from the defaults name operand 0. */
     if (op_type->alias_input != BG_NO_OPERAND && op_type->reuse_input != BG_NO_OPERAND)
         return "makes output 0 an alias of an operand (`alias_input`) and writes it over one (`reuse_input`); start "
                "from BG_OP_TYPE_DEFAULTS, which sets both to BG_NO_OPERAND";
@@ -408,7 +407,8 @@ bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_byt
     return false;
 }
 
-/* A user's type is seen here for the first time: a missing function is reported now, instead of crashing the run. */
+/* Checks an op type, which may be the user's, so that a missing function is an error now instead of a crash in a
+ * run. */
 static bool check_type(bg_graph *graph, const bg_op_type *op_type, const char *name)
 {
     const char *fault;
@@ -430,8 +430,8 @@ static bool check_type(bg_graph *graph, const bg_op_type *op_type, const char *n
     return false;
 }
 
-/* Checks operand count, existence and writability; on success *out_count is the count without trailing null
- * operands. */
+/* Checks the number of operands, and that they exist and can be written where necessary; on success *out_count is the
+ * count without trailing null operands. */
 static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_value *inputs, uint32_t input_count,
                          uint32_t *out_count)
 {
@@ -548,7 +548,7 @@ bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *na
             outputs[i] = (bg_value){0};
     if (has_failed(graph) || !check_type(graph, op_type, name))
         return (bg_value){0};
-    if (name == NULL) /* first, so that errors contain it */
+    if (name == NULL) /* first, so that errors contain the name */
         name = automatic_name(graph, op_type->name, automatic, sizeof automatic);
     if ((name = bgi_graph_scoped(graph, name)) == NULL)
         return (bg_value){0};

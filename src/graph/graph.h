@@ -28,24 +28,24 @@ typedef struct bgi_value {
     bg_initializer initializer;
     bgi_quantized quantized; /* of a buffer `name.bfloat16`, `name.int8` or `name.int4` of parameter `name`, whose
                                 initializer it has; bits 0: none */
-    uint32_t variable;       /* number of a variable, counted over the graph; all sections of a whole have the same */
-    bg_value owner;          /* of accumulators and optimizer state: the parameter they serve */
-    bool is_remote;          /* of a variable: stored in a remote buffer */
-    bool is_partial;         /* of an accumulator: sums that will be added to their other half on the same replica */
-    bool is_checkpoint;      /* recomputation keeps it */
-    bool is_frozen;          /* of a parameter: no gradient, no update */
-    bool has_factors;        /* of a parameter: factors of its learning rate and weight decay */
+    uint32_t variable;  /* number of a variable, counted over the graph; all sections of a whole share one number */
+    bg_value owner;     /* of accumulators and optimizer state: their parameter */
+    bool is_remote;     /* of a variable: stored in a remote buffer */
+    bool is_partial;    /* of an accumulator: partial sums, to be added to another accumulator */
+    bool is_checkpoint; /* recomputation stores the value instead of computing it again */
+    bool is_frozen;     /* of a parameter: no gradient, no update */
+    bool has_factors;   /* of a parameter: factors of its learning rate and weight decay */
     double rate_factor, decay_factor;
     bg_value copy_of;          /* of a variable: the variable of which this is another stage's copy */
     bool shares_home;          /* of a copy: loaded from the remote store of its original */
-    const bg_shard *shard;     /* for a variable: the whole that it is a piece of; NULL: it is whole */
-    const bg_section *section; /* for a variable: its range of a whole; NULL: none */
+    const bg_shard *shard;     /* for a variable: the whole of which it is a piece; NULL: the variable is whole */
+    const bg_section *section; /* for a variable: its range of a whole; NULL: not a section */
     int64_t piece; /* replicas update a piece of this many elements each; 0: the whole. Types stay those of the whole */
     bool is_piece; /* each replica has only its piece */
     bool is_read_whole; /* some op of the update reads the whole although others read pieces */
 } bgi_value;
 
-/* When an op runs. The update runs once a step, the others once a micro-batch. */
+/* When an op runs. Update ops run once for each step, other ops once for each micro-batch. */
 typedef enum bgi_op_phase {
     BGI_PHASE_FORWARD = 0,
     BGI_PHASE_RECOMPUTE, /* forward ops that run again, separate from the backward ops */
@@ -93,7 +93,7 @@ struct bg_graph {
     uint32_t *variable_table;   /* value ids by hash of the name, open addressing; 0: free */
     size_t variable_table_size; /* a power of two above twice the variables; 0: no table yet */
     uint32_t variable_count;
-    uint32_t number_count; /* the number of different variable numbers */
+    uint32_t number_count; /* number of distinct values of `variable` */
     bool has_sections;
     uint32_t random_count;
     bg_dtype parameter_dtype; /* type of parameters that are added as float32; BG_DTYPE_NONE: float32 */
@@ -105,7 +105,7 @@ struct bg_graph {
     uint32_t scopes[32];
     uint32_t scope_count;
     char prefix[256];            /* of names of variables, constants and ops, from name scopes: "" or ends in a dot */
-    uint32_t prefix_lengths[32]; /* before each of the open name scopes */
+    uint32_t prefix_lengths[32]; /* length of the prefix before each open name scope */
     uint32_t prefix_count;
     bg_error error; /* the first error, at which building stops */
 };
@@ -115,7 +115,7 @@ static inline const bgi_value *bgi_graph_value(const bg_graph *graph, bg_value v
     return &graph->values[value.id];
 }
 
-/* The type in which a variable that is added as `dtype` is kept (bg_graph_set_parameter_dtype). */
+/* Returns the type in which a variable that is added as `dtype` is stored (bg_graph_set_parameter_dtype). */
 static inline bg_dtype bgi_graph_kept_dtype(const bg_graph *graph, bg_variable_role role, bg_dtype dtype)
 {
     const bool is_narrow = role == BG_ROLE_PARAMETER && dtype == BG_FLOAT32 && graph->parameter_dtype != BG_DTYPE_NONE;
@@ -123,20 +123,21 @@ static inline bg_dtype bgi_graph_kept_dtype(const bg_graph *graph, bg_variable_r
     return is_narrow ? graph->parameter_dtype : dtype;
 }
 
-/* Sets the whole that the variable is a piece of (copied; NULL: none). */
+/* Sets the whole tensor of which the variable is a piece (copied; NULL: the variable is whole). */
 void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *shard);
-/* Sets the section of a whole that the variable is (copied; NULL: none). */
+/* Marks the variable as a section of a whole tensor (copied; NULL: not a section). */
 void bgi_graph_set_section(bg_graph *graph, bg_value variable, const bg_section *section);
 /* Whether variables are sections of a whole of that name. */
 bool bgi_graph_has_whole(const bg_graph *graph, const char *name);
-/* The next section of that whole after value `after` (0: the first); null if there is none. */
+/* Returns the next section of that whole after value `after` (0: the first section); null after the last section. */
 bg_value bgi_graph_find_section(const bg_graph *graph, const char *whole, uint32_t after);
-/* Copies a section with its name into an arena; NULL: no memory. */
+/* Copies a section with its name into an arena; returns NULL if memory runs out. */
 const bg_section *bgi_section_copy(bgi_arena *arena, const bg_section *section);
-/* The axes along which a variable is cut into different pieces; replicas along the other axes have the same piece.
- * Accumulators and state have the axes of their parameter, and another stage's copy those of its original. */
+/* Returns the axes along which a variable is cut into different pieces; replicas along the other axes have the same
+ * piece. Accumulators and state have the axes of their parameter, and another stage's copy has the axes of its
+ * original. */
 uint32_t bgi_graph_cut_axes(const bg_graph *graph, bg_value variable);
-/* The number of replicas with different data. */
+/* Returns the number of replicas with different data. */
 static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t replicas)
 {
     const uint32_t tensor = graph->mesh.tensor_1 * graph->mesh.tensor_2;
@@ -144,28 +145,28 @@ static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t r
     return replicas > tensor ? replicas / tensor : 1;
 }
 
-/* The name within the current name scopes, in the graph's arena if there are any; NULL: no memory, and the graph fails.
- * NULL and "" stay. */
+/* Prepends the open name scopes to a name, in the graph's arena; returns NULL, and the graph fails, if memory runs out.
+ * NULL and "" are returned unchanged. */
 const char *bgi_graph_scoped(bg_graph *graph, const char *name);
 
 /* Whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
 bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type,
                             const char *maker);
-/* Records an error about an op that was not added as the graph's error, with the op's type and name: "reduce `sums`:
- * axis 1 is named twice". `name` NULL: the name that bg_graph_add would make now. */
+/* Sets the graph's error for an op that was not added, with the op's type and name: "reduce `sums`: axis 1 is named
+ * twice". `name` NULL: the name that bg_graph_add would make now. */
 void bgi_graph_fail_op(bg_graph *graph, const char *type_name, const char *name, bg_status status, const char *format,
                        ...) BG_PRINTF(5, 6);
 
-/* A deep copy with the same ids, from which larger passes start. The op types are shared. */
+/* Makes a deep copy with the same ids, which larger passes then change. The op types are shared. */
 bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error);
 
-/* The signature of an op of the graph; `types` must have place for its inputs and outputs. */
+/* Returns the signature of an op of the graph; `types` must have an element for each input and output. */
 bg_op_signature bgi_op_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 uint32_t bgi_op_operand_count(const bgi_op *op);
 
 /* Whether input `input` of ops of this type is changed in place. */
 bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
-/* Whether it happens in this mode: a batch norm's running statistics change only in training. */
+/* Whether the input is changed in this mode: a batch norm's running statistics change only in training. */
 bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training);
 /* Whether an op of that phase may change the value in place. */
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);

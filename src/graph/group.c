@@ -1,5 +1,5 @@
 /*
- * group.c: settings of some of the parameters in training, which are chosen by name.
+ * group.c: training settings of the parameters that a pattern of names selects.
  */
 #include "graph/graph.h"
 
@@ -9,7 +9,7 @@
 #include "core/initializer.h"
 #include "core/text.h"
 
-/* The first parameter from `after` on that matches; 0: there is none. */
+/* Returns the first parameter after value `after` that matches, or 0. */
 static uint32_t find_next(const bg_graph *graph, const char *pattern, uint32_t after)
 {
     for (uint32_t v = after + 1; v < graph->value_count; v++) {
@@ -22,7 +22,7 @@ static uint32_t find_next(const bg_graph *graph, const char *pattern, uint32_t a
     return 0;
 }
 
-/* Returns 0, and the graph fails, if there is none. */
+/* Returns the first parameter that matches; returns 0, and the graph fails, if no parameter matches. */
 static uint32_t find_first(bg_graph *graph, const char *pattern)
 {
     const uint32_t first = pattern != NULL ? find_next(graph, pattern, 0) : 0;
@@ -61,7 +61,7 @@ typedef struct initialize_rule {
     const char *name;
     bg_initializer_kind kind;
     enum { FIXED, NUMBER, XAVIER, KAIMING_IN, KAIMING_OUT } fan;
-    double number; /* NUMBER: the value, whatever the caller's numbers are */
+    double number; /* NUMBER: the value to use instead of the caller's numbers */
 } initialize_rule;
 
 static const initialize_rule rules[] = {
@@ -84,7 +84,7 @@ static const initialize_rule rules[] = {
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
-/* The deviation for a weight [out, in, ...]; the other dimensions multiply both `out` and `in`. */
+/* Returns the deviation for a weight [out, in, ...]; the other dimensions multiply both `out` and `in`. */
 static double find_deviation(const initialize_rule *rule, const bg_type *type, double gain)
 {
     const double places = (double)bg_type_element_count(type) / (double)(type->dims[0] * type->dims[1]);

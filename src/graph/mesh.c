@@ -1,7 +1,7 @@
 /*
- * mesh.c: variables that are less than a tensor of the weights: tensor parallelism (the sizes of the mesh's tensor
- * axes, and the tensors of which variables are pieces) and sections of one whole. It knows no replicas: all of them run
- * the same graph.
+ * mesh.c: variables that hold only a part of a tensor of the weights: pieces for tensor parallelism (with the sizes of
+ * the mesh's tensor axes), and sections of a whole tensor. All replicas run the same graph, so nothing here depends on
+ * the replica.
  */
 #include "graph/graph.h"
 
@@ -163,7 +163,7 @@ bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_
     variable = bg_graph_parameter(graph, name, &type, initializer);
     if (bg_value_is_null(variable))
         return variable;
-    if (!bg_value_is_null(other)) { /* the whole has a number already */
+    if (!bg_value_is_null(other)) { /* the sections of a whole share one number */
         graph->values[variable.id].variable = bgi_graph_value(graph, other)->variable;
         graph->number_count--;
     }

@@ -63,7 +63,7 @@ static bg_status verify_types(const bg_graph *graph, const bgi_op *op, bg_error 
         const bg_type have = bg_graph_type(graph, op->outputs[i]);
         char have_text[BG_TYPE_TEXT_BYTES], want_text[BG_TYPE_TEXT_BYTES];
         if (!bg_type_equal(&have, &outputs[i]))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: output %u is %s; its shape rule says %s", op->name,
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: output %u is %s; its shape rule gives %s", op->name,
                                 i, bg_type_text(&have, have_text), bg_type_text(&outputs[i], want_text));
     }
     return BG_OK;

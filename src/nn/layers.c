@@ -1,5 +1,5 @@
 /*
- * layers.c: layers, which are ops with their parameters. It knows no model and no optimizer. Initial values are those
+ * layers.c: layers, which are ops with their parameters. Models and optimizers are elsewhere. Initial values are those
  * of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), also
  * for biases.
  */
@@ -112,7 +112,7 @@ bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
                      bgi_layer_cast(graph, offset, type.dtype));
 }
 
-/* The number of channels that each filter reads; returns 0 (and the graph fails) if the numbers do not fit. */
+/* Returns the number of channels that each filter reads; returns 0 (and the graph fails) if the numbers do not fit. */
 static int64_t find_filter_channels(bg_graph *graph, const char *name, const bg_type *type, int64_t out_channels,
                                     int64_t groups)
 {

@@ -1,7 +1,7 @@
 /*
  * parallel.c: layers that a mesh splits. Each layer computes the plain layer's op on its replica's pieces.
- * bg_identical_inputs precedes the op, along the axis that splits its result. bg_identical_gradients follows it, along
- * the axis that splits the terms of its sums.
+ * bg_identical_inputs precedes the op, along the axis that splits its result. bg_identical_gradients follows the op,
+ * along the axis that splits the terms of its sums.
  */
 #include "core/error.h"
 #include "graph/graph.h"
@@ -90,7 +90,7 @@ bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x,
         bias = bgi_layer_variable(graph, name, "bias", &shard, BG_ROLE_PARAMETER,
                                   options->initializer != NULL ? &zero : &uniform);
     if (options->bias)
-        bias = bgi_layer_cast(graph, bias, type.dtype); /* added before the product, which includes it */
+        bias = bgi_layer_cast(graph, bias, type.dtype); /* first, so that fusion can add it in the product */
     x = bg_identical_inputs(graph, NULL, x, (uint32_t)out_axis);
     x = bg_matmul(graph, NULL, x, bgi_layer_cast(graph, weight, type.dtype), false, !options->in_out);
     x = bg_identical_gradients(graph, NULL, x, (uint32_t)in_axis);

@@ -7,7 +7,7 @@
  *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
  *
  * If samples have lengths, every recurrence runs forward in time: the backward direction reads samples reversed within
- * their lengths, and reverses its states again.
+ * their lengths, and reverses the resulting states.
  */
 #include "nn/layers.h"
 
@@ -58,7 +58,7 @@ static bg_value add_parameter(recurrent_layers *l, const char *what, int64_t lay
         l->graph, bgi_layer_variable(l->graph, l->name, suffix, &whole, BG_ROLE_PARAMETER, &initializer), l->dtype);
 }
 
-/* The initial state `which` (h, c) of a direction of a layer. */
+/* Returns the initial state `which` (h, c) of a direction of a layer. */
 static bg_value find_first(recurrent_layers *l, int which, int64_t number)
 {
     const int64_t dims[] = {l->samples, l->width};
@@ -84,7 +84,7 @@ static bool has_lengths(const recurrent_layers *l)
     return !bg_value_is_null(l->options.lengths);
 }
 
-/* int32 [rows, columns]: 0, factor, 2 factor, ... */
+/* Adds a constant int32 [rows, columns]: 0, factor, 2 factor, ... */
 static bg_value add_numbers(recurrent_layers *l, int64_t rows, int64_t columns, int64_t factor)
 {
     const bg_type type = bg_matrix(BG_INT32, rows, columns);
@@ -110,7 +110,7 @@ static bg_value add_number(recurrent_layers *l, int64_t number)
     return bg_graph_constant(l->graph, "number", &type, &value);
 }
 
-/* The row of each last step: (steps - 1) x the distance of steps + the sample's first row. */
+/* Returns the row of each last step: (steps - 1) x the distance of steps + the sample's first row. */
 static bg_value find_row(recurrent_layers *l, bg_value steps, int64_t distance, bg_value sample)
 {
     return bg_add(l->graph, bg_scale(l->graph, NULL, steps, (double)distance, -(double)distance), sample);
@@ -149,7 +149,7 @@ static bg_value gather_steps(recurrent_layers *l, bg_value x, bg_value rows)
     return bg_reshape(l->graph, NULL, x, 3, type.dims);
 }
 
-/* The state after each sample's last step, or `first` for a sample without steps: [1, N, H]. */
+/* Returns the state after each sample's last step, or `first` for a sample without steps: [1, N, H]. */
 static bg_value gather_last(recurrent_layers *l, bg_value states, bg_value first)
 {
     const bg_type type = bg_graph_type(l->graph, states);
@@ -161,7 +161,7 @@ static bg_value gather_last(recurrent_layers *l, bg_value states, bg_value first
 
 /* ---- one direction of a layer ---- */
 
-/* The state after the last step, [1, N, H]. */
+/* Returns the state after the last step, [1, N, H]. */
 static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
 {
     const bg_type type = bg_graph_type(l->graph, states);
@@ -172,7 +172,8 @@ static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
     return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, states, axis, at, at + 1, 1), 3, dims);
 }
 
-/* Adds the recurrence of time steps `from` to `to`; *h and *c are the states before it, and become those after it. */
+/* Adds the recurrence of time steps `from` to `to`; *h and *c are the states before these steps, and become the states
+ * after them. */
 static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t to, bool reverse, bg_value weight,
                       bg_value bias, bg_value *h, bg_value *c)
 {

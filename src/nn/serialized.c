@@ -1,7 +1,7 @@
 /*
  * serialized.c: an embedding, a linear layer and an output layer in pieces, which need less scratch memory at a time,
- * or can be on several devices. Results are those of the plain layers. Functions split a plain layer's weight into
- * pieces, and join pieces.
+ * or can be on several devices. Results are those of the plain layers. Two functions split a plain layer's weight into
+ * pieces and join the pieces.
  *
  *     embedding    rows [0, V) = [0, V/f) + [V/f, 2V/f) + ...     a look-up in each; an id that is in another reads 0
  *     linear       one weight, f products over parts of it
@@ -110,7 +110,7 @@ bool bg_split_block_name(const bg_split_placement *placement, const char *kind, 
     return true;
 }
 
-/* Begins a device's block if `piece` is the first one on it. */
+/* Begins a device's block if `piece` is the first piece on the device. */
 static void start_block(bg_graph *graph, const char *kind, const bg_split_placement *placement, uint32_t piece)
 {
     char name[BG_SPLIT_BLOCK_BYTES];
@@ -121,7 +121,7 @@ static void start_block(bg_graph *graph, const char *kind, const bg_split_placem
             bg_block_start(graph, name, d);
 }
 
-/* The number of pieces, from the placement (whose splits must be valid) or, without one, `factor`. */
+/* Finds the number of pieces from the placement, whose splits must be valid, or from `factor` without a placement. */
 static bool count_pieces(bg_graph *graph, const char *layer, const char *name, const bg_split_placement *placement,
                          uint32_t *factor)
 {

@@ -1,8 +1,8 @@
 /*
  * batch.c: finds the dimension of a value that holds the samples. A graph has only sizes, so the dimension that is the
  * batch's, or a multiple of it, is derived from the inputs, op by op. This fails when an op selects some of the
- * samples, or mixes them with a tensor that merely has the same size. The file is then made again with the graph's
- * sizes.
+ * samples, or mixes them with a tensor that merely has the same size. The file is then written with the graph's sizes
+ * instead.
  *
  *     x [batch, 8, 4]  --reshape-->  [batch * 8, 4]  --linear-->  [batch * 8, 6]  --reshape-->  [batch, 8, 6]
  */
@@ -80,7 +80,7 @@ int32_t bgi_save_batch_reshaped(bgi_saver *s, const bg_type *from, int32_t batch
         return batch;
     for (int32_t i = 0; i < batch; i++)
         outer *= from->dims[i];
-    /* The samples follow each other within each of the `outer` parts, in both shapes. */
+    /* In both shapes the samples are adjacent within each of the `outer` slices. */
     for (uint32_t i = 0; i < to->rank; i++) {
         if (before == outer && to->dims[i] % s->batch == 0 &&
             (found == BGI_SAVE_NO_BATCH || (int32_t)i == batch || to->dims[found] < s->batch))

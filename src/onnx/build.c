@@ -1,6 +1,6 @@
 /*
- * build.c: maps the nodes of a file, one after another, to ops of a graph. Known values are computed on the way and
- * leave no op. An unsupported node is noted and the walk continues, so that the final error lists all of them.
+ * build.c: maps the nodes of a file, one after another, to ops of a graph. Known values are computed during the mapping
+ * and add no op. After an unsupported node the mapping continues, so that the final error lists all such nodes.
  */
 #include "onnx/onnx.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- the sizes of inputs ---- */
 
-/* The size that options give dimension `dim` of an input under "INPUT:dim"; 0: none. */
+/* Returns the size that options give for dimension `dim` of an input as "INPUT:dim", or 0. */
 static int64_t size_by_place(const bg_onnx_options *options, const char *input, uint32_t dim)
 {
     const size_t length = strlen(input);
@@ -49,7 +49,7 @@ static const bg_onnx_fixed *find_fixed(const bg_onnx_options *options, const cha
     return NULL;
 }
 
-/* The number of dimensions: the file's, or the number of consecutive ones that options give. */
+/* Returns the number of dimensions: that of the file, or the number of consecutive dimensions in the options. */
 static uint32_t rank_of(const bg_onnx_port *port, const bg_onnx_options *options)
 {
     uint32_t rank = 0;
@@ -61,7 +61,7 @@ static uint32_t rank_of(const bg_onnx_port *port, const bg_onnx_options *options
     return rank;
 }
 
-/* Returns the dimension's size; an unknown one is 0 and is added to the missing sizes. */
+/* Finds the dimension's size; an unknown size is 0 and is added to the missing sizes. */
 static bg_status bind_dim(const bg_onnx_port *port, uint32_t dim, const bg_onnx_options *options, bgi_string *missing,
                           int64_t *out, bg_error *error)
 {
@@ -100,14 +100,14 @@ static bg_status bind_input(bg_onnx_port *port, const bg_onnx_options *options, 
     }
     port->type = (bg_type){0};
     if (rank > BG_MAX_RANK || port->dtype == BG_DTYPE_NONE)
-        return BG_OK; /* refused where it is used */
+        return BG_OK; /* refused when a node uses the input */
     for (uint32_t i = 0; i < rank; i++)
         BGI_TRY(bind_dim(port, i, options, missing, &dims[i], error));
     port->type = bg_type_make(port->dtype, rank, dims);
     return BG_OK;
 }
 
-/* A batch size that no input has is an error. */
+/* Reports a batch size that is the first dimension of no input. */
 static bg_status check_batch(const bg_onnx *onnx, const bg_onnx_options *options, bg_error *error)
 {
     const bg_onnx_port *first = NULL;
@@ -310,7 +310,7 @@ static bg_status fold(bgi_onnx_build *b, bgi_mapper *m, const bgi_mapping *mappi
     status = m->is_out_of_memory ? BG_ERROR_MEMORY : BG_OK;
     if (status == BG_OK && *is_mapped) {
         status = evaluate(b, m, &own);
-        if (status != BG_OK && status != BG_ERROR_MEMORY) { /* shapes that do not fit */
+        if (status != BG_OK && status != BG_ERROR_MEMORY) { /* shapes do not fit */
             bgi_map_refuse(m, "%s", own.message);
             *is_mapped = false;
             status = BG_OK;
@@ -322,13 +322,13 @@ static bg_status fold(bgi_onnx_build *b, bgi_mapper *m, const bgi_mapping *mappi
     return status == BG_OK ? BG_OK : bgi_error_memory(error, m->name, 0);
 }
 
-/* ---- the walk ---- */
+/* ---- mapping the nodes ---- */
 
 /* The refused nodes. */
 typedef struct problems {
     bg_onnx_problem *list;
     size_t count, capacity;
-    bg_status status; /* of the first one */
+    bg_status status; /* status of the first problem */
 } problems;
 
 static bg_status add_problem(bgi_onnx_build *b, problems *p, uint32_t node, bg_status status, const char *reason,
@@ -385,7 +385,7 @@ static const char *reason_of(const bgi_mapper *m)
     return m->reason[0] != '\0' ? m->reason : "the library cannot express it";
 }
 
-/* A node of a branch is reported with the node that has the branch. */
+/* Reports a node of a branch under the node that has the branch. */
 static bg_status refuse_node(bgi_onnx_build *b, problems *p, uint32_t number, const BgiOnnx__Node *node,
                              bg_status status, const char *reason, bg_error *error)
 {
@@ -431,7 +431,7 @@ static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const
 
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error);
 
-/* `number` is that of the node, or of the node that has its branch. */
+/* Maps a node. `number` is that of the node, or of the node that has its branch. */
 static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const char *domain = node->domain != NULL && strcmp(node->domain, "ai.onnx") != 0 ? node->domain : "";
@@ -481,7 +481,7 @@ static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__No
 
 /* ---- branches ---- */
 
-/* The branch of a known condition; NULL, with the reason, when it is not known. */
+/* Returns the branch that a known condition selects; NULL, with the reason, when the condition is not known. */
 static const BgiOnnx__Graph *choose_branch(bgi_onnx_build *b, const BgiOnnx__Node *node, char *reason, size_t size)
 {
     const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
@@ -506,7 +506,7 @@ static const BgiOnnx__Graph *choose_branch(bgi_onnx_build *b, const BgiOnnx__Nod
     return branch;
 }
 
-/* Whether the names that a branch defines are new, and those that its nodes read exist. */
+/* Whether the names that a node of a branch defines are new, and the names that it reads exist. */
 static bool check_names(bgi_onnx_build *b, const BgiOnnx__Node *node, char *reason, size_t size)
 {
     for (size_t i = 0; i < node->n_input; i++)
@@ -545,7 +545,7 @@ static bg_status add_branch_constants(bgi_onnx_build *b, const BgiOnnx__Graph *b
     return BG_OK;
 }
 
-/* Gives a result of the branch the node's name. */
+/* Makes a result of the branch a result of the node, under the name `to`. */
 static bg_status take_outcome(bgi_onnx_build *b, uint32_t number, const char *from, const char *to, char *reason,
                               size_t size, bg_error *error)
 {
@@ -557,7 +557,7 @@ static bg_status take_outcome(bgi_onnx_build *b, uint32_t number, const char *fr
     else if (source->kind != BGI_ITEM_KNOWN && source->kind != BGI_ITEM_REFUSED) {
         if (!open_block(b, number))
             return bgi_error_memory(error, "a block", 0);
-        bgi_map_in(&m, 0); /* it becomes a value of the graph once */
+        bgi_map_in(&m, 0); /* adds the value to the graph, if it is not there yet */
         if (m.is_out_of_memory)
             return bgi_error_memory(error, to, 0);
         snprintf(reason, size, "%s", m.reason);
@@ -570,7 +570,7 @@ static bg_status take_outcome(bgi_onnx_build *b, uint32_t number, const char *fr
     return BG_OK;
 }
 
-/* Names of a branch are not visible outside, so the next branch may use them again. */
+/* Removes the names of a branch, which are not visible outside, so the next branch may use them again. */
 static void forget_branch(bgi_onnx_build *b, const BgiOnnx__Graph *branch, size_t node_count)
 {
     for (size_t i = 0; i < branch->n_initializer; i++)
@@ -581,7 +581,7 @@ static void forget_branch(bgi_onnx_build *b, const BgiOnnx__Graph *branch, size_
                 b->items[bgi_names_find(&b->names, branch->node[i]->output[k])].kind = BGI_ITEM_NONE;
 }
 
-/* A branch that is known while the graph is built replaces its node. */
+/* Replaces an If by its branch, which must be known while the graph is built. */
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
@@ -706,7 +706,7 @@ static void forget_build(bg_onnx *onnx)
     onnx->contents.problems = NULL;
     onnx->contents.problem_count = 0;
     for (uint32_t i = 0; i < onnx->contents.node_count; i++) {
-        onnx->nodes[i].block = "main"; /* until a block is opened for it */
+        onnx->nodes[i].block = "main"; /* until a block is opened for the node */
         onnx->nodes[i].ops = 0;
         onnx->nodes[i].flops = 0.0;
     }

@@ -34,7 +34,7 @@ static bool read_varint(reader *r, uint64_t *out)
     return false;
 }
 
-/* Whether the fields of a message are complete, and nested at most this deep. */
+/* Whether the fields of a message are complete, and nested at most `depth` deep. */
 static bool walk(reader r, const ProtobufCMessageDescriptor *message, unsigned depth, const char **reason)
 {
     *reason = "is truncated, or is not a protobuf message";
@@ -147,7 +147,7 @@ static bg_status check_attributes(const bg_onnx *onnx, const BgiOnnx__Node *node
     return BG_OK;
 }
 
-/* Checks what is an error in a branch before it is taken; its names are checked when it is. */
+/* Checks a branch for errors that do not depend on its use; its names are checked when a node uses the branch. */
 static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, bg_error *error)
 {
     bgi_tensor tensor;
@@ -427,8 +427,8 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
 
 /* ---- in and out ---- */
 
-/* The unpacker does not say whether the content or memory caused a failure, but its allocator can. Its allocations are
- * freed with the library's own allocator, which is malloc and free as well. */
+/* The unpacker does not report whether the content or memory caused a failure, so this allocator records failures.
+ * protobuf-c frees the memory with its default allocator, which also uses malloc and free. */
 static void *allocate(void *is_out, size_t size_bytes)
 {
     void *memory = malloc(size_bytes);

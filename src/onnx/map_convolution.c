@@ -1,8 +1,8 @@
 /*
  * map_convolution.c: convolutions and pools of one to three dimensions, built from the library's two-dimensional ones.
- * One dimension is treated as two, the first of size 1. A convolution of three dimensions is the sum of two-dimensional
- * convolutions of the frames, over the kernel's depth. A pool of three dimensions is a pool over height and width,
- * followed by one over the depth. Padding that differs between sides is added first.
+ * A window over one dimension is treated as one over two, the first of size 1. A convolution of three dimensions is the
+ * sum of two-dimensional convolutions of the frames, over the kernel's depth. A pool of three dimensions is a pool over
+ * height and width, followed by one over the depth. Padding that differs between sides is added first.
  */
 #include <brigade/ops.h>
 
@@ -78,7 +78,7 @@ static bool read_pads(bgi_mapper *m, window *w)
     return true;
 }
 
-/* Strides, dilations and padding over the spatial axes of x; `kernel` is given or is an attribute. */
+/* Reads strides, dilations and padding over the spatial axes of x. If `kernel` is NULL, it is an attribute. */
 static bool read_window(bgi_mapper *m, const bg_type *x, const int64_t *kernel, window *w)
 {
     *w = (window){.axes = x->rank - 2};
@@ -108,7 +108,7 @@ static bool read_window(bgi_mapper *m, const bg_type *x, const int64_t *kernel, 
                                   extent(w, i), i + 2, room + extent(w, i));
         w->out[i] = (room + (w->is_ceil ? w->stride[i] - 1 : 0)) / w->stride[i] + 1;
         if (w->is_ceil && (w->out[i] - 1) * w->stride[i] >= w->in[i] + w->before[i])
-            w->out[i]--; /* a window begins in the data or before them */
+            w->out[i]--; /* a window must begin in the data or in the padding before them */
     }
     return true;
 }
@@ -263,7 +263,7 @@ static bool map_conv(bgi_mapper *m)
     return bgi_map_out(m, 0, convolve(m, x, weight, bias, &w, bgi_map_int(m, "group", 1)));
 }
 
-/* Operands of 8 bits minus zero points, in float64, which is exact. */
+/* Maps a convolution of 8-bit operands minus zero points, in float64, which is exact. */
 static bool map_conv_integer(bgi_mapper *m)
 {
     bg_value x = bgi_map_cast(m, bgi_map_in(m, 0), BG_FLOAT64), weight = bgi_map_cast(m, bgi_map_in(m, 1), BG_FLOAT64);
@@ -313,7 +313,7 @@ static bg_value spread(bgi_mapper *m, bg_value x, uint32_t axis, int64_t stride)
     return bg_pad(m->graph, NULL, x, BG_PAD_CONSTANT, zeros, cut, 0.0);
 }
 
-/* [C, O / groups, k...] -> [O, C / groups, k...], reversed along each spatial axis. */
+/* Converts a weight [C, O / groups, k...] to [O, C / groups, k...], reversed along each spatial axis. */
 static bg_value turn_weight(bgi_mapper *m, bg_value weight, int64_t groups)
 {
     const bg_type type = bgi_map_type(m, weight);
@@ -372,7 +372,9 @@ static bool map_conv_transpose(bgi_mapper *m)
         if (shape[i] > 0) {
             const int64_t all = full - shape[i];
 
-            w.before[i] = all < 0 ? 0 : is_upper ? all / 2 : all - all / 2; /* below 0: more elements at the end */
+            w.before[i] = all < 0    ? 0
+                          : is_upper ? all / 2
+                                     : all - all / 2; /* a negative number adds elements at the end */
             w.after[i] = all - w.before[i];
         }
         if (full - w.before[i] - w.after[i] < 1)
@@ -383,7 +385,7 @@ static bool map_conv_transpose(bgi_mapper *m)
         plain.after[i] = extent(&w, i) - 1 - w.after[i] + extra[i];
         plain.out[i] = full - w.before[i] - w.after[i];
     }
-    x = pad(m, x, plain.before, plain.after, w.axes, 0.0); /* may be below 0 */
+    x = pad(m, x, plain.before, plain.after, w.axes, 0.0); /* padding may be negative */
     memset(plain.before, 0, sizeof plain.before);
     memset(plain.after, 0, sizeof plain.after);
     return bgi_map_out(m, 0, convolve(m, x, turn_weight(m, weight, groups), bias, &plain, groups));
@@ -421,7 +423,8 @@ static bg_value pool_2d(bgi_mapper *m, bg_value x, const window *w, uint32_t fir
     x = pad(m, x, before, after, 2, is_max ? -(double)INFINITY : 0.0);
     if (is_max)
         return bg_max_pool2d(m->graph, m->name, x, &options);
-    /* The mean over whole windows, times the kernel's size divided by the number of elements that count. */
+    /* The average over whole windows must be multiplied by the kernel's size divided by the number of elements that
+     * count. */
     y = bg_avg_pool2d(m->graph, m->name, x, &options);
     values = malloc((size_t)(w->out[first] * w->out[first + 1] + 1) * sizeof *values);
     if (values == NULL) {

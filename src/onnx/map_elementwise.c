@@ -1,7 +1,7 @@
 /*
  * map_elementwise.c: functions of single elements, arithmetic, comparisons, logic, casts. Integers narrower than the
- * graph's types are computed in those and wrapped around to their own range. Unsigned 64-bit integers, which graphs do
- * not have, are compared and divided, but not added.
+ * graph's types are computed in a graph's type and wrapped around to their own range. Unsigned 64-bit integers, which
+ * graphs do not have, are compared and divided, but not added.
  */
 #include <brigade/ops.h>
 
@@ -133,7 +133,8 @@ static bool map_shrink(bgi_mapper *m)
                                 bg_scale(m->graph, NULL, x, 1.0, -bias), low));
 }
 
-/* Before opset 7 an operand's dimensions correspond to those of the other operand from `axis` on. */
+/* Aligns an operand for broadcasting: before opset 7 its dimensions correspond to those of the other operand from
+ * `axis` on. */
 static bg_value at_axis(bgi_mapper *m, bg_value a, bg_value b, int64_t axis)
 {
     const bg_type type = bgi_map_type(m, a), small = bgi_map_type(m, b);
@@ -185,7 +186,7 @@ static bool map_is_inf(bgi_mapper *m)
 
 /* ---- integers ---- */
 
-/* The bits of an element type that is narrower than the type that holds it; 0: it has the same width. */
+/* Returns the number of bits of an element type that is narrower than its type in the graph, otherwise 0. */
 static unsigned narrow_bits(int32_t element)
 {
     switch (element) {
@@ -234,7 +235,7 @@ static bg_value zero_of(bgi_mapper *m, bg_value x)
     return bgi_map_number(m, bgi_map_type(m, x).dtype, 0.0);
 }
 
-/* Neg, Abs, Sign and Relu, which also support integers. */
+/* Maps Neg, Abs, Sign and Relu, which also support integers. */
 static bool map_unary_of_any(bgi_mapper *m)
 {
     const bg_unary function = (bg_unary)bgi_map_parameter(m);
@@ -344,7 +345,7 @@ static bool map_variadic(bgi_mapper *m)
                           bgi_map_element(m, 0));
 }
 
-/* x^y in floats for any x: by the logarithm of |x|, and the sign for odd y. */
+/* Computes x^y in floats for any x, by the logarithm of |x|, with the sign of x for odd y. */
 static bg_value general_power(bgi_mapper *m, bg_value x, bg_value y)
 {
     const bg_dtype dtype = bgi_map_type(m, x).dtype;
@@ -396,7 +397,7 @@ static bool map_pow(bgi_mapper *m)
     return bgi_map_out(m, 0, general_power(m, x, bgi_map_cast(m, y, dtype)));
 }
 
-/* The remainder with the sign of the dividend. */
+/* Computes the remainder with the sign of the dividend. */
 static bg_value remainder_of(bgi_mapper *m, bg_value a, bg_value b)
 {
     bg_value quotient = bg_divide(m->graph, a, b);

@@ -1,5 +1,5 @@
 /*
- * map_index.c: elements by number. Negative numbers count from the end. If several numbers name one element, ONNX does
+ * map_index.c: elements by index. Negative numbers count from the end. If several numbers name one element, ONNX does
  * not define which update remains, unless the updates are added.
  */
 #include <brigade/ops.h>
@@ -27,7 +27,7 @@ static bool map_gather(bgi_mapper *m)
     x = bgi_map_in(m, 0);
     if (bg_value_is_null(x))
         return false;
-    if (known != NULL && known->count == 1 && rank - 1 + known->rank <= BG_MAX_RANK) { /* a single place: a slice */
+    if (known != NULL && known->count == 1 && rank - 1 + known->rank <= BG_MAX_RANK) { /* a single index: a slice */
         const int64_t given = bgi_tensor_int(known, 0), at = given < 0 ? given + x_dims[axis] : given;
         uint32_t count = 0;
 
@@ -73,7 +73,7 @@ static bool map_gather_elements(bgi_mapper *m)
 
 /* ---- numbers of several axes as one ---- */
 
-/* ids [.., k] over the dimensions `dims` -> [..] numbers into their product. */
+/* Converts ids [.., k] over the dimensions `dims` to numbers [..] over the product of the dimensions. */
 static bg_value join_ids(bgi_mapper *m, bg_value ids, const int64_t *dims, uint32_t k)
 {
     const bg_type type = bgi_map_type(m, ids);
@@ -180,7 +180,7 @@ static bg_value ones_like(bgi_mapper *m, const bg_type *type)
     return bg_broadcast(m->graph, NULL, bgi_map_number(m, type->dtype, 1.0), type->rank, type->dims);
 }
 
-/* Replaces elements of x by the sums of their updates. */
+/* Replaces each updated element of x by the sum of its updates. */
 static bg_value replace(bgi_mapper *m, bg_value x, bg_value counts, bg_value sums)
 {
     const bg_value is_hit =
@@ -199,8 +199,8 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     return true;
 }
 
-/* Whether two of the numbers name one element, along `axis` of their shape, of an x with `size` elements there. Unknown
- * numbers are assumed to differ. */
+/* Whether two of the numbers along `axis` of their shape name one of the `size` elements. Unknown numbers are assumed
+ * to differ. */
 static bool has_twins(const bgi_tensor *ids, int32_t axis, int64_t size)
 {
     int64_t inner = 1;

@@ -1,6 +1,6 @@
 /*
- * map_loss.c: losses inside files: of classes, by their logits or by the logarithms of their probabilities. Labels are
- * [N, d...] for scores [N, C, d...].
+ * map_loss.c: losses inside files, computed from logits or from log probabilities of classes. Labels are [N, d...] for
+ * scores [N, C, d...].
  */
 #include <brigade/ops.h>
 
@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* -weight of the label x score of the label, for each element; `*weights` gets the weights. */
+/* Computes -(weight of the label) x (score of the label) for each element; `*weights` gets the weights. */
 static bg_value pick(bgi_mapper *m, bg_value scores, bg_value labels, bg_value class_weights, bg_value *weights)
 {
     const bg_type type = bgi_map_type(m, scores), label_type = bgi_map_type(m, labels);

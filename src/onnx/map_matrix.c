@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* x [..., K] times w [K, N]. */
+/* Multiplies x [..., K] by w [K, N]. */
 static bg_value times_matrix(bgi_mapper *m, bg_value x, bg_value w)
 {
     const bg_type a = bgi_map_type(m, x), b = bgi_map_type(m, w);
@@ -67,7 +67,7 @@ static bool map_matmul(bgi_mapper *m)
     return bgi_map_out(m, 0, product(m, a, b));
 }
 
-/* alpha A' B' + beta C. */
+/* Computes alpha A' B' + beta C. */
 static bool map_gemm(bgi_mapper *m)
 {
     const double alpha = bgi_map_real(m, "alpha", 1.0), beta = bgi_map_real(m, "beta", 1.0);
@@ -107,8 +107,8 @@ static bool map_gemm(bgi_mapper *m)
     return bgi_map_out(m, 0, y);
 }
 
-/* An operand minus its zero point in float64, which represents sums of products of 8 bits exactly. `axis`: the axis of
- * zero points with several elements. */
+/* Subtracts an operand's zero point in float64, which represents sums of products of 8 bits exactly. `axis`: the axis
+ * of zero points with several elements. */
 static bg_value centered(bgi_mapper *m, uint32_t input, uint32_t zero_point, bool of_rows)
 {
     bg_value x = bgi_map_cast(m, bgi_map_in(m, input), BG_FLOAT64);
@@ -153,7 +153,8 @@ static bool has_letter(const term *t, char c, uint32_t *place)
 /* The dimensions of "..." have separate letters, counted from the last one, so that operands agree on them. */
 static const char ellipsis[BG_MAX_RANK] = {'6', '5', '4', '3', '2', '1'};
 
-/* `dots`: the number of dimensions of "..."; UINT32_MAX: all dimensions of the operand's `rank` without a letter. */
+/* Reads a term. `dots`: the number of dimensions of "..."; UINT32_MAX: all dimensions of the operand's `rank` without a
+ * letter. */
 static bool read_term(bgi_mapper *m, const char **at, const char *end, uint32_t rank, uint32_t dots, term *out)
 {
     const char *from = *at;
@@ -186,7 +187,7 @@ static bool read_term(bgi_mapper *m, const char **at, const char *end, uint32_t 
     return true;
 }
 
-/* x with its dimensions in the order of `letters` (all of which it has); other dimensions are summed first. */
+/* Sums the dimensions of x that `letters` lacks, and puts the others in the order of `letters`. */
 static bg_value arrange(bgi_mapper *m, bg_value x, const term *has, const char *letters, uint32_t count)
 {
     uint32_t permutation[BG_MAX_RANK], kept_count = 0;
@@ -212,7 +213,7 @@ static bg_value arrange(bgi_mapper *m, bg_value x, const term *has, const char *
     return count > 1 ? bg_transpose(m->graph, NULL, x, permutation) : x;
 }
 
-/* The letters of `from` whose membership in `a` and `out` is as requested. */
+/* Selects the letters of `from` whose membership in `a` and `out` is as requested. */
 static uint32_t choose(const term *from, const term *a, bool in_a, const term *out, bool in_out, char *letters)
 {
     uint32_t count = 0, place;
@@ -294,7 +295,7 @@ static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *opera
     return out->rank > 1 ? bg_transpose(m->graph, NULL, y, permutation) : y;
 }
 
-/* Without "->" the result has the dimensions of "...", then the letters that occur once, in alphabetical order. */
+/* Finds the result without "->": the dimensions of "...", then the letters that occur once, in alphabetical order. */
 static void implied(const term *terms, uint32_t count, term *out)
 {
     static const char letters[] = "654321ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -373,7 +374,7 @@ static bool keep_letters(const term *terms, const term *later, uint32_t later_co
     return true;
 }
 
-/* Several operands are multiplied one after another, from the left. */
+/* Multiplies several operands one after another, from the left. */
 static bool map_einsum(bgi_mapper *m)
 {
     term terms[EINSUM_OPERANDS], out, pair[2];

@@ -1,7 +1,7 @@
 /*
  * map_ml.c: ops of the domain ai.onnx.ml, which exported scikit-learn models have: scalers, linear models, and the
- * choice of a label. Their numbers are attributes and are not trained; numbers in initializers (of multilayer
- * perceptrons) are.
+ * choice of a label. Numbers in attributes are not trained; numbers in initializers (of multilayer perceptrons) are
+ * trained.
  */
 #include <brigade/ops.h>
 
@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A float vector or matrix from an attribute that must have this many numbers; null after a refusal. */
+/* Adds a float vector or matrix from an attribute that must have as many numbers; returns null after a refusal. */
 static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int64_t *dims)
 {
     const BgiOnnx__Attribute *attribute = bgi_map_attribute(m, name);
@@ -33,7 +33,7 @@ static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int
     return value;
 }
 
-/* The operand as floats: [N, C], or [C] for one sample. */
+/* Returns the operand as floats: [N, C], or [C] for one sample. */
 static bg_value rows(bgi_mapper *m, int64_t *columns)
 {
     const bg_value x = bgi_map_cast(m, bgi_map_in(m, 0), BG_FLOAT32);
@@ -63,7 +63,7 @@ static bool map_scaler(bgi_mapper *m)
     return bgi_map_out_as(m, 0, bg_multiply(m->graph, bg_subtract(m->graph, x, offset), scale), BGI_ONNX_FLOAT);
 }
 
-/* x W^T + b for `outputs` rows of coefficients. */
+/* Computes x W^T + b for `outputs` rows of coefficients. */
 static bg_value linear(bgi_mapper *m, const char *coefficients, int64_t outputs)
 {
     int64_t dims[2] = {outputs, 0};
@@ -103,7 +103,7 @@ static bool map_linear_regressor(bgi_mapper *m)
     return !bg_value_is_null(y) && transform(m, &y) && bgi_map_out_as(m, 0, y, BGI_ONNX_FLOAT);
 }
 
-/* The labels of the largest scores, and the scores. */
+/* Computes the labels of the largest scores, and the scores. */
 static bool map_linear_classifier(bgi_mapper *m)
 {
     const BgiOnnx__Attribute *labels = bgi_map_attribute(m, "classlabels_ints");
@@ -170,7 +170,7 @@ static bool map_feature_extractor(bgi_mapper *m)
     return bgi_map_out(m, 0, y);
 }
 
-/* A map from classes to numbers is represented as the row of its numbers. */
+/* Represents a map from classes to numbers as the row of its numbers. */
 static bool map_zip(bgi_mapper *m)
 {
     return bgi_map_given(m, 0) ? bgi_map_pass(m) : bgi_map_refuse(m, "it takes an operand");

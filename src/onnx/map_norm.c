@@ -1,6 +1,6 @@
 /*
- * map_norm.c: softmax and normalization. Batch norms follow bg_onnx_mode: as PyTorch trains and evaluates them, always
- * with the running statistics, or as their attributes say.
+ * map_norm.c: softmax and normalization. Batch norms follow bg_onnx_mode: as in PyTorch's training and evaluation,
+ * always with running statistics, or by the node's attributes.
  */
 #include <brigade/ops.h>
 
@@ -234,7 +234,7 @@ static bool map_layer_norm(bgi_mapper *m)
     return bgi_map_out(m, 0, y) && out_layer_statistics(m, x, &type, axis, epsilon);
 }
 
-/* x / (bias + alpha / size sum of squares over neighboring channels)^beta. */
+/* Computes x / (bias + alpha / size sum of squares over neighboring channels)^beta. */
 static bool map_local_response(bgi_mapper *m)
 {
     const int64_t size = bgi_map_int(m, "size", 0);

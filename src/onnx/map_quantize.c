@@ -6,7 +6,7 @@
 
 #include "onnx/onnx.h"
 
-/* The scale or zero point in float32, shaped for x: one number, or a vector along the axis. */
+/* Returns the scale or zero point in float32, shaped for x: one number, or a vector along the axis. */
 static bg_value beside(bgi_mapper *m, uint32_t input, const bg_type *x)
 {
     bg_value v = bgi_map_cast(m, bgi_map_in(m, input), BG_FLOAT32);
@@ -96,7 +96,7 @@ static bool map_dynamic_quantize(bgi_mapper *m)
            bgi_map_out_as(m, 2, bg_cast(g, NULL, point, BG_UINT8), BGI_ONNX_UINT8);
 }
 
-/* a, its scale and zero point, then those of b, then those of the result. */
+/* Operands: a, its scale and zero point; b, its scale and zero point; the result's scale and zero point. */
 static bool map_quantized_matmul(bgi_mapper *m)
 {
     const int32_t element = bgi_map_element(m, 7);

@@ -46,7 +46,7 @@ static bg_value of_direction(bgi_mapper *m, bg_value x, int64_t direction, int64
     return bgi_map_reshape(m, x, type.rank - 1, dims);
 }
 
-/* Gate g of [N, G H]. */
+/* Selects gate g of [N, G H]. */
 static bg_value gate(const layer *l, bg_value x, int64_t g)
 {
     return bg_slice(l->m->graph, NULL, x, -1, g * l->hidden, (g + 1) * l->hidden, 1);

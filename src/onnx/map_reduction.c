@@ -106,7 +106,7 @@ static bg_value function_of(bgi_mapper *m, reduction kind, bg_value x, const axe
     }
 }
 
-/* The axes of an attribute or operand; all axes when neither is given. */
+/* Reads the axes from an attribute or operand; selects all axes when neither is given. */
 static bool read_axes(bgi_mapper *m, uint32_t rank, int64_t last_attribute, axes *out)
 {
     int64_t given[BG_MAX_RANK];

@@ -1,6 +1,6 @@
 /*
  * map_resize.c: Resize and Upsample, one axis after another. The nearest element is a gather of known positions; linear
- * and cubic interpolation are products with a known matrix of [new size, old size], so their gradients are those of
+ * and cubic interpolation are products with a known matrix of [new size, old size], so autodiff differentiates them as
  * products.
  *
  *     original = f(place)     by the coordinate transformation
@@ -82,7 +82,7 @@ static int64_t nearest(const resize *r, double x)
     }
 }
 
-/* A neighbor's weight, from its distance. */
+/* Computes a neighbor's weight from its distance. */
 static double weight_of(const resize *r, double distance)
 {
     const double a = r->cubic, d = fabs(distance);
@@ -113,10 +113,12 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
-/* The limit for an axis: 4096 elements to 8192. A small file cannot request gigabytes. */
+/* The limit on the weights of an axis, which allows 4096 elements to become 8192. A small file cannot request
+ * gigabytes. */
 enum { MOST_CELLS = 1 << 25 };
 
-/* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the position is outside x and gets the extrapolation value. */
+/* Resizes x [.., in, ..] to [.., out, ..]; `outside` is 1 where the position is outside x and gets the extrapolation
+ * value. */
 static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value x, int32_t axis)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -186,7 +188,7 @@ static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, 
                     bgi_map_number(m, bgi_map_type(m, y).dtype, r->extrapolation), y);
 }
 
-/* Reads numbers for all axes, or for those of attribute `axes`; returns false if there are none. */
+/* Reads numbers for all axes, or for the axes of attribute `axes`; returns false if the node has no numbers. */
 static bool read_numbers(bgi_mapper *m, uint32_t input, uint32_t rank, double *out, uint32_t per_axis)
 {
     const bgi_tensor *known = bgi_map_if_known(m, input);

@@ -396,7 +396,7 @@ static bool map_pad(bgi_mapper *m)
     return bgi_map_out(m, 0, bg_pad(m->graph, m->name, x, mode, before, after, value));
 }
 
-/* ---- channels and places ---- */
+/* ---- channels and positions ---- */
 
 static bool map_depth_to_space(bgi_mapper *m)
 {

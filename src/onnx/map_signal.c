@@ -16,7 +16,7 @@
 
 enum { MOST_POINTS = 8192 };
 
-/* cos or sin (2 pi k n / N) of [n, k]. */
+/* Makes the matrix [n, k] of cos or sin (2 pi k n / N). */
 static bg_value make_matrix(bgi_mapper *m, int64_t n_count, int64_t k_count, int64_t size, bool is_sine, double factor)
 {
     const double turn = 2.0 * 3.14159265358979323846;

@@ -15,7 +15,7 @@ static size_t hash(const char *name)
     return (size_t)(sum ^ sum >> 32);
 }
 
-/* The place of the name, or the place where it would be added. */
+/* Returns the slot of the name, or the free slot for it. */
 static size_t place_of(const bgi_names *names, const char *name)
 {
     size_t place = hash(name) & (names->table_size - 1);
@@ -30,7 +30,7 @@ uint32_t bgi_names_find(const bgi_names *names, const char *name)
     return names->table_size == 0 ? BGI_NAMES_NONE : names->table[place_of(names, name)] - 1;
 }
 
-/* Doubles the number of places. */
+/* Doubles the number of slots. */
 static bool grow(bgi_names *names)
 {
     const size_t size = names->table_size == 0 ? 64 : names->table_size * 2;

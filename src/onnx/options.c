@@ -22,7 +22,7 @@ static bool is_symbol(const bg_onnx *onnx, const char *text)
     return false;
 }
 
-/* "INPUT:2" of an input of the file. */
+/* Whether the text is "INPUT:2", a dimension of an input of the file. */
 static bool is_place(const bg_onnx *onnx, const char *text)
 {
     const char *colon = strrchr(text, ':');

@@ -1,18 +1,18 @@
 /*
- * restore.c: separates what PyTorch's exporter has joined, before the file is checked further.
+ * restore.c: separates initializers that PyTorch's exporter has joined, before the file is checked further.
  *
- * Initializers of equal values. An export for evaluation keeps one of them under its name, and makes the others by
- * Identity nodes, whose outputs have their names. So all weights of norms that were never trained become one, which
- * would train as one parameter. A parameter that modules share has one name and needs no such node. So each such name
- * becomes a separate initializer:
+ * Initializers of equal values. An export for evaluation keeps one of several equal initializers, and Identity nodes
+ * whose outputs have the names of the others. All weights of untrained norms thus become one parameter. A parameter
+ * that modules share has one name and needs no such node, so each output of such a node becomes a separate initializer:
  *
  *     bn1.weight --Identity--> bn2.weight      becomes      bn1.weight, bn2.weight
  *
- * Names that the exporter made ("onnx::MatMul_15") belong to values that it has computed, mostly transposes. They stay
- * joined where the same module reads both, because it was called twice.
+ * Names that the exporter made ("onnx::MatMul_15") belong to values that it has computed, mostly transposes. Such
+ * values stay joined if one module reads both, because then the module was called twice.
  *
  * Embeddings whose table is also a head's weight. If constants were folded, the head has the table's transpose in a
- * separate initializer. Equal numbers show that it is the same parameter, and it becomes a transpose of the table.
+ * separate initializer. If the numbers are equal, the initializer is the same parameter and becomes a transpose of the
+ * table.
  *
  * Nothing is copied: the new tensors share the values of the file's.
  */
@@ -21,8 +21,8 @@
 #include <string.h>
 
 static const char made_prefix[] = "onnx::";
-/* The limit on what a file's initializers may become, so that a small file cannot make the reader allocate arbitrary
- * memory. */
+/* The limit on the size of a file's initializers after the separation, so that a small file cannot make the reader
+ * allocate arbitrary memory. */
 static const uint64_t most_bytes = UINT64_C(1) << 30;
 enum { MOST_COMPARISONS = 256 };
 
@@ -32,8 +32,8 @@ typedef struct restore {
     bgi_names tensors;             /* initializers, by index in the graph */
     bgi_names read;                /* the names that nodes read */
     bgi_names outputs;             /* of the model */
-    const BgiOnnx__Node **readers; /* by number in `read`: the first reader that is not an Identity; NULL: none */
-    size_t *uses;                  /* and the number of operands of nodes that it is */
+    const BgiOnnx__Node **readers; /* by number in `read`: the first reader that is not an Identity, or NULL */
+    size_t *uses;                  /* by number in `read`: the number of operands with this name */
     bool *is_table;                /* by initializer: an embedding reads it */
     uint64_t bytes, added_bytes;
     uint32_t comparisons;
@@ -49,7 +49,7 @@ static bool has_text(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-/* Numbers the names; false when memory is out, or `*is_whole` became false because the file is damaged. */
+/* Numbers the names; returns false if memory runs out, or with `*is_whole` false if the file is damaged. */
 static bool collect(restore *r, bool *is_whole)
 {
     const BgiOnnx__Graph *graph = r->graph;
@@ -95,7 +95,7 @@ static const BgiOnnx__Node *reader_of(const restore *r, const char *name)
     return number != BGI_NAMES_NONE ? r->readers[number] : NULL;
 }
 
-/* The length of the scope of a node's name: "/layers.0/linear1" of "/layers.0/linear1/MatMul". */
+/* Returns the length of the scope of a node's name: "/layers.0/linear1" of "/layers.0/linear1/MatMul". */
 static size_t scope_length(const BgiOnnx__Node *node)
 {
     const char *end = node != NULL && node->name != NULL ? strrchr(node->name, '/') : NULL;
@@ -125,7 +125,7 @@ static uint64_t bytes_of(const BgiOnnx__Tensor *tensor)
 
 /* ---- equal initializers ---- */
 
-/* The tensor that an Identity copies; NULL: the node stays. */
+/* Returns the tensor that an Identity copies; NULL if the node stays. */
 static const BgiOnnx__Tensor *joined_by(const restore *r, const BgiOnnx__Node *node)
 {
     const BgiOnnx__Tensor *tensor;
@@ -195,7 +195,7 @@ static bool is_transpose(const bgi_tensor *a, const bgi_tensor *b)
     return differ;
 }
 
-/* Unreadable tensors are reported when the file is checked. */
+/* Compares two tensors. Unreadable tensors count as different, because the check of the file reports them. */
 static bg_status compare(restore *r, const BgiOnnx__Tensor *a, const BgiOnnx__Tensor *b, bool *out, bg_error *error)
 {
     const bgi_tensor *x = NULL, *y = NULL;
@@ -216,7 +216,8 @@ static bg_status compare(restore *r, const BgiOnnx__Tensor *a, const BgiOnnx__Te
     return status == BG_ERROR_MEMORY ? bg_error_set(error, status, "%s", own.message) : BG_OK;
 }
 
-/* The embedding's table whose transpose is the second operand of a product; NULL when it is not such a transpose. */
+/* Finds the embedding's table whose transpose is the second operand of a product; sets NULL if there is no such
+ * table. */
 static bg_status find_table(restore *r, const BgiOnnx__Node *node, const BgiOnnx__Tensor **table, bg_error *error)
 {
     const uint32_t number = bgi_onnx_is_standard(node, "MatMul") && node->n_input == 2 && is_made(node->input[1])

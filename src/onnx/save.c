@@ -1,7 +1,7 @@
 /*
- * save.c: writes a graph as an ONNX file. It walks the ops that the outputs need in order, and saves each by the row of
- * its type. An unsupported op is noted and the walk continues, so that the final error lists all of them. The first
- * walk leaves the size of the batch open; when that is impossible, a second walk uses the graph's sizes.
+ * save.c: writes a graph as an ONNX file. The ops that the outputs need are saved in order, each by the row of its
+ * type. After an unsupported op the saver continues, so that the final error lists all such ops. The first pass leaves
+ * the size of the batch open; when that is impossible, a second pass uses the graph's sizes.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ void bg_onnx_save_options_init(bg_onnx_save_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* ---- what is needed ---- */
+/* ---- the ops and values that are needed ---- */
 
 static const bgi_output *find_output(const bg_graph *graph, const char *name)
 {
@@ -84,7 +84,7 @@ static void find_needed(bgi_saver *s)
     }
 }
 
-/* ---- a walk ---- */
+/* ---- a pass over the ops ---- */
 
 static bool take_name(bgi_saver *s, const char *name)
 {
@@ -159,7 +159,7 @@ static void save_op(bgi_saver *s, const bgi_op *op)
             bgi_save_refuse(s, "its output %u is for a backward pass, and ONNX does not have it", i);
 }
 
-/* Adds the outputs that no node makes under their name: a second name of a value, or an input. */
+/* Adds a node for each output that no node makes under the output's name: a second name of a value, or an input. */
 static void save_outputs(bgi_saver *s)
 {
     s->block = s->label = "";
@@ -214,7 +214,7 @@ static bg_status walk(bgi_saver *s, bg_error *error)
     return status;
 }
 
-/* The first dimension of the inputs, when they all agree. */
+/* Returns the first dimension of the inputs if all inputs have the same. */
 static int64_t find_batch(bgi_saver *s)
 {
     int64_t batch = 0;

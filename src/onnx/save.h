@@ -1,19 +1,19 @@
 /*
- * save.h: writes a graph as a file: the functions for the rows of op types.
+ * save.h: functions that write a graph as a file, one row for each op type.
  *
- *     save.c      the public function: what is needed of a graph, one row after the other, weights, the file
- *     saver.c     what a row asks for: names of operands, nodes with attributes, constants, results, a refusal
- *     batch.c     which dimension of a value has the samples, so that files leave the size of the batch open
- *     write.c     messages to files, tensors beside them
- *     save_*.c    rows, a table a file; savers.c has the tables
+ *     save.c      the public function: the needed ops, one row after the other, weights, the file
+ *     saver.c     functions for rows: names of operands, nodes with attributes, constants, results, a refusal
+ *     batch.c     finds the dimension of a value that has the samples, so that files leave the batch size open
+ *     write.c     writes messages to files, and tensors to separate files
+ *     save_*.c    rows, one table in each file; savers.c lists the tables
  *
  * A row is a function that adds the nodes of one op. It reads operands as names of the file (bgi_save_in), makes nodes
- * (bgi_save_1 and so on, each the newest one, to which attributes are added), and says which name the op's result has
+ * (bgi_save_1 and so on, each the newest one, to which attributes are added), and sets the name of the op's result
  * (bgi_save_out). Failures are sticky: names are NULL afterward, and functions that get NULL do nothing.
  *
  * Element types. Some ops do not exist in ONNX for float16 or bfloat16, and some need several nodes where the library
- * rounds once. For these bgi_save_widen casts operands to float and the result back, so the numbers stay those of the
- * library, which sums in float anyway. uint8 values that are bool in ONNX keep both names.
+ * rounds once. For these bgi_save_widen casts operands to float and the result back, so results equal those of the
+ * library, which also sums in float. uint8 values that are bool in ONNX keep both names.
  */
 #ifndef BGI_ONNX_SAVE_H
 #define BGI_ONNX_SAVE_H
@@ -26,9 +26,9 @@ enum { BGI_SAVE_NO_BATCH = -1, BGI_SAVE_OLDEST = 13, BGI_SAVE_NEWEST = 17 };
 /* The file's names for a value of the graph. */
 typedef struct bgi_saved_value {
     const char *name;    /* NULL: not in the file yet */
-    const char *as_bool; /* for uint8: the same as bool; NULL: none */
-    const char *cell;    /* of the cells of an LSTM's steps: the name of the last step's */
-    int32_t batch;       /* the dimension that holds the samples; BGI_SAVE_NO_BATCH: none */
+    const char *as_bool; /* for uint8: the name of the value as bool; NULL: not in the file */
+    const char *cell;    /* of an LSTM's cell states of all steps: the name of the last step's state */
+    int32_t batch;       /* the dimension that holds the samples, or BGI_SAVE_NO_BATCH */
     uint32_t uses;       /* the number of uses by ops and outputs in the file */
 } bgi_saved_value;
 
@@ -52,23 +52,23 @@ typedef struct bgi_saver {
     bool is_wide;              /* 16-bit operands are read as float */
     char reason[BGI_REASON_BYTES];
     bool is_refused, is_out_of_memory;
-    char fixed[BGI_REASON_BYTES]; /* why the size of the batch cannot stay open; "": it can */
+    char fixed[BGI_REASON_BYTES]; /* the reason why the size of the batch cannot stay open, or "" */
 } bgi_saver;
 
 typedef void (*bgi_save_function)(bgi_saver *s);
 typedef struct bgi_save_row {
     const bg_op_type *type; /* NULL ends a table */
     bgi_save_function save; /* NULL: refused */
-    int64_t bfloat_from;    /* the first opset that supports it for bfloat16; 0: all that are written, 99: none */
-    const char *reason;     /* of a refusal */
+    int64_t bfloat_from; /* the first opset that supports bfloat16 for the op; 0: all that are written, 99: no opset */
+    const char *reason;  /* of a refusal */
 } bgi_save_row;
 
 extern const bgi_save_row bgi_save_elementwise[], bgi_save_matrix[], bgi_save_convolution[], bgi_save_shapes[],
     bgi_save_index[], bgi_save_norm[], bgi_save_attention[], bgi_save_recurrent[], bgi_save_loss[];
-/* The row of an op type; NULL if there is none. */
+/* Returns the row of an op type, or NULL. */
 const bgi_save_row *bgi_save_find(const bg_op_type *type);
 
-/* Records the reason. */
+/* Records the reason why the op cannot be saved. */
 void bgi_save_refuse(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
 
 /* ---- operands ---- */
@@ -78,19 +78,19 @@ bg_type bgi_save_type(const bgi_saver *s, uint32_t input);
 bg_type bgi_save_result(const bgi_saver *s, uint32_t output);
 /* Whether something in the file reads the output. */
 bool bgi_save_wants(const bgi_saver *s, uint32_t output);
-/* From here on 16-bit operands are read as float, and results are converted back. */
+/* After this call 16-bit operands are read as float, and results are converted back. */
 void bgi_save_widen(bgi_saver *s);
-/* The element type in which an operand is read (after bgi_save_widen). */
+/* Returns the element type in which an operand is read (after bgi_save_widen). */
 bg_dtype bgi_save_dtype(const bgi_saver *s, uint32_t input);
-/* The file's name for an operand; NULL when it is not given. */
+/* Returns the file's name for an operand, or NULL for an absent operand. */
 const char *bgi_save_in(bgi_saver *s, uint32_t input);
-/* The file's name for any value, as in the graph; values of 16 bits are float after bgi_save_widen. */
+/* Returns the file's name for any value of the graph; values of 16 bits are float after bgi_save_widen. */
 const char *bgi_save_value(bgi_saver *s, bg_value value);
-/* Whether a value is the cells of all steps of an LSTM, of which a file has only the last. */
+/* Whether a value is the cell states of all steps of an LSTM; a file has only the last state. */
 bool bgi_save_is_cells(const bgi_saver *s, bg_value value);
-/* The operand as int64, unless it is int32 or int64 already. */
+/* Returns the operand as int64, or unchanged if it is int32. */
 const char *bgi_save_ids(bgi_saver *s, uint32_t input);
-/* A uint8 operand as bool. */
+/* Returns a uint8 operand as bool. */
 const char *bgi_save_truth(bgi_saver *s, uint32_t input);
 
 /* ---- nodes: each returns the name of the node's first result ---- */
@@ -109,13 +109,13 @@ void bgi_save_ints(bgi_saver *s, const char *name, const int64_t *values, uint32
 void bgi_save_real(bgi_saver *s, const char *name, double value);
 void bgi_save_text(bgi_saver *s, const char *name, const char *value);
 const char *bgi_save_cast(bgi_saver *s, const char *x, int32_t element);
-/* Reshapes to dims, of which `batch` is left open when it has the samples. */
+/* Reshapes to dims; dimension `batch`, if it has the samples, is left open. */
 const char *bgi_save_reshape(bgi_saver *s, const char *x, uint32_t rank, const int64_t *dims, int32_t batch);
 const char *bgi_save_transpose(bgi_saver *s, const char *x, uint32_t rank, const int64_t *permutation);
 
 /* ---- constants ---- */
 
-/* `data` must outlive the saver. */
+/* Adds a constant. `data` must outlive the saver. */
 const char *bgi_save_constant(bgi_saver *s, const bg_type *type, const void *data);
 const char *bgi_save_number(bgi_saver *s, bg_dtype dtype, double value);
 const char *bgi_save_reals(bgi_saver *s, bg_dtype dtype, uint32_t rank, const int64_t *dims, const double *values);
@@ -123,34 +123,35 @@ const char *bgi_save_list(bgi_saver *s, const int64_t *values, uint32_t count);
 
 /* ---- results ---- */
 
-/* Output `output` of the op is `name`, in the element type of operands after bgi_save_widen; its samples are in
+/* Sets output `output` of the op to `name`, in the element type of operands after bgi_save_widen; its samples are in
  * dimension `batch`. */
 void bgi_save_out(bgi_saver *s, uint32_t output, const char *name, int32_t batch);
-/* An output that already has the graph's element type. */
+/* Sets an output that already has the graph's element type. */
 void bgi_save_out_as_is(bgi_saver *s, uint32_t output, const char *name, int32_t batch);
-/* An output that is bool in the file. */
+/* Sets an output that is bool in the file. */
 void bgi_save_out_bool(bgi_saver *s, uint32_t output, const char *name, int32_t batch);
 
 /* ---- save_recurrent.c ---- */
 
-/* The linear op that a recurrence includes in its node; NULL: none. */
+/* Returns the linear op that a recurrence includes in its node, or NULL. */
 const bgi_op *bgi_save_absorbs(const bgi_saver *s, const bgi_op *op);
-/* Saves the current op, a slice of an LSTM's cells that takes the last one. */
+/* Saves the current op, a slice that takes the last of an LSTM's cell states. */
 void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop);
 
 /* ---- batch.c ---- */
 
-/* The dimension of an operand that holds the samples. */
+/* Returns the dimension of an operand that holds the samples. */
 int32_t bgi_save_batch(const bgi_saver *s, uint32_t input);
 /* Records why the size of the batch cannot stay open; returns NO_BATCH. */
 int32_t bgi_save_fix(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
-/* The dimension for all operands, broadcast to `result`. */
+/* Returns the dimension of the samples for all operands, broadcast to `result`. */
 int32_t bgi_save_batch_broadcast(bgi_saver *s, const bg_type *result);
-/* The dimension for an operand whose samples must be in its first dimension, when other operands have none. */
+/* Returns the dimension of the samples for an operand that must have them in its first dimension, when other operands
+ * have no samples. */
 int32_t bgi_save_batch_first(bgi_saver *s, uint32_t input);
-/* The dimension for an operand whose samples must be before dimension `before`. */
+/* Returns the dimension of the samples for an operand that must have them before dimension `before`. */
 int32_t bgi_save_batch_before(bgi_saver *s, uint32_t input, uint32_t before);
-/* The dimension of the samples after a reshape. */
+/* Returns the dimension of the samples after a reshape. */
 int32_t bgi_save_batch_reshaped(bgi_saver *s, const bg_type *from, int32_t batch, const bg_type *to);
 
 /* ---- write.c ---- */
@@ -168,7 +169,7 @@ typedef struct bgi_onnx_outside {
 bg_status bgi_onnx_outside_begin(bgi_onnx_outside *outside, const char *path, bgi_arena *arena, bg_error *error);
 bg_status bgi_onnx_outside_commit(bgi_onnx_outside *outside, bg_error *error);
 void bgi_onnx_outside_abandon(bgi_onnx_outside *outside, bg_error *error);
-/* Writes a tensor's raw bytes there; the tensor then refers to them and has none itself. Returns false when memory is
+/* Writes a tensor's raw bytes to the file; the tensor then refers to the file instead. Returns false if memory runs
  * out. */
 bool bgi_onnx_outside_put(bgi_onnx_outside *outside, BgiOnnx__Tensor *tensor, bgi_arena *arena);
 /* More bytes of tensors than this are written to an external file, because a protobuf message has at most 2 GiB. */

@@ -4,7 +4,7 @@
  *     scores = q k^T scale + bias,  shares = softmax(scores),  y = shares v
  *
  * The part of a mask that depends only on positions is a constant matrix. Hidden keys get a score of -1e30, so their
- * share is zero beside any other key's. If a query sees no key, its shares are set to zero afterward.
+ * share is zero if the query sees any other key. If it sees no key, its shares are set to zero afterward.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static bool sees(const bgi_attention_attributes *f, int64_t query, int64_t key, 
     return key >= bgi_attention_first_key(f, query) && key < bgi_attention_end_key(f, query, keys);
 }
 
-/* [1, heads or 1, S, T]: values that are added to the scores; or, for shares, 1 where a key is seen and 0 elsewhere. */
+/* Saves a constant [1, heads or 1, S, T]: numbers to add to the scores; or, for shares, 1 where a query sees a key and
+ * 0 elsewhere. */
 static const char *save_places(bgi_saver *s, const bgi_attention_attributes *f, const heads *h, bool as_shares)
 {
     const int64_t count = f->alibi > 0.0 && !as_shares ? f->heads : 1;
@@ -79,7 +80,7 @@ static bool some_query_is_blind(const bgi_attention_attributes *f, const heads *
 
 /* ---- attention ---- */
 
-/* y [N, S, heads D], in the shape of the result. `mask` (bool) and `bias` may be NULL. */
+/* Saves y [N, S, heads D], in the shape of the result. `mask` (bool) and `bias` may be NULL. */
 static const char *save_heads(bgi_saver *s, const bgi_attention_attributes *f, const heads *h, const char *mask,
                               const char *bias)
 {
@@ -115,7 +116,7 @@ static bool is_cut(bgi_saver *s, const bgi_attention_attributes *f)
     return true;
 }
 
-/* qkv [N, S, 3 heads D] or [N S, 3 heads D] */
+/* Saves attention over qkv [N, S, 3 heads D] or [N S, 3 heads D]. */
 static void save_attention(bgi_saver *s)
 {
     const bgi_attention_attributes *f = s->op->attributes;
@@ -142,7 +143,7 @@ static void save_attention(bgi_saver *s)
     bgi_save_out(s, 0, save_heads(s, f, &h, NULL, NULL), h.batch);
 }
 
-/* [N, T, count D] as [N, heads, T, D]: each key head is repeated for the query heads that share it. */
+/* Saves [N, T, count D] as [N, heads, T, D]: each key head is repeated for the query heads that share it. */
 static const char *part_heads(bgi_saver *s, uint32_t input, int64_t count, int64_t heads_of_queries, int32_t batch)
 {
     const bg_type type = bgi_save_type(s, input);
@@ -186,7 +187,7 @@ static void save_dot_product_attention(bgi_saver *s)
 
 /* ---- rotary positions ---- */
 
-/* Cosines and sines of each position: [S, 1, pairs]. */
+/* Saves cosines and sines of each position: [S, 1, pairs]. */
 static void save_table(bgi_saver *s, const bgi_rotary_attributes *f, int64_t places, const char *out[2])
 {
     const int64_t pairs = f->features / 2, dims[3] = {places, 1, pairs};
@@ -204,7 +205,7 @@ static void save_table(bgi_saver *s, const bgi_rotary_attributes *f, int64_t pla
     free(values);
 }
 
-/* The same for positions from an input, in double: [.., S, 1, pairs]. */
+/* Saves cosines and sines for positions from an input, in double: [.., S, 1, pairs]. */
 static void save_angles(bgi_saver *s, const bgi_rotary_attributes *f, const char *out[2])
 {
     const bg_type type = bgi_save_type(s, 1);
@@ -279,7 +280,7 @@ static void part_pairs(bgi_saver *s, const bgi_rotary_attributes *f, const char 
     }
 }
 
-/* Joins them to [.., S, heads, features]. */
+/* Joins the first and second elements of pairs to [.., S, heads, features]. */
 static const char *join_pairs(bgi_saver *s, const bgi_rotary_attributes *f, const char *const parts[2],
                               const bg_type *type, int32_t batch)
 {

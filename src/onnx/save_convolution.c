@@ -1,6 +1,6 @@
 /*
  * save_convolution.c: convolutions, pools, interpolation. Ops over one and three dimensions need no rows, because
- * graphs build them from these.
+ * graphs build them from two-dimensional ops.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ static void save_conv_transpose(bgi_saver *s)
 
 /* ---- pools ---- */
 
-/* Windows of different sizes along a dim become windows of the largest size, beside each other: the last element of a
- * shorter one is repeated. */
+/* Copies windows of different sizes along a dim into adjacent windows of the largest size, where the last element of a
+ * shorter window is repeated. */
 static const char *save_even_windows(bgi_saver *s, const char *x, uint32_t dim, int64_t count, int64_t *out_size)
 {
     const int64_t size = bgi_save_type(s, 0).dims[dim];
@@ -132,7 +132,7 @@ static void save_avg_pool(bgi_saver *s)
 
 /* ---- interpolation ---- */
 
-/* The weights along an axis as a matrix: [out, in], or [in, out] for products from the right. */
+/* Saves the weights along an axis as a matrix: [out, in], or [in, out] for products from the right. */
 static const char *save_taps(bgi_saver *s, const bgi_resample_attributes *f, int which, bg_dtype dtype)
 {
     const bgi_resample_axis *axis = &f->axes[which];
@@ -177,7 +177,7 @@ static const char *save_as_products(bgi_saver *s, const bgi_resample_attributes 
     return y;
 }
 
-/* The scale for Resize; 0 when no float gives the size and the positions. */
+/* Returns the scale for Resize; 0 when no float gives both the size and the positions. */
 static double scale_of(const bgi_resample_axis *axis)
 {
     const double exact = (double)axis->out / (double)axis->in;
@@ -188,7 +188,7 @@ static double scale_of(const bgi_resample_axis *axis)
     return axis->scale > 0.0 || axis->is_same || wanted * (double)axis->in == (double)axis->out ? wanted : 0.0;
 }
 
-/* The sizes of the result; when the batch is open, those before the last two are read from the operand. */
+/* Saves the sizes of the result; when the batch is open, all but the last two are read from the operand. */
 static const char *save_sizes(bgi_saver *s, const char *x, const bg_type *y, int32_t batch)
 {
     const char *leading;
@@ -233,7 +233,7 @@ static const char *save_resize(bgi_saver *s, const bgi_resample_attributes *f, i
     return y;
 }
 
-/* Whether a Resize with sizes gives the positions of an axis: it uses the ratio of sizes as scale. */
+/* Whether a Resize with sizes gives the positions of an axis, because its scale is the ratio of sizes. */
 static bool is_by_sizes(const bgi_resample_axis *axis)
 {
     return axis->is_same || axis->scale == 0.0;

@@ -12,7 +12,7 @@
 
 /* ---- functions ---- */
 
-/* x, operator, number */
+/* Saves the op `op` of x and a number. */
 static const char *with_number(bgi_saver *s, const char *op, const char *x, double value)
 {
     return bgi_save_2(s, op, x, bgi_save_number(s, bgi_save_dtype(s, 0), value));
@@ -26,7 +26,7 @@ static const char *save_gelu(bgi_saver *s, const char *x)
     return bgi_save_2(s, "Mul", with_number(s, "Mul", x, 0.5), y);
 }
 
-/* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+/* Saves x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
 static const char *save_gelu_tanh(bgi_saver *s, const char *x)
 {
     const char *y = bgi_save_2(s, "Mul", bgi_save_2(s, "Mul", x, x), x);
@@ -37,7 +37,7 @@ static const char *save_gelu_tanh(bgi_saver *s, const char *x)
     return bgi_save_2(s, "Mul", with_number(s, "Mul", x, 0.5), y);
 }
 
-/* log(1 + e^(a x)) / a; x where a x > b. */
+/* Saves log(1 + e^(a x)) / a, or x where a x > b. */
 static const char *save_softplus(bgi_saver *s, const char *x, double a, double b)
 {
     const char *scaled = a != 1.0 ? with_number(s, "Mul", x, a) : x;
@@ -189,7 +189,7 @@ static void save_binary(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_2(s, ops[f->function], a, b), batch);
 }
 
-/* alpha x + beta; integers in double, as in the library. */
+/* Saves alpha x + beta, in double for integers, as in the library. */
 static void save_scale(bgi_saver *s)
 {
     const bgi_scale_attributes *f = s->op->attributes;
@@ -217,7 +217,7 @@ static void save_cast(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_cast(s, bgi_save_in(s, 0), bgi_onnx_dtype_element(to->dtype)), bgi_save_batch(s, 0));
 }
 
-/* (x / divisor - mean) / deviation in float. */
+/* Saves (x / divisor - mean) / deviation in float. */
 static void save_standardize(bgi_saver *s)
 {
     const bgi_standardize_attributes *f = s->op->attributes;
@@ -233,7 +233,7 @@ static void save_standardize(bgi_saver *s)
     bgi_save_out_as_is(s, 0, y, bgi_save_batch(s, 0));
 }
 
-/* a[0] + a[1] + ..., in order. */
+/* Saves a[0] + a[1] + ..., in order. */
 static void save_add_n(bgi_saver *s)
 {
     const bg_type type = bgi_save_result(s, 0);

@@ -9,7 +9,7 @@
 #include "onnx/save.h"
 #include "ops/ops.h"
 
-/* The dimension of the samples when [A.., S, B..] is indexed by ids [I..] to [A.., I.., B..]. */
+/* Returns the dimension of the samples when [A.., S, B..] is indexed by ids [I..] to [A.., I.., B..]. */
 static int32_t batch_of_gather(bgi_saver *s, uint32_t axis)
 {
     const int32_t of_x = bgi_save_batch(s, 0), of_ids = bgi_save_batch(s, 1);
@@ -23,7 +23,7 @@ static int32_t batch_of_gather(bgi_saver *s, uint32_t axis)
     return of_x > (int32_t)axis ? of_x + (int32_t)bgi_save_type(s, 1).rank - 1 : of_x;
 }
 
-/* Constant ids of which some are outside index an additional element of zeros. NULL: none is outside. */
+/* Changes constant ids outside the axis to the index of an additional element of zeros. NULL: all ids are inside. */
 static const char *save_outside(bgi_saver *s, int64_t size, bool counts_from_end)
 {
     const bgi_value *ids = bgi_graph_value(s->graph, s->op->inputs[1]);
@@ -52,7 +52,7 @@ static const char *save_outside(bgi_saver *s, int64_t size, bool counts_from_end
     return name;
 }
 
-/* x with an additional zero element at the end of the axis. */
+/* Saves x with an additional zero element at the end of the axis. */
 static const char *save_one_more(bgi_saver *s, const char *x, uint32_t rank, uint32_t axis)
 {
     int64_t pads[2 * BG_MAX_RANK] = {0};
@@ -181,7 +181,7 @@ static void save_scatter(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_transpose(s, y, f->whole.rank, back), BGI_SAVE_NO_BATCH);
 }
 
-/* A comparison with the numbers of all classes, so that an id outside gives zeros. */
+/* Saves a comparison with the numbers of all classes, so that an id outside gives zeros. */
 static void save_one_hot(bgi_saver *s)
 {
     const bgi_one_hot_attributes *f = s->op->attributes;

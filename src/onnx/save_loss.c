@@ -9,7 +9,7 @@
 
 static const char *const reductions[] = {[BG_LOSS_MEAN] = "mean", [BG_LOSS_SUM] = "sum", [BG_LOSS_NONE] = "none"};
 
-/* Logits [.., C] as rows, labels [..] as a vector of int64. */
+/* Saves logits [.., C] as rows, and labels [..] as a vector of int64. */
 static void save_rows(bgi_saver *s, const char **logits, const char **labels)
 {
     const bg_type type = bgi_save_type(s, 0);
@@ -55,14 +55,14 @@ static const char *number(bgi_saver *s, const char *op, const char *x, double va
     return bgi_save_2(s, op, x, bgi_save_number(s, bgi_save_dtype(s, 0), value));
 }
 
-/* `inner` where |d| is within the parameter, otherwise `outer`. */
+/* Selects `inner` where |d| is within the parameter, otherwise `outer`. */
 static const char *by_size(bgi_saver *s, const char *op, const char *d, double limit, const char *inner,
                            const char *outer)
 {
     return bgi_save_3(s, "Where", number(s, op, d, limit), inner, outer);
 }
 
-/* (1 - t) p + (1 + (weight - 1) t) softplus(-p) */
+/* Saves (1 - t) p + (1 + (weight - 1) t) softplus(-p). */
 static const char *save_logits_loss(bgi_saver *s, const char *p, const char *t, double weight)
 {
     const char *soft = bgi_save_1(s, "Softplus", bgi_save_1(s, "Neg", p));
@@ -73,7 +73,7 @@ static const char *save_logits_loss(bgi_saver *s, const char *p, const char *t, 
     return bgi_save_2(s, "Add", bgi_save_2(s, "Mul", rest, p), soft);
 }
 
-/* -(t log p + (1 - t) log(1 - p)), logarithms at least -100 */
+/* Saves -(t log p + (1 - t) log(1 - p)), with logarithms of at least -100. */
 static const char *save_binary_loss(bgi_saver *s, const char *p, const char *t)
 {
     const char *yes = number(s, "Max", bgi_save_1(s, "Log", p), -100.0);
@@ -132,7 +132,7 @@ static void save_pointwise_loss(bgi_saver *s)
     }
 }
 
-/* The number of rows whose first largest element is at the label. */
+/* Saves the number of rows whose first largest element is at the label. */
 static void save_correct_count(bgi_saver *s)
 {
     const char *logits, *labels, *y;

@@ -34,8 +34,8 @@ static const char *exchange(bgi_saver *s, const char *x, uint32_t rank)
     return bgi_save_transpose(s, x, rank, permutation);
 }
 
-/* The dimension of the samples of a product: a leading dimension as broadcast, rows, or columns; a product that sums
- * over the samples has them in both operands. */
+/* Returns the dimension of the samples of a product: a broadcast leading dimension, rows, or columns. If a product sums
+ * over the samples, both operands must have them. */
 static int32_t batch_of_product(bgi_saver *s, const bgi_matmul_attributes *f)
 {
     const bg_type y = bgi_save_result(s, 0);

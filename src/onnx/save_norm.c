@@ -1,6 +1,6 @@
 /*
- * save_norm.c: softmax, normalization, cosines, dropout. Norms that an opset does not have are written as their parts,
- * in float where elements have 16 bits.
+ * save_norm.c: softmax, normalization, cosines, dropout. Norms that an opset does not have are written as several
+ * nodes, in float where elements have 16 bits.
  */
 #include "kernels/cosine/attributes.h"
 #include "kernels/dropout/attributes.h"
@@ -40,7 +40,7 @@ static const char *mean_of_rows(bgi_saver *s, const char *x)
     return y;
 }
 
-/* x / sqrt(mean(x^2) + epsilon) */
+/* Saves x / sqrt(mean(x^2) + epsilon). */
 static const char *by_root_of_squares(bgi_saver *s, const char *x, double epsilon)
 {
     const char *y = mean_of_rows(s, bgi_save_2(s, "Mul", x, x));

@@ -1,7 +1,8 @@
 /*
- * save_recurrent.c: LSTM and GRU. In the library the inputs' product is a linear op before the recurrence; in ONNX it
- * is part of the node. The linear op becomes the node's W when it has no other reader (bgi_save_absorbs); otherwise W
- * is the identity. Weights keep their layout; preceding nodes exchange their gates, which engines fold once.
+ * save_recurrent.c: LSTM and GRU. In the library the inputs' product is a linear op before the recurrence; in ONNX the
+ * product is part of the node. The linear op becomes the node's W when it has no other reader (bgi_save_absorbs);
+ * otherwise W is the identity. Weights keep their layout; preceding nodes reorder the gates, and engines fold these
+ * nodes once.
  *
  *     PyTorch's gates   i f g o    r z n
  *     ONNX's gates      i o f c    z r h
@@ -97,7 +98,7 @@ static const char *save_identity(bgi_saver *s, int64_t size)
     return name;
 }
 
-/* Both biases one after the other, [1, 2 gates H]; NULL without biases. */
+/* Saves both biases, concatenated as [1, 2 gates H]; returns NULL without biases. */
 static const char *save_biases(bgi_saver *s, const char *of_x, const char *of_state, int gates, int64_t width)
 {
     const char *both[2], *y;
@@ -124,7 +125,7 @@ static bool is_zero(const bgi_saver *s, bg_value value)
     return true;
 }
 
-/* A first state [N, H] as [1, N, H]; NULL for zeros, which are the default. */
+/* Saves a first state [N, H] as [1, N, H]; returns NULL for zeros, which are the default. */
 static const char *save_state(bgi_saver *s, uint32_t input, int32_t batch)
 {
     if (is_zero(s, s->op->inputs[input]))

@@ -116,7 +116,7 @@ static bool add_variable(bgi_saver *s, bg_value value)
     return true;
 }
 
-/* The file's name of a value, which is added to the file if necessary. */
+/* Returns the file's name of a value, and adds the value to the file if necessary. */
 static const char *name_of(bgi_saver *s, bg_value value)
 {
     const bgi_value *from = bgi_graph_value(s->graph, value);
@@ -181,8 +181,8 @@ static BgiOnnx__Node *newest(bgi_saver *s)
     return s->is_out_of_memory || s->node_count == 0 ? NULL : s->nodes[s->node_count - 1];
 }
 
-/* "/block/label.Op"; the value has the name without the block. A part before a slash in a label would be read as a
- * scope. */
+/* Names a node "/block/label.Op"; its value has the name without the block. A part before a slash in a label would be
+ * read as a scope. */
 static bool name_node(bgi_saver *s, BgiOnnx__Node *node, const char *op)
 {
     const char *name = join(s, s->label, ".", op), *full, *slash;
@@ -409,7 +409,7 @@ static const char *rename_newest(bgi_saver *s, const char *name, bg_value value)
 
     if (node == NULL || node->output[0] != name || wanted == NULL)
         return name;
-    s->output_name[value.id] = NULL; /* the name is used now */
+    s->output_name[value.id] = NULL; /* the name is in use from now on */
     node->output[0] = writable(wanted);
     return wanted;
 }

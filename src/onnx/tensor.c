@@ -183,7 +183,7 @@ static bool is_external(const BgiOnnx__Tensor *tensor)
     return tensor->has_data_location && tensor->data_location == 1;
 }
 
-/* The number of values in the list for the tensor's type. */
+/* Returns the number of values in the list for the tensor's type. */
 static size_t listed(const BgiOnnx__Tensor *tensor)
 {
     switch (tensor->data_type) {
@@ -201,7 +201,7 @@ static size_t listed(const BgiOnnx__Tensor *tensor)
     }
 }
 
-/* The place of external data. */
+/* The location of external data. */
 typedef struct place {
     char *path;
     uint64_t offset;
@@ -234,7 +234,7 @@ static bool stays_inside(const char *location)
     return true;
 }
 
-/* Whether it also stays there when links are followed. */
+/* Whether the path also stays in its folder when links are followed. */
 static bool is_below(const char *path, const char *folder)
 {
     char *real_path = realpath(path, NULL), *real_folder = realpath(folder[0] != '\0' ? folder : ".", NULL);
@@ -345,7 +345,7 @@ bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tens
         out->count *= dim;
     }
     if (out->dtype == BG_DTYPE_NONE)
-        return BG_OK; /* refused where it is used */
+        return BG_OK; /* refused when a node uses the tensor */
     if (is_external(tensor)) {
         bgi_input input = {0};
         uint64_t offset;
@@ -419,7 +419,7 @@ static bg_status widen(const BgiOnnx__Tensor *tensor, const unsigned char *raw, 
     return BG_OK;
 }
 
-/* Whether files and graphs store it in the same way. */
+/* Whether files and graphs store the element type in the same way. */
 static bool is_plain(int32_t element)
 {
     return element != BGI_ONNX_BOOL && element != BGI_ONNX_UINT64 &&

@@ -1,6 +1,6 @@
 /*
- * weights.c: determines which initializers are parameters, gives their values to a session, and writes the file again
- * with new ones.
+ * weights.c: determines which initializers are parameters, sets their values in a bg_weights, and writes the file again
+ * with new values.
  *
  * The rule (brigade/onnx.h): whether floats are parameters depends on their uses. A number that determines the graph
  * (the scales of a Resize) is a constant. A scalar in arithmetic is a constant too, unless PyTorch named it. Running
@@ -59,7 +59,7 @@ static bool is_arithmetic(const BgiOnnx__Node *node)
     return false;
 }
 
-/* Ops between a mask and the value to which it is added. */
+/* Whether the op may be between a mask and the value to which the mask is added. */
 static bool is_arrangement(const BgiOnnx__Node *node)
 {
     static const char *const ops[] = {"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"};
@@ -91,7 +91,7 @@ static bool has_gradient(const BgiOnnx__Node *node, size_t input)
 typedef struct uses {
     bool has_gradient;
     bool as_weight, as_term, as_number, as_statistic,
-        by_structure; /* term, number: in arithmetic, or on the way there */
+        by_structure; /* as_term, as_number: an operand of arithmetic, possibly through other ops */
 } uses;
 
 static void count_uses(const bg_onnx *onnx, const BgiOnnx__Graph *graph, uses *found)
@@ -121,7 +121,7 @@ static void count_uses(const bg_onnx *onnx, const BgiOnnx__Graph *graph, uses *f
     }
 }
 
-/* Everything that a branch reads may have a gradient. */
+/* Adds all names that a branch reads, because each may have a gradient. */
 static bool add_reads(const BgiOnnx__Graph *graph, bgi_names *live)
 {
     bool is_well = true;
@@ -140,7 +140,7 @@ static bool add_reads(const BgiOnnx__Graph *graph, bgi_names *live)
     return is_well;
 }
 
-/* Walks back from the outputs to find what gradients reach. Returns false when memory is out. */
+/* Finds the initializers that gradients reach, backward from the outputs. Returns false if memory runs out. */
 static bool follow_gradients(const bg_onnx *onnx, uses *found)
 {
     const BgiOnnx__Graph *graph = onnx->model->graph;

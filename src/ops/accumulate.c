@@ -1,6 +1,6 @@
 /*
  * accumulate.c: sums gradients over micro-batches and blocks, and computes the scalars that belong to the sums.
- * Transforms add these ops. Accumulators are changed in place.
+ * Transforms add these ops, which change accumulators in place.
  */
 #include "ops/ops.h"
 
@@ -171,7 +171,8 @@ bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, ui
         return (bg_value){0};
     }
     sum = values[0];
-    /* Adds long lists in pieces, each of which begins with the sum so far, so the order of additions is the same. */
+    /* Splits a long list over several ops, each of which begins with the sum so far, so the order of additions does not
+     * change. */
     for (uint32_t at = 1; at < count;) {
         uint32_t taken = 1;
 

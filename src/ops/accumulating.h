@@ -1,6 +1,6 @@
 /*
  * accumulating.h: defines the accumulating form of an op type that makes gradients: the same op with its outputs added
- * to accumulators. This file knows no particular op.
+ * to accumulators. The file names no particular op.
  *
  *     dw, db = backward_weights(dy, x)
  *     accumulate(w.acc!, dw)               =>   backward_weights_accumulate(dy, x, w.acc!, b.acc!)
@@ -13,8 +13,8 @@
 
 #include "ops/shape.h"
 
-/* The shape rule and the cost of an accumulating form, from those of `plain`, an op type with a fixed number of
- * inputs. */
+/* Return the shape rule and the cost of an accumulating form, derived from those of `plain`, an op type with a fixed
+ * number of inputs. */
 bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature *op, bg_error *error);
 bg_cost bgi_cost_accumulating(const bg_op_type *plain, const bg_op_signature *op);
 

@@ -1,6 +1,7 @@
 /*
- * attention.c: multi-head self-attention over a product that holds queries, keys and values side by side, and its
- * gradient. For the backward pass it keeps the logarithm of each row's sum of exponentials instead of the scores.
+ * attention.c: multi-head self-attention over a product whose rows hold queries, keys and values one after another, and
+ * its gradient. For the backward pass the op keeps the logarithm of each row's sum of exponentials instead of the
+ * scores.
  *
  *     row of qkv (one token):  | q of head 0 | q of head 1 | ... | k of head 0 | ... | v of head 0 | ... |
  */
@@ -90,7 +91,7 @@ static bg_status differentiate_attention(bg_op_gradient *gradient, bg_error *err
     return bg_graph_check(gradient->graph, error);
 }
 
-/* For each pair of tokens it counts D multiplications and additions in each of `products` products, and about ten
+/* Counts, for each pair of tokens, D multiplications and additions in each of `products` products, and about ten
  * operations for the exponential. */
 static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *y, double products)
 {
@@ -200,7 +201,7 @@ void bg_attention_options_init(bg_attention_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* The shape rules report errors in heads and other options. */
+/* The shape rules report invalid heads and other options. */
 static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_attention_options *options,
                             bgi_attention_attributes *out)
 {

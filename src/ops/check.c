@@ -1,9 +1,9 @@
 /*
- * check.c: checks whether a gradient rule agrees with its kernel. It checks users' ops as well as the library's.
+ * check.c: checks whether a gradient rule agrees with its kernel, for users' ops as well as the library's.
  *
- * It builds the op once over float64 operands, calls the gradient rule to add the backward ops, and runs both with
- * reference kernels. The scalar that is differentiated is L = sum(output * weight) with random weights, because then
- * dL/d(output) is just the weights:
+ * The checker builds the op once over float64 operands, calls the gradient rule to add the backward ops, and runs both
+ * with reference kernels. The scalar that is differentiated is L = sum(output * weight) with random weights, because
+ * then dL/d(output) is just the weights:
  *
  *     operands --> op --> outputs --> L          numeric:  (L(x + h) - L(x - h)) / 2h, one element at a time
  *     weights  --> gradient rule --> dL/dx       analytic: all elements at once
@@ -44,17 +44,18 @@ typedef struct checker {
     bg_graph *graph;
     uint32_t input_count;
     bg_value inputs[MAXIMUM_OPERANDS];
-    bool widened;                 /* an operand's type was not float64 */
-    bool moves[MAXIMUM_OPERANDS]; /* float operands that the op does not change itself */
+    bool widened;                 /* an operand was converted because its type was not float64 */
+    bool moves[MAXIMUM_OPERANDS]; /* float operands that the op does not change in place */
     bg_value outputs[MAXIMUM_OPERANDS];
-    bg_value weights[MAXIMUM_OPERANDS]; /* those of outputs that are part of the sum */
+    bg_value weights[MAXIMUM_OPERANDS]; /* weights of the outputs that are part of the sum */
     bg_value gradients[MAXIMUM_OPERANDS];
     bgi_arena arena;
     void *originals[MAXIMUM_OPERANDS]; /* the operands' values, because some ops change operands in place */
     void **buffers;
 } checker;
 
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), as a double in [0, 1). */
+/* Draws a double in [0, 1) with splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+ * 2014). */
 static double draw(checker *c)
 {
     uint64_t z = c->random += 0x9e3779b97f4a7c15u;
@@ -130,7 +131,7 @@ static bg_status add_weights(checker *c, bg_error *error)
 static bg_status ask_rule(checker *c, bg_error *error)
 {
     bg_type types[2 * MAXIMUM_OPERANDS];
-    /* The op's record moves when the rule adds ops; memory that it points to does not. */
+    /* The op's struct moves when the rule adds ops, but the memory that it points to does not. */
     const bgi_op op = c->graph->ops[0];
     bg_op_gradient gradient = {.graph = c->graph,
                                .op = bgi_op_signature(c->graph, &op, types),
@@ -226,7 +227,7 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
 {
     const double at = ((const double *)c->originals[i])[e];
     const double step = c->options.step * fmax(1.0, fabs(at));
-    /* The actual step after rounding, because at + step is not exact. */
+    /* This is the actual step after rounding, because at + step is not exact. */
     const double above = at + step, below = at - step;
     double sum_above, sum_below, numeric, allowed;
 

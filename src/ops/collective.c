@@ -1,6 +1,6 @@
 /*
  * collective.c: ops that communicate between the replicas of a group along a mesh's tensor axes and, in updates, its
- * data axis. This file has shape rules and gradients; the engine communicates (runtime/collective.c). It knows the
+ * data axis. This file has shape rules and gradients; the engine communicates (runtime/collective.c). Ops have the
  * sizes of groups but no replica's number, because all replicas run one graph.
  *
  *     op                                    forward          gradient
@@ -18,7 +18,7 @@
 
 /* ---- rules ---- */
 
-/* Attributes may come from files. */
+/* Checks attributes, which may come from files. */
 static bg_status check_attributes(const bg_op_signature *op, bgi_collective_kind kind, bg_error *error)
 {
     const bgi_collective_attributes *attributes = op->attributes;
@@ -101,7 +101,8 @@ static bg_status derive_collective(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Each member reads its share of every member's x and writes that share, or everything that it receives. */
+/* Counts what each member reads and writes: it reads its slice of every member's x, and writes that slice or all
+ * slices. */
 static bg_cost cost_collective(const bg_op_signature *op)
 {
     const bgi_collective_attributes *attributes = op->attributes;

@@ -2,8 +2,8 @@
  * compare.c: comparisons and logical functions of two operands that broadcast, and choosing between two by a condition.
  *
  * A result is uint8, so no gradient flows through a comparison or into a condition. The gradient of a choice goes to
- * the operand that was chosen, by an op that puts zeros elsewhere, and is summed over the dims in which the operand was
- * repeated.
+ * the operand that was chosen, by an op that writes zeros for the other operand's elements, and is summed over the dims
+ * in which the operand was repeated.
  */
 #include "graph/graph.h"
 #include "kernels/compare/attributes.h"
@@ -75,7 +75,7 @@ static bg_status infer_where(const bg_op_signature *op, bg_type *outputs, bg_err
     BGI_TRY(check_condition(&op->types[0], error));
     BGI_TRY(bgi_shape_same_dtype(&op->types[1], "a", &op->types[2], "b", error));
     BGI_TRY(bgi_shape_broadcast(&op->types[1], "a", &op->types[2], "b", 0, &y, error));
-    return bgi_shape_broadcast(&y, "what a and b broadcast to,", &op->types[0], "condition", 0, &outputs[0], error);
+    return bgi_shape_broadcast(&y, "the broadcast of a and b,", &op->types[0], "condition", 0, &outputs[0], error);
 }
 
 static bg_value add_where_gradient(bg_op_gradient *gradient, uint32_t operand)
@@ -116,7 +116,7 @@ static bg_status infer_where_gradient(const bg_op_signature *op, bg_type *output
     BGI_TRY(bgi_shape_float(&op->types[0], "dy", error));
     BGI_TRY(check_condition(&op->types[1], error));
     BGI_TRY(bgi_shape_broadcast(&op->types[0], "dy", &op->types[1], "condition", 0, &y, error));
-    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "what the condition broadcasts to", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "the broadcast shape of the condition, a and b", error));
     outputs[0] = op->types[0];
     return BG_OK;
 }

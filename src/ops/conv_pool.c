@@ -1,7 +1,7 @@
 /*
- * conv_pool.c: convolution, bias, max pool and optional relu as one op, and its gradients. Fusion makes it from the
- * separate ops where windows do not overlap. For the backward pass it keeps one byte for each pooled element instead of
- * the convolution's output.
+ * conv_pool.c: convolution, bias, max pool and optional relu as one op, and its gradients. Fusion makes the op from the
+ * separate ops where windows do not overlap. For the backward pass the op keeps one byte for each pooled element
+ * instead of the convolution's output.
  */
 #include <brigade/ops.h>
 
@@ -13,7 +13,7 @@
 
 enum { LARGEST_WINDOW = 254 /* its offsets are uint8, and 255 has a special meaning */ };
 
-/* The convolution's output before pooling, and the pooled one. */
+/* Derives the type of the convolution's output before pooling, and that of the pooled output. */
 static bg_status infer_pooled(const bgi_conv2d_pool_attributes *attributes, const bg_type *x, const bg_type *weight,
                               bg_type *out_convolved, bg_type *out_pooled, bg_error *error)
 {
@@ -84,7 +84,7 @@ static bg_status differentiate_conv2d_pool(bg_op_gradient *gradient, bg_error *e
     return bg_graph_check(gradient->graph, error);
 }
 
-/* The cost of the convolution; comparisons are negligible. */
+/* Returns the cost of the convolution; comparisons are negligible. */
 static bg_cost cost_conv2d_pool(const bg_op_signature *op)
 {
     bg_type convolved, pooled;

@@ -1,12 +1,13 @@
 /*
  * conv_ranks.c: convolutions and transposed convolutions over one, two or three dimensions, built from those over two.
  *
- * One dimension is an image of one row. With three dimensions the first one, depth, is handled separately: each depth
- * of the result is a 2-d convolution of the planes that its taps read, all of them as channels of one image.
+ * A signal of one dimension is an image of one row. With three dimensions the first one, depth, is handled separately:
+ * each depth of the result is a 2-d convolution of the planes that its taps read, all of them as channels of one image.
  *
  *     x [N,C,D,H,W]  --gather-->  windows [N OD, KD C, H, W]  --conv2d-->  [N OD, O, OH, OW]
  *
- * A transposed convolution does the reverse: it computes the planes of all taps at once and adds each at its depth.
+ * A transposed convolution does the reverse: it computes the planes of all taps at once and adds each plane at its
+ * depth.
  */
 #include <brigade/ops.h>
 
@@ -21,7 +22,7 @@
 
 enum { MOST_DIMS = 3 };
 
-/* Arrays end with the width, at index 2. Dimensions that a convolution does not have are of size 1. */
+/* Arrays end with the width, at index 2. Missing dimensions have size 1. */
 typedef struct conv_spec {
     const char *op, *name;
     uint32_t dims;
@@ -78,7 +79,7 @@ static bool read_options(bg_graph *graph, const bg_conv_options *options, bool i
     return true;
 }
 
-/* The weight has x's channels in one dimension and the filters in the other; one of the two counts those of a single
+/* One dimension of the weight counts x's channels and another the filters; one of the two counts only a single
  * group. */
 static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weight, bool is_transposed, conv_spec *s)
 {
@@ -179,8 +180,7 @@ static bg_conv2d_options plane_options(const conv_spec *s)
     return options;
 }
 
-/* Adds a constant with the depth that each tap of each of the `windows` windows reads; `limit` means that it reads
- * padding. */
+/* Adds a constant with the depth that each tap of each of `windows` windows reads; `limit` stands for padding. */
 static bg_value add_depths(bg_graph *graph, const conv_spec *s, int64_t windows, int64_t limit)
 {
     const bg_type type = bg_matrix(BG_INT32, windows, s->taps[0]);

@@ -1,9 +1,9 @@
 /*
- * conv_transpose.c: transposed 2-d convolution. It is the gradient of a convolution's input, so its own gradients are
- * that convolution and the gradient of the convolution's weights, and the kernels of conv2d are enough.
+ * conv_transpose.c: transposed 2-d convolution. The op is the gradient of a convolution's input. Its own gradients are
+ * that convolution and the gradient of the convolution's weights, so the kernels of conv2d are enough.
  *
  *     conv2d            x [N,O,OH,OW], weight [C,O/G,KH,KW] -> y [N,C,H,W]
- *     conv_transpose2d  what comes as dy [N,C,H,W], weight  -> dx [N,O,OH,OW]
+ *     conv_transpose2d  dy [N,C,H,W], weight                -> dx [N,O,OH,OW]
  */
 #include <brigade/ops.h>
 
@@ -57,7 +57,7 @@ static bg_status infer_conv_transpose2d(const bg_op_signature *op, bg_type *outp
     BGI_TRY(bgi_shape_rank(&op->types[0], "x", 4, "[N,C,H,W]", error));
     BGI_TRY(bgi_shape_rank(&op->types[1], "weight", 4, "[C,O/groups,KH,KW]", error));
     BGI_TRY(find_output(&op->types[0], &op->types[1], attributes, &outputs[0], error));
-    /* The convolution's rule reports errors in the rest. */
+    /* The convolution's rule reports errors in the other options. */
     BGI_TRY(bgi_conv2d_output(&outputs[0], &op->types[1], &attributes->forward.options, &back, error));
     return bgi_shape_equal(&op->types[0], "x", &back, "its dimension 1 is dimension 0 of the weight", error);
 }

@@ -1,6 +1,6 @@
 /*
- * cosine.c: the cosine of two vectors, and the loss of pairs, which is built from it. Results are float32 or better,
- * because squares of float16 overflow early.
+ * cosine.c: the cosine of two vectors, and the loss of pairs of vectors, which is built from the cosine. Results are
+ * float32 or better, because squares of float16 overflow early.
  */
 #include <brigade/ops.h>
 

@@ -58,7 +58,7 @@ static bg_status differentiate_ctc_loss(bg_op_gradient *gradient, bg_error *erro
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Three exponentials, a logarithm and some sums for each place after each step. */
+/* Counts three exponentials, a logarithm and some sums for each state of an alignment after each step. */
 static bg_cost cost_ctc_loss(const bg_op_signature *op)
 {
     const bg_type alpha = describe_alpha(&op->types[0], &op->types[1]);
@@ -76,7 +76,7 @@ const bg_op_type bgi_op_ctc_loss = {
     .cost = cost_ctc_loss,   .kernel = select_ctc_loss,
 };
 
-/* dloss, x, targets, lengths, target_lengths, alpha -> dx, room */
+/* dloss, x, targets, lengths, target_lengths, alpha -> dx, scratch */
 static bg_status infer_ctc_loss_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     bg_type loss, alpha;
@@ -110,7 +110,7 @@ const bg_op_type bgi_op_ctc_loss_backward = {
     .kernel = select_ctc_loss_backward,
 };
 
-/* The same length for each sample. */
+/* Adds a constant with the same length for each sample. */
 static bg_value add_lengths(bg_graph *graph, const char *name, int64_t samples, int64_t length)
 {
     const bg_type type = bg_vector(BG_INT32, samples);

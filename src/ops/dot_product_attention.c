@@ -1,8 +1,8 @@
 /*
  * dot_product_attention.c: attention over separate queries, keys and values, with a bias or a mask, and its gradient.
- * Like attention.c it keeps the logarithm of each row's sum of exponentials instead of the scores. The bias's gradient
- * is a separate op, which computes the scores again. It needs memory for one bias; summing the bias's gradient inside
- * the op of the other gradients would need that much for each sample and head.
+ * As in attention.c the op keeps the logarithm of each row's sum of exponentials instead of the scores. The bias's
+ * gradient is a separate op, which computes the scores again. That op needs memory for one bias, whereas the op of the
+ * other gradients would need that much for each sample and head.
  */
 #include <brigade/ops.h>
 
@@ -144,7 +144,7 @@ static bg_status differentiate(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* For each pair of tokens it counts D multiplications and additions in each of `products` products, and about ten
+/* Counts, for each pair of tokens, D multiplications and additions in each of `products` products, and about ten
  * operations for the exponential. */
 static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *q, const bg_type *k, double products)
 {

@@ -196,8 +196,8 @@ static void sum_alone(const einsum *e, lettered *x, const char *others)
     *x = left;
 }
 
-/* Selects the letters of x that the other operand has or lacks and that are kept or not; returns the product of their
- * sizes. */
+/* Selects letters of x by whether the other operand has them and whether the result keeps them; returns the product of
+ * their sizes. */
 static int64_t pick(const lettered *x, const char *other, bool in_other, const char *kept, bool is_kept, char *out)
 {
     int64_t product = 1;
@@ -212,8 +212,8 @@ static int64_t pick(const lettered *x, const char *other, bool in_other, const c
     return product;
 }
 
-/* Returns x as a batch of matrices with the letters of `parts`. The last two parts are exchanged, and *out_is_exchanged
- * is true, when x has that order already. */
+/* Returns x as a batch of matrices with the letters of `parts`. When x already has the last two parts in the other
+ * order, x is not transposed and *out_is_exchanged is true. */
 static bg_value as_matrices(const einsum *e, const lettered *x, const char *const parts[3], const int64_t sizes[3],
                             bool *out_is_exchanged)
 {

@@ -1,9 +1,9 @@
 /*
  * elementwise.c: functions of one element, functions of two that broadcast, scale, cast and standardize.
  *
- * The gradient of a function of one element depends on x or on y, not on both. The backward op gets that one in both
- * places, so only that one lives until the backward pass. A broadcast operand's gradient is summed over the dims in
- * which it was repeated.
+ * The gradient of a function of one element depends on x or on y, not on both. The backward op has operands for both,
+ * but gets the needed value twice, so only that value is kept for the backward pass. A broadcast operand's gradient is
+ * summed over the dims in which it was repeated.
  */
 #include <math.h>
 #include <string.h>
@@ -248,7 +248,7 @@ static bg_status infer_binary(const bg_op_signature *op, bg_type *outputs, bg_er
     return bgi_shape_broadcast(&op->types[0], "a", &op->types[1], "b", 0, &outputs[0], error);
 }
 
-/* dy where `winner` is greater than `other`, and half of dy where they are equal. */
+/* Returns dy where `winner` is greater than `other`, half of dy where both are equal, and 0 elsewhere. */
 static bg_value add_select_gradient(bg_op_gradient *gradient, bg_value winner, bg_value other)
 {
     const bg_value operands[] = {gradient->output_gradients[0], winner, other};
@@ -256,7 +256,7 @@ static bg_value add_select_gradient(bg_op_gradient *gradient, bg_value winner, b
     return bg_graph_add(gradient->graph, &bgi_op_select_gradient, NULL, operands, 3, gradient->op.attributes, NULL);
 }
 
-/* The gradient of operand 0, before it is summed over repeated dims. */
+/* Returns the gradient of operand 0, before it is summed over repeated dims. */
 static bg_value derive_first(bg_op_gradient *gradient, bg_binary function)
 {
     const bg_value a = gradient->inputs[0], b = gradient->inputs[1], dy = gradient->output_gradients[0];
@@ -335,7 +335,7 @@ static bg_status infer_select_gradient(const bg_op_signature *op, bg_type *outpu
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "dy", &op->types[1], "a", error));
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "dy", &op->types[2], "b", error));
     BGI_TRY(bgi_shape_broadcast(&op->types[1], "a", &op->types[2], "b", 0, &y, error));
-    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "what a and b broadcast to", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "the broadcast shape of a and b", error));
     outputs[0] = op->types[0];
     return BG_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * evaluate.h: runs ops of a graph one after another with reference kernels, without a plan or threads; every value has
- * a buffer. The gradient checker and the tests' interpreter use it.
+ * a buffer. The gradient checker and the tests' interpreter use these functions.
  */
 #ifndef BGI_OPS_EVALUATE_H
 #define BGI_OPS_EVALUATE_H

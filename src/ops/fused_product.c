@@ -1,7 +1,7 @@
 /*
- * fused_product.c: a matrix product and the bias, function or derivative that follows it as one op. Plans make it from
- * the separate ops after all gradients exist (fuse_products.c of the transform room), so it needs no gradient rule. Its
- * kernel and rules apply those of the separate ops one after another.
+ * fused_product.c: a matrix product and the bias, function or derivative that follows it as one op. Plans make the op
+ * from the separate ops after all gradients exist (transform/fuse_products.c), so it needs no gradient rule. Its kernel
+ * and rules apply the kernels and rules of the separate ops one after another.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ static const bg_op_type *const products[BGI_PRODUCT_COUNT] = {
     [BGI_PRODUCT_MATMUL] = &bgi_op_matmul,
 };
 
-/* The signature of the product alone, from the types in `types`: its inputs, then its output. */
+/* Returns the signature of only the product; `types` receives the types of its inputs and its output. */
 static bg_op_signature view_product(const bg_op_signature *op, bg_type *types)
 {
     const bgi_fused_product_attributes *attributes = op->attributes;

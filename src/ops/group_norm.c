@@ -65,7 +65,7 @@ static bg_status differentiate_group_norm(bg_op_gradient *gradient, bg_error *er
     return bg_graph_check(gradient->graph, error);
 }
 
-/* As a layer norm: two passes for the statistics and one for the result. */
+/* Counts, as for a layer norm, two passes for the statistics and one for the result. */
 static bg_cost cost_group_norm(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 8.0 * bgi_type_elements(&op->types[0]));

@@ -1,6 +1,6 @@
 /*
- * index.c: gathers and scatters elements by ids along an axis, and finds the largest of each row. Ids are data that are
- * known only at run time, so an id outside the axis is not an error here (ops.h defines its value).
+ * index.c: gathers and scatters elements by ids along an axis, and finds the largest elements of each row. Ids are data
+ * that are known only at run time, so an id outside the axis is not an error here (ops.h defines its value).
  */
 #include <brigade/ops.h>
 
@@ -71,7 +71,7 @@ static bg_status infer_scatter(const bg_op_signature *op, bg_type *outputs, bg_e
     return BG_OK;
 }
 
-/* Gather is the gradient of scatter, and scatter that of gather. */
+/* Gather is the gradient of scatter, and scatter is the gradient of gather. */
 static bg_status differentiate(bg_op_gradient *gradient, const bg_op_type *other, bg_error *error)
 {
     bgi_index_attributes attributes = *(const bgi_index_attributes *)gradient->op.attributes;
@@ -133,7 +133,7 @@ const bg_op_type bgi_op_scatter = {
     .cost = cost_scatter,   .kernel = select_scatter,
 };
 
-/* ---- the same with an id for each element ---- */
+/* ---- gather and scatter with an id for each element ---- */
 
 static bg_status infer_elements(const bg_type *x, const bg_type *ids, uint32_t axis, bg_type *out, bg_error *error)
 {

@@ -1,8 +1,8 @@
 /*
  * linear.c: matrix products: the linear layer (weights [out, in], optional bias) and the batched matrix product.
  *
- * The gradients of linear are two ops, so that a schedule may run them at different times. Earlier stages wait for the
- * gradient of x, but no stage waits for the gradient of the weights.
+ * The gradients of linear are two ops, so that a schedule may run them at different times: earlier stages wait for the
+ * gradient of x, but no stage waits for that of the weights.
  */
 #include "kernels/linear/attributes.h"
 #include "ops/accumulating.h"
@@ -195,8 +195,8 @@ static bg_status infer_matmul(const bg_op_signature *op, bg_type *outputs, bg_er
     return BG_OK;
 }
 
-/* If A and B are the factors as they are multiplied, dA = dy B^T and dB = A^T dy. The gradient of a transposed factor
- * is transposed too: dA^T = B dy^T, dB^T = dy^T A. */
+/* For the factors A and B after their transposes, dA = dy B^T and dB = A^T dy. The gradient of a transposed factor is
+ * transposed too: dA^T = B dy^T, dB^T = dy^T A. */
 static bg_status derive_matmul(bg_op_gradient *gradient, bg_error *error)
 {
     const bgi_matmul_attributes *attributes = gradient->op.attributes;

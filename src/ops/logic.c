@@ -20,7 +20,7 @@ static bg_value add_zero(bg_graph *graph, bg_dtype dtype)
     return bg_graph_constant(graph, "zero", &type, &nothing);
 }
 
-/* uint8: 1 where x is not 0 (or, with EQUAL, where it is 0). */
+/* Returns uint8: 1 where x is not 0 (or, with EQUAL, where x is 0), and 0 elsewhere. */
 static bg_value add_truth(bg_graph *graph, const char *name, bg_comparison comparison, bg_value x)
 {
     if (bg_value_is_null(x)) {
@@ -78,7 +78,7 @@ bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, 
                           (long long)rows, (long long)columns);
         return (bg_value){0};
     }
-    /* A diagonal far outside is equivalent to one just outside. */
+    /* All diagonals outside the matrix give the same result, so the number is limited. */
     diagonal = diagonal > columns ? columns : diagonal < -rows ? -rows : diagonal;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)

@@ -1,8 +1,8 @@
 /*
  * loss.c: cross-entropy and the count of correct rows.
  *
- * The number of labels that count is known only at run time (some are ignored), so cross-entropy returns it as its
- * weight_output. Losses are float32 (float64 for float64 operands) whatever type the logits have.
+ * Some labels are ignored, so the number of labels in the mean is known only at run time; cross-entropy returns this
+ * number as its weight_output. Losses are float32 (float64 for float64 operands) whatever type the logits have.
  */
 #include <brigade/ops.h>
 
@@ -30,7 +30,7 @@ bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_erro
     return bgi_shape_equal(labels, "labels", &rows, "logits' shape without C", error);
 }
 
-/* The type of a loss over `elements` after its reduction. */
+/* Returns the type of a loss over `elements` after its reduction. */
 static bg_type loss_type(const bgi_loss_attributes *attributes, bg_type elements, bg_dtype operand_dtype)
 {
     const bg_dtype dtype = bgi_statistics_dtype(operand_dtype);
@@ -62,7 +62,7 @@ static bg_status infer_cross_entropy(const bg_op_signature *op, bg_type *outputs
 
     BGI_TRY(bgi_shape_reduction(attributes->reduction, error));
     BGI_TRY(bgi_shape_labels(&op->types[0], &op->types[1], error));
-    if (op->input_count <= 3) /* with more operands it is a loss in pieces */
+    if (op->input_count <= 3) /* with more operands the classes are split over replicas */
         BGI_TRY(check_classes(attributes, &op->types[0], op->input_count > 2 ? &op->types[2] : NULL, error));
     outputs[0] = loss_type(attributes, op->types[1], op->types[0].dtype);
     outputs[1] = bgi_type_rows(&op->types[0], BG_FLOAT64);
@@ -88,7 +88,7 @@ static bg_status differentiate_cross_entropy(bg_op_gradient *gradient, bg_error 
     return bg_graph_check(gradient->graph, error);
 }
 
-/* A comparison, a subtraction, an exponential and an addition for each logit. */
+/* Counts a comparison, a subtraction, an exponential and an addition for each logit. */
 static bg_cost cost_cross_entropy(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 4.0 * bgi_type_elements(&op->types[0]));

@@ -1,6 +1,6 @@
 /*
- * loss_scaling.c: the ops of an automatic loss scale, and of the guard of the loss. Transforms add them; no gradient
- * flows through them.
+ * loss_scaling.c: ops for automatic loss scaling, and for the check that losses are finite. Transforms add these ops;
+ * no gradient flows through them.
  */
 #include "kernels/loss_scaling/attributes.h"
 #include "kernels/optimizer/attributes.h"
@@ -74,7 +74,7 @@ static bg_status infer_loss_scale(const bg_op_signature *op, bg_type *outputs, b
     BGI_TRY(bgi_shape_equal(&op->types[STATISTICS], "statistics", &statistics, "of the preceding updates", error));
     BGI_TRY(bgi_shape_equal(&op->types[COUNTS], "counts", &counts, "of one update", error));
     BGI_TRY(bgi_shape_equal(&op->types[SCALE], "the scale", &scale, "a factor of the gradient", error));
-    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "the numbers of the optimizer", error));
     outputs[0] = scale;
     outputs[1] = hyper;
     outputs[2] = scale;
@@ -110,7 +110,7 @@ static bg_status infer_loss_guard(const bg_op_signature *op, bg_type *outputs, b
 {
     const bg_type hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), counts = bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS);
 
-    BGI_TRY(bgi_shape_equal(&op->types[0], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "hyper", &hyper, "the numbers of the optimizer", error));
     BGI_TRY(bgi_shape_equal(&op->types[1], "counts", &counts, "of the losses of one update", error));
     outputs[0] = hyper;
     return BG_OK;

@@ -130,7 +130,7 @@ bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value g
     const bgi_norm_attributes attributes = {.epsilon = epsilon};
     const bg_value inputs[] = {x, gamma, beta};
 
-    /* After an earlier error both are null, and this adds nothing. */
+    /* After an earlier error both are null, and this call adds nothing. */
     return bg_graph_add(graph, &bgi_op_layer_norm, name, inputs, 3, &attributes, NULL);
 }
 
@@ -163,7 +163,7 @@ static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, b
     return BG_OK;
 }
 
-/* In training mode it differentiates through the micro-batch's own statistics. */
+/* In training mode the rule differentiates through the micro-batch's statistics. */
 static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_type *x = &gradient->op.types[0];
@@ -239,7 +239,7 @@ const bg_op_type bgi_op_batch_norm_backward = {
 
 /* ---- batch norm over replicas ---- */
 
-/* Two numbers for each channel: those of one replica, or those of several one after another. */
+/* Returns the type of two numbers for each channel, of one replica or of several replicas in turn. */
 static bg_type pairs_type(const bg_type *x, uint64_t members)
 {
     return bg_matrix(BG_FLOAT64, (int64_t)members * x->dims[1], 2);
@@ -309,7 +309,7 @@ static bg_status infer_sync_batch_norm_backward(const bg_op_signature *op, bg_ty
     return BG_OK;
 }
 
-/* The gradient of the whole chain, from x to the result: no gradient flows through the moments. */
+/* Differentiates the whole chain, from the result to x; no gradient flows through the moments. */
 static bg_status differentiate_sync_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bgi_sync_norm_attributes *attributes = gradient->op.attributes;

@@ -1,6 +1,6 @@
 /*
- * ops.h: the library's op types, forward and backward, and the builders that only transforms use. Code that walks
- * graphs (autodiff, fusion, sharding) compares `op->type` with the addresses of these types.
+ * ops.h: the library's op types, forward and backward, and the builders that only transforms use. Passes over graphs
+ * (autodiff, fusion, sharding) compare `op->type` with the addresses of these types.
  */
 #ifndef BGI_OPS_OPS_H
 #define BGI_OPS_OPS_H
@@ -10,10 +10,10 @@
 #include "kernels/loss_scaling/attributes.h"
 #include "kernels/optimizer/attributes.h"
 
-/* The largest number of operands of a variadic op, within the graph's limit. */
+/* The largest number of operands of a variadic op, which is below the graph's limit. */
 enum { BGI_MAXIMUM_VARIADIC = 60 };
 
-/* Every op type of this room, bgi_op_linear and so on; plans that are read from files find them by name. */
+/* Every op type of src/ops, bgi_op_linear and so on. The plan cache finds the types by name. */
 /* clang-format off */
 #define BGI_OP_TYPES(OP) \
     /* linear.c */ \
@@ -78,70 +78,71 @@ BGI_OP_TYPES(BGI_DECLARE_OP_TYPE)
 
 /* ---- elementwise.c ---- */
 
-/* Casts operands to float32 when they are a mixture of float32 and 16-bit floats. Other types stay as they are, and the
+/* Casts operands to float32 when they are a mixture of float32 and 16-bit floats. Other types do not change, and the
  * shape rule checks them. Null operands stay null. */
 void bgi_promote(bg_graph *graph, bg_value *operands, uint32_t count);
 
 /* ---- reduce.c ---- */
 
-/* Sums `value` over the dims in which `type` was broadcast to it, and gives it `type`'s shape, which is the gradient of
- * a broadcast operand. Returns `value` itself when the shapes are equal. */
+/* Computes the gradient of an operand of type `type` that was broadcast: sums `value` over the repeated dims, and
+ * reshapes the sum to `type`'s shape. Returns `value` itself when the shapes are equal. */
 bg_value bgi_reduce_to(bg_graph *graph, bg_value value, const bg_type *type);
 
 /* ---- reshape.c ---- */
 
 /* Reshapes x to the shape of `type` (its dtype does not matter). Returns `x` itself when it has that shape. */
 bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
-/* Copies the bytes to a separate buffer. */
+/* Copies x to a separate buffer. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- pool.c ---- */
 
-/* The largest element of each of sizes[0] x sizes[1] windows into which each plane of x is cut (bgi_pool_window). */
+/* Finds the largest element of each of sizes[0] x sizes[1] windows into which each plane of x is cut
+ * (bgi_pool_window). */
 bg_value bgi_adaptive_max_pool2d(bg_graph *graph, const char *name, bg_value x, const int64_t sizes[2]);
 
 /* ---- accumulate.c, optimizer.c ---- */
 
-/* values[0] + values[1] + ..., in order; a single value is returned unchanged. */
+/* Computes values[0] + values[1] + ..., in order; returns a single value unchanged. */
 bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, uint32_t count);
-/* The accumulator variable is set to the gradient at the first micro-batch of a step, and the gradient is added at
- * later ones. With `factors` (may be null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
+/* Sets the accumulator variable to the gradient at the first micro-batch of a step, and adds the gradient at later
+ * micro-batches. With `factors` (may be null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
 void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value factors);
-/* Adds in a tree over the step's micro-batches (bgi_accumulate_tree_attributes); the accumulator has the sum after the
- * last of them. `partials` is a variable of the type that bgi_tree_partials gives. It is null when bgi_tree_partials
- * returns false, because the tree has no levels between its leaves and its root. */
+/* Adds gradients in a tree over the step's micro-batches (bgi_accumulate_tree_attributes); the accumulator has the sum
+ * after the last micro-batch. `partials` is a variable of the type that bgi_tree_partials gives. `partials` is null
+ * when bgi_tree_partials returns false, because the tree has no levels between its leaves and its root. */
 void bgi_accumulate_tree(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value partials,
                          uint32_t micro_batches);
 bool bgi_tree_partials(const bg_type *accumulator, uint32_t micro_batches, bg_type *out);
-/* values[0] scales[0] + values[1] scales[1] + ... as `dtype`, with float32 scalars; a value whose scale is 0 adds
- * nothing. At most BGI_MAXIMUM_VARIADIC / 2. */
+/* Computes values[0] scales[0] + values[1] scales[1] + ... as `dtype`, with float32 scalars; a value whose scale is 0
+ * adds nothing. There are at most BGI_MAXIMUM_VARIADIC / 2 values. */
 bg_value bgi_scaled_sum(bg_graph *graph, const char *name, const bg_value *values, const bg_value *scales,
                         uint32_t count, bg_dtype dtype);
-/* A scalar -> float32 scalar factor / total; 0 when total is 0. */
+/* Maps the scalar total to the float32 scalar factor / total; 0 when total is 0. */
 bg_value bgi_total_scale(bg_graph *graph, const char *name, bg_value total, double factor);
-/* The factors of a running mean: total is a float32 scalar variable to which weight (float32 scalar; null: 1) is added,
- * from 0 at a step's first micro-batch. With `ends_in_sum`, the factors at the last of `micro_batches` turn the mean
- * into the sum (the mean times the total). */
+/* Computes the factors of a running mean. total is a float32 scalar variable, 0 at the beginning of a step, to which
+ * the op adds weight (float32 scalar; null: 1). With `ends_in_sum`, the factors at the last of `micro_batches`
+ * micro-batches turn the mean into the sum (the mean times the total). */
 bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, bg_value weight, uint32_t micro_batches,
                              bool ends_in_sum);
-/* The sum of the squares of each of x's pieces, one for each replica: float64 [pieces]. */
+/* Sums the squares of each of x's pieces, one piece for each replica: float64 [pieces]. */
 bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x, uint32_t pieces);
-/* |scale| sqrt(the sum of the squares, added in order); float32 scalar. */
+/* Computes |scale| sqrt(the sum of the squares, added in order); float32 scalar. */
 bg_value bgi_gradient_norm(bg_graph *graph, const char *name, bg_value squares, bg_value scale);
-/* scale x maximum / max(norm, maximum), where norm is that norm in float64; float32 scalar. */
+/* Computes scale x maximum / max(norm, maximum), where norm is the gradient norm in float64; float32 scalar. */
 bg_value bgi_clip_scale(bg_graph *graph, const char *name, bg_value squares, bg_value scale, double maximum);
-/* hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
+/* Adds SGD's update. hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
 void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
-/* square: the mean (AdaGrad: sum) of squares; mean: of the centered form, or AdaDelta's mean of the changes' squares;
- * velocity null: no momentum. */
+/* Adds the update of RMSProp, AdaGrad or AdaDelta. square: the mean (AdaGrad: sum) of squares; mean: the mean of the
+ * centered form, or AdaDelta's mean of the changes' squares; velocity null: no momentum. */
 void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                         bg_value scale, bg_value square, bg_value mean, bg_value velocity,
                         const bgi_rmsprop_attributes *attributes);
 
-/* LAMB's first half, which returns the squares of its norms, and its second half, with the same attributes. */
+/* Adds LAMB's first half, which returns the squares of its norms, or its second half, with the same attributes. */
 bg_value bgi_lamb_moments(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                           bg_value scale, bg_value m, bg_value v, const bgi_lamb_attributes *attributes);
 void bgi_lamb_update(bg_graph *graph, const char *name, bg_value parameter, bg_value squares, bg_value hyper,
@@ -150,20 +151,20 @@ bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces,
 
 /* ---- collective.c ---- */
 
-/* The sum over the `replicas` replicas with different data. With one replica it is x itself. */
+/* Returns the sum of x over the `replicas` replicas with different data. With one replica it returns x itself. */
 bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t replicas);
 /* Gathers the replicas' x, one after another along the first dimension. */
 bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint32_t replicas);
 
 /* ---- embedding.c ---- */
 
-/* The types of the accumulator and of the result of embedding_slots (kernels/embedding/attributes.h). */
+/* Return the types of the accumulator and of the result of embedding_slots (kernels/embedding/attributes.h). */
 bg_type bgi_embedding_slots_type(const bg_type *table);
 bg_type bgi_embedding_uses_type(const bg_type *ids);
 /* Adds what embedding_backward computes from dy to the accumulator `rows`, float32 [S, H], row by row. */
 void bgi_embedding_rows(bg_graph *graph, const char *name, bg_value dy, bg_value uses, bg_value rows);
-/* Adds all rows to the accumulator `gradient`, float32 [V, H], once a step; the result is bit-identical to the dense
- * sum. */
+/* Adds all rows to the accumulator `gradient`, float32 [V, H], once in each step; the result is bit-identical to the
+ * dense sum. */
 void bgi_embedding_rows_add(bg_graph *graph, const char *name, bg_value gradient, bg_value rows, bg_value slots);
 
 /* ---- loss_scaling.c ---- */
@@ -171,17 +172,17 @@ void bgi_embedding_rows_add(bg_graph *graph, const char *name, bg_value gradient
 /* Counts the elements of x whose magnitude is at most `edge` (as a float), above it, or not finite: float64
  * [BGI_RANGE_COUNTS]. */
 bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge);
-/* Counts only the elements that are not finite; the other counts are zero. With `pieces`, counts those of a replica's
- * piece of x when the replica has only that piece. */
+/* Counts only the elements that are not finite; the other counts are zero. With `pieces`, it counts elements of a
+ * replica's piece of x when the replica has only that piece. */
 bg_value bgi_count_not_finite(bg_graph *graph, const char *name, bg_value x, double edge, uint32_t pieces);
 /* Adapts the variables loss_scale (float32 scalar) and statistics (float64 [BGI_STATISTICS_COUNT]) by `counts`; returns
- * scale / loss_scale. *out_hyper is hyper with the word that skips this update; *out_used is the loss scale of these
+ * scale / loss_scale. *out_hyper is hyper with the flag that skips this update; *out_used is the loss scale of these
  * gradients. */
 bg_value bgi_loss_scale(bg_graph *graph, const char *name, bg_value loss_scale, bg_value statistics, bg_value counts,
                         bg_value scale, bg_value hyper, const bgi_loss_scale_attributes *attributes,
                         bg_value *out_hyper, bg_value *out_used);
-/* Returns hyper with the word that skips this update when `counts` shows that a loss was not finite. The variable hyper
- * keeps the word: all updates are skipped until the host writes it again. */
+/* Returns hyper with the flag that skips this update when `counts` shows that a loss was not finite. The variable hyper
+ * keeps the flag: all updates are skipped until the host writes the variable again. */
 bg_value bgi_loss_guard(bg_graph *graph, const char *name, bg_value hyper, bg_value counts);
 
 #endif

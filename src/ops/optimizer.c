@@ -1,6 +1,6 @@
 /*
- * optimizer.c: the weight updates as ops. Transforms add them; no gradient flows through updates. Variables are changed
- * in place, so they have no outputs.
+ * optimizer.c: the weight updates as ops. Transforms add these ops; no gradient flows through updates. The ops change
+ * variables in place, so they have no outputs.
  */
 #include "ops/ops.h"
 
@@ -14,7 +14,7 @@ BGI_OP_KERNEL(select_rmsprop_update, RMSPROP_UPDATE)
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 
-/* Attributes may come from files. When the operands are a replica's piece, the elements are those of the piece. */
+/* Checks attributes, which may come from files. Operands are a whole parameter or a replica's piece of it. */
 static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
 {
     const bgi_rounding *rounding = op->attributes;
@@ -40,7 +40,7 @@ static bg_status check_update(const bg_op_signature *op, const char *const *stat
     BGI_TRY(bgi_shape_float(parameter, "the parameter", error));
     BGI_TRY(bgi_shape_float(&op->types[GRADIENT], "the gradient", error));
     BGI_TRY(bgi_shape_same_dims(&op->types[GRADIENT], "the gradient", parameter, "the parameter's shape", error));
-    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "the numbers of the optimizer", error));
     BGI_TRY(bgi_shape_equal(&op->types[SCALE], "the scale", &scale, "a factor of the gradient", error));
     for (uint32_t i = STATE; i < op->input_count; i++) {
         bg_type wanted = *parameter;
@@ -194,7 +194,7 @@ void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, b
 BGI_OP_KERNEL(select_lamb_moments, LAMB_MOMENTS)
 BGI_OP_KERNEL(select_lamb_update, LAMB_UPDATE)
 
-/* Like check_rounding; in an update the operands may be a replica's piece. */
+/* Checks the pieces as check_rounding does; in an update the operands may be a replica's piece. */
 static bg_status check_lamb(const bg_op_signature *op, bg_error *error)
 {
     const bgi_lamb_attributes *attributes = op->attributes;
@@ -261,7 +261,7 @@ static bg_status infer_lamb_update(const bg_op_signature *op, bg_type *outputs, 
     BGI_TRY(check_lamb(op, error));
     BGI_TRY(bgi_shape_float(parameter, "the parameter", error));
     BGI_TRY(bgi_shape_equal(&op->types[SQUARES], "the squares", &squares, "two sums a piece", error));
-    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "the numbers of the optimizer", error));
     BGI_TRY(bgi_shape_same_dims(&op->types[M], "m", parameter, "the parameter's shape", error));
     return bgi_shape_same_dims(&op->types[V], "v", parameter, "the parameter's shape", error);
 }

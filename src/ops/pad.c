@@ -14,7 +14,7 @@
 BGI_OP_KERNEL(select_pad, PAD)
 BGI_OP_KERNEL(select_pad_backward, PAD_BACKWARD)
 
-/* The most elements that a mode can add to either side of a dimension. */
+/* Returns the largest number of elements that a mode can add to either side of a dimension. */
 static int64_t find_limit(bg_pad_mode mode, int64_t size)
 {
     return mode == BG_PAD_REFLECT ? size - 1 : mode == BG_PAD_CIRCULAR ? size : INT64_MAX / 4;

@@ -1,6 +1,6 @@
 /*
- * pointwise_loss.c: losses that compare each element of a prediction with that of a target, as sum, mean or without
- * reduction.
+ * pointwise_loss.c: losses that compare each element of a prediction with the same element of a target, as sum, mean or
+ * without reduction.
  *
  * The mean is over all elements, so that micro-batches are averaged with equal weights. Losses are float32 (float64 for
  * float64 operands) whatever type the operands have.
@@ -62,7 +62,7 @@ static bg_status differentiate_loss(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Approximately a difference and its square, or a logarithm and an exponential. */
+/* Counts approximately a difference and its square, or a logarithm and an exponential. */
 static bg_cost cost_loss(const bg_op_signature *op)
 {
     const bgi_pointwise_loss_attributes *attributes = op->attributes;

@@ -36,7 +36,7 @@ static bg_status check_options(const bg_pool2d_options *options, bg_error *error
     return BG_OK;
 }
 
-/* The number of windows along one dim of `size` elements; 0 when none fits. */
+/* Returns the number of windows along one dim of `size` elements; 0 when no window fits. */
 static int64_t count_windows(const bg_pool2d_options *options, int dim, int64_t size)
 {
     const int64_t stride = options->stride[dim], padding = options->padding[dim];
@@ -52,7 +52,7 @@ static int64_t count_windows(const bg_pool2d_options *options, int dim, int64_t 
     return count;
 }
 
-/* A dilated window can step over the whole image; it then has no largest element. */
+/* If all taps of a dilated window are in the padding, the window has no largest element. */
 static bool every_window_sees_the_image(const bg_pool2d_options *options, int dim, int64_t size, int64_t count)
 {
     for (int64_t out = 0; options->dilation[dim] > 1 && out < count; out++) {
@@ -66,7 +66,7 @@ static bool every_window_sees_the_image(const bg_pool2d_options *options, int di
     return true;
 }
 
-/* Checks the sizes of an adaptive pool; both are given, or neither. */
+/* Checks the sizes of an adaptive pool; both sizes are given, or neither. */
 static bg_status check_sizes(const bgi_pool2d_attributes *attributes, bg_error *error)
 {
     const bg_pool2d_options *o = &attributes->options;
@@ -151,7 +151,7 @@ static bgi_pool2d_backward_attributes backward_attributes(const bg_op_gradient *
                                             .result = gradient->op.types[0]};
 }
 
-/* The rule of both backward ops: dy has the type of pooling dx's type. */
+/* Checks both backward ops: dy must have the type that pooling gives for dx's type. */
 static bg_status infer_backward(const bg_op_signature *op, bool is_max, bg_type *outputs, bg_error *error)
 {
     const bgi_pool2d_backward_attributes *attributes = op->attributes;

@@ -1,8 +1,8 @@
 /*
- * pool_ranks.c: pools over one, two or three dimensions, and pools to a given size, built from pools over two,
- * reductions and interpolations. One dimension is an image of one row. With three dimensions the planes are pooled
- * first and then the depth. The first largest among the planes' first largest elements is the first largest of the
- * window, and the size of a window is the product of its lengths.
+ * pool_ranks.c: pools over one, two or three dimensions, and pools to a given size, built from two-dimensional pools,
+ * reductions and interpolations. A signal of one dimension is an image of one row. With three dimensions the planes are
+ * pooled first and then the depth. This gives the first largest element of the whole window, and an average over its
+ * volume.
  */
 #include <brigade/ops.h>
 
@@ -25,7 +25,7 @@ void bg_pool_options_init(bg_pool_options *options, size_t struct_bytes, int64_t
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Finds x's type and checks that pools support it; false means that the graph has failed. */
+/* Finds x's type and checks that pools support it; returns false if not, with the error in the graph. */
 static bool read_input(bg_graph *graph, const char *op, const char *name, bg_value x, bg_type *out)
 {
     char text[BG_TYPE_TEXT_BYTES];
@@ -133,8 +133,8 @@ bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_poo
 
 /* ---- to a given size ---- */
 
-/* The largest element of each window; windows may have different sizes. With three dimensions the planes come first, as
- * in add_pool. */
+/* Returns the largest element of each window; windows may have different sizes. With three dimensions the planes come
+ * first, as in add_pool. */
 static bg_value add_uneven_maxima(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes)
 {
     const bg_type type = bg_graph_type(graph, x);

@@ -84,7 +84,7 @@ static bg_status infer_rnn(const bg_op_signature *op, bg_type *outputs, bg_error
 
 /* ---- gradients ---- */
 
-/* The state before each step, made from y's states shifted by one step, with h0 first. */
+/* Returns the state before each step: h0, then y's states shifted by one step. */
 static bg_value add_states_before(bg_graph *graph, bg_value y, bg_value h0, const bgi_recurrent_attributes *attributes)
 {
     const bg_type type = bg_graph_type(graph, y);
@@ -121,7 +121,7 @@ static void add_reset_gradients(bg_op_gradient *gradient, const bgi_linear_backw
         out_results[i] = bg_concat(graph, NULL, (const bg_value[]){made[0][i], made[1][i]}, 2, 0);
 }
 
-/* The gradients of the weight, input 1, and of the bias, input `bias`, from the gradient of their sums. */
+/* Adds the gradients of the weight (input 1) and of the bias (input `bias`) from the gradient of the gates' sums. */
 static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32_t bias)
 {
     const bool has_bias = gradient->op.input_count > bias && gradient->needs[bias];

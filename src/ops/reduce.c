@@ -21,7 +21,7 @@ static bool is_reduced(uint32_t axes, uint32_t dim)
     return (axes >> dim & 1u) != 0;
 }
 
-/* x's shape without the reduced dims, or with size 1 in them. */
+/* Returns x's shape without the reduced dims, or with size 1 in them. */
 static bg_type reduce_type(const bg_type *x, uint32_t axes, bool keep_dims)
 {
     bg_type result = {.dtype = x->dtype};

@@ -1,8 +1,8 @@
 /*
  * remote.c: loads and stores of remote buffers' entries, at an index that is known only at run time. The buffer is a
  * variable in the device's remote store, which never moves to the device as a whole; the op's kernel copies one entry
- * when the program reaches it. (plan/transfers.c handles the loads and stores of variables, which run beside the
- * program.)
+ * when the program reaches it. (plan/transfers.c handles the loads and stores of variables, which run concurrently with
+ * the program.)
  */
 #include <brigade/ops.h>
 
@@ -10,7 +10,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* The type of one entry. */
+/* Returns the type of one entry. */
 static bg_status infer_entry(const bg_op_signature *op, bg_type *out, bg_error *error)
 {
     const bg_type *buffer = &op->types[0], *index = &op->types[1];

@@ -104,8 +104,8 @@ void bg_interpolate_options_init(bg_interpolate_options *options, size_t struct_
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Reads the options of dimension `dim` after the channels, which has `in` elements. Returns false when that fails, with
- * the error in the graph. */
+/* Reads the options of dimension `dim` after the channels, which has `in` elements. Returns false on failure, with the
+ * error in the graph. */
 static bool read_axis(bg_graph *graph, const char *name, const bg_interpolate_options *options, uint32_t dim,
                       int64_t in, bgi_resample_axis *out)
 {

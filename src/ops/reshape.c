@@ -1,6 +1,6 @@
 /*
- * reshape.c: ops that move elements or only change their shape: reshape (an alias: no data move), copy, transpose,
- * slice, roll, concat. They support every element type.
+ * reshape.c: ops that move elements or only change their shape: reshape (an alias, which moves no data), copy,
+ * transpose, slice, roll, concat. They support every element type.
  */
 #include "ops/ops.h"
 
@@ -21,7 +21,7 @@ BGI_OP_KERNEL(select_concat, CONCAT)
 
 /* ---- reshape and copy ---- */
 
-/* Replaces the one -1 by the remaining factor of x's elements. */
+/* Replaces the single -1 by the size that fits x's number of elements. */
 static bg_status resolve_dims(const bg_type *x, const bgi_dims_attributes *attributes, bg_type *out, bg_error *error)
 {
     const int64_t count = bg_type_element_count(x);

@@ -1,7 +1,6 @@
 /*
  * rms_norm.c: normalization by the root of the mean square (Zhang and Sennrich, Root Mean Square Layer Normalization,
- * 2019), and group norm, which is built from layer norm. The forward op keeps each row's scale for the backward, in
- * float32 (float64 for float64 operands).
+ * 2019). The forward op keeps each row's scale for the backward, in float32 (float64 for float64 operands).
  */
 #include <brigade/ops.h>
 

@@ -1,6 +1,6 @@
 /*
- * rotary.c: rotary positions. The gradient of a rotation by an angle is the rotation by the opposite angle, so it is
- * the same op.
+ * rotary.c: rotary positions. The gradient of a rotation by an angle is the rotation by the opposite angle, so the
+ * gradient is the same op.
  */
 #include <brigade/ops.h>
 
@@ -125,7 +125,7 @@ void bg_rotary_options_init(bg_rotary_options *options, size_t struct_bytes, int
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* The NTK rule changes the frequencies by changing the base. `s` is the factor by which the number of positions
+/* The NTK rule increases the base, which lowers the frequencies. `s` is the factor by which the number of positions
  * grows. */
 static double stretch_base(const bgi_rotary_attributes *attributes, double s)
 {

@@ -1,7 +1,7 @@
 /*
- * scan.c: a loop over time inside a graph. It adds the body's ops once for each step, with slices of the sequences
- * before them and one concatenation of all steps' outputs after them. Gradients are those of the ops. The gradients of
- * slices are joined (transform/slice_gradients.c), so that the slices of all steps cost one pass over the sequences.
+ * scan.c: a loop over time inside a graph. bg_scan slices the sequences, adds the body's ops once for each step, and
+ * concatenates the outputs of all steps. Autodiff differentiates these ops. The gradients of slices are joined
+ * (transform/slice_gradients.c), so that the slices of all steps cost one pass over the sequences.
  *
  *     x --slice--> x0 -> body -> y0 \
  *                  h0 -/    \-> h1   concat --> y
@@ -60,7 +60,7 @@ static bool check_counts(bg_graph *graph, const bg_scan_options *options)
     return bg_graph_check(graph, NULL) == BG_OK;
 }
 
-/* The axis and the number of steps, which all inputs share. */
+/* Finds the axis and the number of steps, which all inputs share. */
 static bool read_inputs(scan *s, const bg_value *inputs)
 {
     for (uint32_t i = 0; i < s->options->input_count; i++) {
@@ -151,7 +151,7 @@ static void run_steps(scan *s, const bg_value *inputs, bg_value *states,
     }
 }
 
-/* Joins the outputs of all steps along the axis of time, which single outputs lack. */
+/* Joins the outputs of all steps along the time axis, which the output of a single step does not have. */
 static bg_value join_steps(const scan *s, bg_value *made)
 {
     const bg_type type = bg_graph_type(s->graph, made[0]);

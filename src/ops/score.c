@@ -43,8 +43,7 @@ bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_
     return add_counts(graph, name, bg_multiply(graph, predicted, labeled), predicted, labeled);
 }
 
-/* Marks elements by whether they are above the threshold: [N] -> float32 [N, 2], with those that are not in column
- * 0. */
+/* Converts [N] to float32 [N, 2]: a 1 in column 1 for an element above the threshold, otherwise in column 0. */
 static bg_value add_sides(bg_graph *graph, bg_value x, double threshold)
 {
     const bg_dtype dtype = bg_graph_type(graph, x).dtype;

@@ -1,6 +1,6 @@
 /*
- * sharded.c: ops over tensors that a mesh cuts along their last dimension: layer norm and cross-entropy as steps with
- * collectives between them. Over an axis of size 1 they are the plain ops.
+ * sharded.c: ops over tensors that a mesh cuts along their last dimension: layer norm and cross-entropy, split into ops
+ * with collectives between them. Over an axis of size 1 these functions add the plain ops.
  *
  *     x -> sums -all_reduce-> sharded_norm             backward: gradient sums -all_reduce-> sharded_norm_backward
  *     logits -> maximum -all_reduce-> sums, label's logit -all_reduce, all_reduce-> loss       backward: no collective
@@ -329,7 +329,7 @@ bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value lo
     return bg_graph_add(graph, &bgi_op_sharded_cross_entropy, name, operands, 5, &attributes, NULL);
 }
 
-/* ---- ops that only need a replica's place ---- */
+/* ---- ops that only need a replica's coordinate ---- */
 
 bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, bg_mesh_axis axis)
 {

@@ -48,8 +48,8 @@ static bg_status differentiate_log_softmax(bg_op_gradient *gradient, bg_error *e
     return differentiate(gradient, &bgi_op_log_softmax_backward, error);
 }
 
-/* Five operations for each element (a comparison, a subtraction, an exponential, an addition and a division), and in
- * the backward pass two products and two sums. */
+/* Counts five operations for each element (a comparison, a subtraction, an exponential, an addition and a division),
+ * and in the backward pass two products and two sums. */
 static bg_cost cost_forward(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 5.0 * bgi_type_elements(&op->types[0]));

@@ -17,7 +17,8 @@ const char *bgi_choices_name(const bgi_choices *choices, uint32_t value, const c
 /* Returns the value of a name, or the number of values if there is no such name. */
 uint32_t bgi_choices_find(const bgi_choices *choices, const char *name);
 
-/* Returns "none" or "unknown" for a value without a name; find returns false if there is no such name. */
+/* The functions for names return "none" or "unknown" for a value without a name; those that find a value return false
+ * for an unknown name. */
 const char *bgi_strategy_name(bg_strategy value);
 const char *bgi_grouping_name(bg_grouping value);
 const char *bgi_output_mode_name(bg_output_mode value);
@@ -25,7 +26,7 @@ bool bgi_output_mode_find(const char *name, bg_output_mode *out);
 const char *bgi_recompute_name(bg_recompute value);
 bool bgi_recompute_find(const char *name, bg_recompute *out);
 const char *bgi_phase_liveness_name(bg_phase_liveness value);
-/* "activations", "weights", "optimizer", "accumulators". */
+/* Returns "activations", "weights", "optimizer" or "accumulators". */
 const char *bgi_location_class_name(bg_location_class value);
 bool bgi_location_class_find(const char *name, bg_location_class *out);
 

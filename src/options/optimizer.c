@@ -37,7 +37,7 @@ enum {
     SETTING_COUNT
 };
 
-/* The macros for range and place each set several members of the struct. */
+/* The macros in `range` and `place` each set several members of the struct. */
 #define NUMBER(member, range, broken, place, sentence)                                                                 \
     {.name = #member, .offset = offsetof(bg_optimizer, member), range, .rule = broken, place, .what = sentence},
 #define FLAG(member, sentence)                                                                                         \
@@ -56,7 +56,7 @@ static const bgi_setting learning_rate = {.name = "learning_rate",
 
 typedef struct optimizer_row {
     const char *name, *what;
-    const char *state[4]; /* the kinds of its state: plain, with momentum, centered, and centered with momentum */
+    const char *state[4]; /* kinds of state: plain, with momentum, centered, and centered with momentum */
     struct {
         bool has;
         double standard;
@@ -223,21 +223,19 @@ static bg_status check_range(const bgi_setting *setting, const bg_optimizer *opt
     return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s is %g; %s", setting->name, value, setting->rule);
 }
 
-/* Checks settings that need others. In an optimizer without these settings they are 0. */
+/* Checks settings that need other settings. In an optimizer without such a setting its value is 0. */
 static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
 {
     if (optimizer->nesterov && (optimizer->momentum <= 0.0 || optimizer->dampening != 0.0))
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "optimizer: nesterov is set with momentum %g and dampening %g; Nesterov's rule needs a momentum above 0 "
-            "and no dampening, so set momentum (0.9 is usual) and dampening 0, or leave nesterov off",
+            "optimizer: nesterov is set with momentum %g and dampening %g but needs a momentum above 0 (0.9 is usual) "
+            "and dampening 0",
             optimizer->momentum, optimizer->dampening);
     if (optimizer->combined && !(optimizer->momentum > 0.0))
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "optimizer: combined is set with momentum %g; `combined` requires momentum > 0: set momentum (0.9 "
-            "is usual), or leave combined off",
-            optimizer->momentum);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimizer: combined is set with momentum %g but needs a momentum above 0 (0.9 is usual)",
+                            optimizer->momentum);
     return BG_OK;
 }
 
@@ -251,8 +249,8 @@ _Static_assert((int)BG_UPDATE_RATE == (int)BGI_HYPER_LEARNING_RATE &&
 
 enum { MOST_STATES = 3, MOST_NAME = 40, FIRST_STATE = 4 };
 
-/* The number of words in a string of ascending words, which consist of letters, digits and _ and are separated by one
- * space; UINT32_MAX for other strings. */
+/* Counts the names in a string of ascending names, which consist of letters, digits and _ and are separated by one
+ * space; returns UINT32_MAX for other strings. */
 static uint32_t count_words(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -325,13 +323,13 @@ bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "optimizer: it is missing; training needs one, such as bg_adamw(0.001)");
     BGI_TRY(bgi_struct_check(optimizer->struct_bytes, sizeof *optimizer, "bg_optimizer",
-                             "bg_sgd(), bg_adamw() and the like", error));
+                             "bg_sgd(), bg_adamw() or a similar function", error));
     if (optimizer->kind == BG_CUSTOM)
         return check_custom(optimizer, error);
     if ((unsigned)optimizer->kind >= ROW_COUNT)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "optimizer: kind %d is not one of bg_optimizer_kind; begin with bg_sgd, bg_adamw and the like",
+            "optimizer: kind %d is not one of bg_optimizer_kind; begin with a function such as bg_sgd or bg_adamw",
             (int)optimizer->kind);
     own = bg_optimizer_make(optimizer->kind, optimizer->learning_rate);
     BGI_TRY(check_range(&learning_rate, &own, error));

@@ -1,7 +1,7 @@
 /*
  * optimizer.h: optimizers and their settings, each defined once (optimizers.def). Code that reads, checks, prints or
- * passes an optimizer's numbers uses this table and knows no optimizer by name. The equations are in
- * transform/training.c, which makes ops of them.
+ * passes an optimizer's numbers uses this table instead of naming optimizers. The equations are in
+ * transform/training.c, which adds their ops.
  */
 #ifndef BGI_OPTIONS_OPTIMIZER_H
 #define BGI_OPTIONS_OPTIMIZER_H
@@ -26,17 +26,17 @@ typedef struct bgi_setting {
                          memory */
     bool is_fixed;    /* the number is part of the plan, as flags are */
     size_t with;      /* offset of the flag without which the number is ignored; 0: it always applies */
-    const char *what; /* its description, a sentence without a period */
+    const char *what; /* description of the setting, without a period */
 } bgi_setting;
 
 /* Returns settings by number, in the order of the table; NULL past the last. */
 const bgi_setting *bgi_setting_at(uint32_t number);
-/* The value of a setting; a flag is 0 or 1. */
+/* Returns the value of a setting; a flag is 0 or 1. */
 double bgi_setting_get(const bgi_setting *setting, const bg_optimizer *optimizer);
 
 void bgi_setting_set(const bgi_setting *setting, bg_optimizer *optimizer, double value);
 
-/* Writes the numbers of an optimizer for its updates, float64 [BGI_OPTIMIZER_NUMBERS]; 0 where it has none. */
+/* Writes the numbers of an optimizer for its updates, float64 [BGI_OPTIMIZER_NUMBERS]; unused elements are 0. */
 void bgi_optimizer_write_numbers(const bg_optimizer *optimizer, double *out);
 /* Checks that a plan that was made with `planned` can train with `next`, which must be valid. Errors:
  * BG_ERROR_INVALID. */
@@ -46,7 +46,7 @@ bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optim
 const char *bgi_optimizer_sentence(bg_optimizer_kind kind);
 /* Whether the optimizer has the setting; *standard (may be NULL) is then its default. */
 bool bgi_optimizer_has(bg_optimizer_kind kind, const bgi_setting *setting, double *standard);
-/* The setting of that name, or NULL. */
+/* Returns the setting with a name, or NULL. */
 const bgi_setting *bgi_setting_find(const char *name);
 
 /* Returns by number the optimizers whose states differ in meaning: each kind with each choice of the flags that

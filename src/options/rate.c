@@ -87,7 +87,7 @@ void bg_rate_init(bg_rate_schedule *schedule, size_t struct_bytes, bg_rate_kind 
 
 /* ---- rates ---- */
 
-/* A cosine from `from` to `to`, which changes slowly at both ends. */
+/* Interpolates by a cosine from `from` to `to`, so that the rate changes slowly at both ends. */
 static double bend(double from, double to, double share)
 {
     return to + (from - to) * (1.0 + cos(PI * share)) / 2.0;
@@ -100,7 +100,7 @@ static double rise(const bg_rate_schedule *s, uint64_t step)
     return s->kind == BG_RATE_ONE_CYCLE ? bend(s->start, 1.0, share) : s->start + (1.0 - s->start) * share;
 }
 
-/* The fraction of the way from the warm-up to the end. */
+/* Returns the fraction of updates done between the warm-up and the end. */
 static double find_share(const bg_rate_schedule *s, uint64_t step)
 {
     const uint64_t end = s->kind == BG_RATE_ONE_CYCLE ? s->steps - 1 : s->steps;
@@ -208,7 +208,7 @@ static bg_status refuse_field(const char *text, size_t length, bg_rate_kind kind
                         (int)(length < 64 ? length : 64), text, names);
 }
 
-/* "final=0.1" */
+/* Reads a field such as "final=0.1". */
 static bg_status read_field(const char *text, size_t length, bg_rate_schedule *schedule, bg_error *error)
 {
     const char *equals = memchr(text, '=', length);

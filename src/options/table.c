@@ -109,7 +109,7 @@ RECORD(rule, bg_location_rule)
      .offset = offsetof(bg_options, member),                                                                           \
      .shapes_plan = key,                                                                                               \
      .what = sentence},
-/* The members that each class of tensors has. */
+/* The rows of a class of tensors. */
 #define LOCATION(label, tensors, class, is_on_demand, place_elsewhere, shard_elsewhere)                                \
     OPTION(MEMORY, "place_" label, memory.locations[class].place, CHOICE, BG_PLACE_DEFAULT, KEY,                       \
            "where " tensors " live", .choices = &bgi_place_choices, .flag = "offload", .commands = MNIST | GPT,        \
@@ -199,7 +199,7 @@ static size_t element_bytes(const bgi_option *option)
                                               : option->record->size_bytes;
 }
 
-/* A copy of the option that describes one of its elements. */
+/* Makes a row that describes one element of a list. */
 static bgi_option element_row(const bgi_option *list)
 {
     bgi_option element = *list;

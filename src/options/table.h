@@ -1,7 +1,7 @@
 /*
  * table.h: every option of a plan and a session, each defined once.
  *
- * A row of options.def defines an option's name, kind, default, range and description, whether it shapes the plan, and
+ * A row of options.def defines an option's name, kind, default, range and description, whether it affects the plan, and
  * its names in other systems. Defaults, deep copies, equality, range checks, the plan cache's key, options by name, and
  * the tables of `--help` and the documents all use the rows. Rules between several options are checked where they are
  * used (plan/options.c).
@@ -26,9 +26,9 @@ typedef enum bgi_option_kind {
     BGI_OPTION_DTYPE,    /* a bg_dtype */
     BGI_OPTION_SCHEDULE, /* const char *: a generator's name, or NULL */
     BGI_OPTION_TEXT,     /* const char *, or NULL */
-    BGI_OPTION_COUNTS,   /* const uint32_t *, and their number */
-    BGI_OPTION_REALS,    /* const double *, and their number */
-    BGI_OPTION_RECORDS,  /* an array of structs, and their number; only set in C */
+    BGI_OPTION_COUNTS,   /* const uint32_t *, and the number of elements */
+    BGI_OPTION_REALS,    /* const double *, and the number of elements */
+    BGI_OPTION_RECORDS,  /* an array of structs, and the number of structs; only set in C */
     BGI_OPTION_POINTER   /* a function or its argument; only set in C, and owned by the caller */
 } bgi_option_kind;
 
@@ -57,7 +57,7 @@ typedef struct bgi_synonym {
 typedef struct bgi_choices {
     const char *const *names;
     uint32_t count;
-    const bgi_synonym *synonyms; /* other strings that are accepted; ends with a NULL name; NULL: none */
+    const bgi_synonym *synonyms; /* other strings that are accepted, ending with a NULL name; NULL: no synonyms */
 } bgi_choices;
 
 typedef struct bgi_option bgi_option;
@@ -77,32 +77,32 @@ struct bgi_option {
     size_t offset;       /* offset of the member in bg_options */
     size_t count_offset; /* COUNTS, REALS, RECORDS */
     const char *count_name;
-    bool may_be_empty; /* an empty array means no array */
+    bool may_be_empty; /* an empty array has the same meaning as NULL */
     double standard;   /* the default of a number, a flag or a choice; texts and lists have no default */
     bool shapes_plan;  /* is part of the plan cache's key */
     const bgi_choices *choices;
     const bgi_record *record;
     bool is_bounded; /* the number must be in minimum..maximum, without the minimum if is_above */
     bool is_above;
-    bool is_for_c; /* it has no text form although its kind has one */
+    bool is_for_c; /* the option cannot be set from text although its kind can */
     double minimum, maximum;
     const char *rule;      /* the rule in messages for a value out of range: "a run has at least 1" */
-    const char *unit;      /* NULL: none */
-    const char *poptorch;  /* accessor of poptorch.Options; NULL: none */
-    const char *optimum;   /* field of Optimum's IPUConfig that sets it; NULL: none */
-    const char *elsewhere; /* its names in other systems, such as "PyTorch: clip_grad_norm_"; NULL: none */
-    const char *costs;     /* its cost in time, memory or accuracy if it is used; NULL: none */
+    const char *unit;      /* NULL: no unit */
+    const char *poptorch;  /* accessor of poptorch.Options; NULL: no accessor */
+    const char *optimum;   /* field of Optimum's IPUConfig that sets the option; NULL: no field */
+    const char *elsewhere; /* names in other systems, such as "PyTorch: clip_grad_norm_"; NULL: no names */
+    const char *costs;     /* cost in time, memory or accuracy of using the option; NULL: no cost */
     const char *flag;      /* name of the flag without dashes; NULL: the program has no flag */
     uint32_t commands;     /* bgi_command: the commands with the flag */
     const char *value;     /* the name of the flag's value in help; NULL: the kind determines it */
-    const char *what;      /* its description, a sentence without a period */
+    const char *what;      /* description of the option, without a period */
 };
 
 /* Returns options by number, in the order of the table; NULL past the last. */
 const bgi_option *bgi_option_at(uint32_t number);
-/* Finds an option by its own name or PopTorch's; returns UINT32_MAX if there is none. */
+/* Finds an option by its own name or PopTorch's; returns UINT32_MAX for an unknown name. */
 uint32_t bgi_option_find(const char *name);
-/* Finds the first option that a flag of the command sets; returns UINT32_MAX if there is none. */
+/* Finds the first option that a flag of the command sets; returns UINT32_MAX for an unknown flag. */
 uint32_t bgi_option_find_flag(const char *flag, bgi_command command);
 /* Whether the option can be set from text. */
 bool bgi_option_has_text(const bgi_option *option);
@@ -118,7 +118,7 @@ enum { BGI_MOST_DEVICES = 65536, BGI_MOST_IO_THREADS = 64 };
 bg_status bgi_options_check_made(const bg_options *options, bg_error *error);
 
 /* Copies everything that the options point to into the arena; callbacks and their arguments stay the caller's. */
-/* The caller's allocator, or an empty one. */
+/* Returns the caller's allocator, or an empty one. */
 static inline bg_allocator bgi_options_allocator(const bg_options *options)
 {
     return (bg_allocator){options->memory.allocate, options->memory.release, options->memory.allocator_user};
@@ -127,8 +127,8 @@ bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options 
 /* Whether one option, or every option, has the same value in both structs. */
 bool bgi_option_is_equal(const bgi_option *option, const bg_options *a, const bg_options *b);
 bool bgi_options_equal(const bg_options *a, const bg_options *b);
-/* Appends to the key all values that shape a plan. A callback is not appended; its return values represent it
- * elsewhere. */
+/* Appends to the key all values that affect a plan. A callback is not appended; the caller appends its return
+ * values. */
 void bgi_options_write_key(const bg_options *options, bgi_archive *key);
 /* Copies one option; memory that it points to is shared. */
 void bgi_option_copy(const bgi_option *option, const bg_options *from, bg_options *to);
@@ -146,7 +146,7 @@ void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_s
 bg_status bgi_option_refuse(const bgi_option *option, const char *text, bg_error *error);
 /* Sets BG_ERROR_NOT_FOUND, with the nearest name. */
 bg_status bgi_option_unknown(const char *name, bg_error *error);
-/* The values of a choice, "a, b, c". */
+/* Appends the values of a choice, "a, b, c". */
 void bgi_option_print_choices(const bgi_option *option, bgi_string *text);
 
 #endif

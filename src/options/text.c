@@ -299,7 +299,7 @@ void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_s
     }
 }
 
-/* ---- values as words ---- */
+/* ---- values as strings ---- */
 
 static const bgi_choices *choices_of(const char *option)
 {

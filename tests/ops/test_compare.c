@@ -394,7 +394,7 @@ static void test_errors_say_what_would_be_right(void **state)
     bgi_test_build_fails(build_where, NULL, (bg_type[]){bytes, x, bg_vector(BG_FLOAT32, 2)}, 3, BG_ERROR_SHAPE,
                          "a float32[2,3] and b float32[2] do not broadcast");
     bgi_test_build_fails(build_where, NULL, (bg_type[]){bg_vector(BG_UINT8, 2), x, x}, 3, BG_ERROR_SHAPE,
-                         "what a and b broadcast to, float32[2,3] and condition uint8[2] do not broadcast");
+                         "the broadcast of a and b, float32[2,3] and condition uint8[2] do not broadcast");
     bgi_test_build_fails(
         build_binary, &add, (bg_type[]){bytes, bytes}, 2, BG_ERROR_SHAPE,
         "binary `f`: a is uint8[2,3]: its elements must be float32, bfloat16, float16, float64, int32 or "
