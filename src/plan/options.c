@@ -59,7 +59,7 @@ double bgi_options_speed(const bg_options *options, uint32_t device)
 
 /* ---- checks ---- */
 
-/* The problems found so far, one a line. */
+/* The problems found so far, one per line. */
 typedef struct problem_list {
     bgi_string text;
     uint32_t count;
@@ -178,7 +178,7 @@ static void check_outputs(problem_list *list, const bg_options *options)
     }
 }
 
-/* Checks that locations are possible, and explains why others are not. */
+/* Checks that tensor locations are possible; each message explains why a location is not. */
 static void check_location(problem_list *list, const bg_options *options, const char *what, uint32_t classes,
                            const bg_tensor_location *location)
 {
@@ -268,7 +268,7 @@ static void check_auto_loss_scaling(problem_list *list, const bg_options *option
     if (!(a->threshold >= 0.0 && a->threshold < 1.0))
         add_problem(list, "auto_loss_scaling.threshold is %g; it must be at least 0 and below 1", a->threshold);
     if (a->period < 1)
-        add_problem(list, "auto_loss_scaling.period is 0; the scale is adapted every 1 or more updates");
+        add_problem(list, "auto_loss_scaling.period is 0 but must be at least 1 update");
     if (!(a->increase >= 1.0 && isfinite(a->increase)) || !(a->decrease > 0.0 && a->decrease <= 1.0))
         add_problem(list,
                     "auto_loss_scaling has increase %g and decrease %g; increase must be at least 1, and decrease "

@@ -1,7 +1,7 @@
 /*
- * plan.h: the executable, which the runtime runs and the simulator walks. A plan is plain data: devices have straight
- * programs of instructions, instructions have kernel calls, and calls have operands that are offsets. Nothing remains
- * to decide at run time.
+ * plan.h: the executable, which the runtime runs and the simulator simulates. A plan is plain data: devices have
+ * straight-line programs of instructions, instructions have kernel calls, and calls have operands that are offsets.
+ * Nothing remains to decide at run time.
  *
  *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (memory, offset, slot)
  *
@@ -15,14 +15,14 @@
  *
  * Transfers move remote values to the device and back. Each device has a list of the transfers of a step, in the order
  * of its program. LOAD and STORE, and the load and store calls of an update, only issue the next transfers, which then
- * run beside the program, one after another. An instruction or a call that touches the memory of a transfer waits until
- * the transfer has completed: `io_wait` counts transfers from the beginning of the previous step. With T transfers per
- * step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
+ * run concurrently with the program, one after another. An instruction or a call that touches the memory of a transfer
+ * waits until the transfer has completed: `io_wait` counts transfers from the beginning of the previous step. With T
+ * transfers per step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
  *
- * Sums can run beside the program. A REDUCE may begin a sum without waiting for it; the sum then runs beside the
- * following instructions, up to the one that needs it (beside.c). One sum is in progress at a time, and none when a
- * step ends. The last B or W of a stage may be cut into parts: instructions of one action, each followed by a REDUCE of
- * the gradients that are final by then (final.c).
+ * Sums can run concurrently with the program. A REDUCE may begin a sum without waiting for it; the sum then overlaps
+ * with the following instructions, up to the one that needs it (beside.c). At most one sum is in progress at a time,
+ * and it completes before the step ends. The last B or W of a stage may be cut into parts: instructions of one action,
+ * each followed by a REDUCE of the gradients that are final by then (final.c).
  *
  * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE copies it to
  * the remote ring, and LOAD copies from there to the ring that the readers read.
@@ -300,8 +300,8 @@ static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
     return (bg_mesh){plan->replicas / (tensor_1 * tensor_2), tensor_1, tensor_2};
 }
 
-/* The number of replicas with the same weights and different data, which sum gradients and keep pieces for each
- * other. */
+/* The number of replicas with the same weights and different data; they sum gradients, and each may keep a piece of a
+ * tensor for all. */
 static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
 {
     return bgi_plan_mesh(plan).data;
@@ -319,8 +319,8 @@ static inline bool bgi_plan_is_strict(const bg_plan *plan)
     return plan->problem.is_strict;
 }
 
-/* The rows of input for one micro-batch of all replicas, one for each group of replicas; and the row that a replica
- * reads. */
+/* The number of rows of input in one micro-batch of all replicas (one row for each group of replicas with the same
+ * data), and the row that a replica reads. */
 static inline uint32_t bgi_plan_input_rows(const bg_plan *plan)
 {
     return plan->replicas / plan->input_group_size;
@@ -339,7 +339,7 @@ static inline bool bgi_plan_is_canonical(const bg_plan *plan)
     return plan->training && plan->options.numerics.canonical_reductions;
 }
 
-/* The place of micro-batch `micro_batch` of a row of inputs among those of a step. */
+/* The position, within a step's input elements, of the element that is micro-batch `micro_batch` of a row. */
 static inline uint64_t bgi_plan_input_place(const bg_plan *plan, uint32_t micro_batch, uint32_t row)
 {
     return bgi_plan_is_canonical(plan) ? (uint64_t)row * plan->micro_batches + micro_batch
@@ -352,13 +352,14 @@ static inline uint32_t bgi_plan_row_elements(const bg_plan *plan)
     return bgi_plan_is_canonical(plan) ? plan->micro_batches : 1;
 }
 
-/* The row that reads the element at `place`, which counts over steps. */
+/* The row that reads the input element at `place`, which counts the elements of all steps. */
 static inline uint32_t bgi_plan_place_row(const bg_plan *plan, uint64_t place)
 {
     return (uint32_t)(place / bgi_plan_row_elements(plan) % bgi_plan_input_rows(plan));
 }
 
-/* The place of a replica's value `number` among those of all replicas, when each has `per_step` values a step. */
+/* The position of a replica's value `number` among the values of all replicas, if each replica has `per_step` values a
+ * step. */
 static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_step, uint64_t number, uint32_t replica)
 {
     const uint32_t group = plan->input_group_size;
@@ -369,7 +370,7 @@ static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_s
            ((uint64_t)(replica / group) * per_step + number % per_step) * group + replica % group;
 }
 
-/* Whether the values of an output lie in the order of the whole batch instead of by replica. */
+/* Whether the values of an output are in the order of the whole batch instead of by replica. */
 static inline bool bgi_plan_has_stretches(const bg_plan *plan, const bgi_plan_output *output)
 {
     return bgi_plan_is_canonical(plan) && (output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N);

@@ -1,13 +1,13 @@
 /*
- * recompute.c: chooses what a plan recomputes. The rules of the options are in the transform room. AUTO, the cheapest
- * choice with which every device is within its budget, is here because it needs whole plans.
+ * recompute.c: chooses what a plan recomputes. The rules of the options are in src/transform/recompute.c. AUTO, the
+ * cheapest choice with which every device is within its budget, is here because it needs whole plans.
  *
  * A trial compiles the graph with a choice up to its memory layout, so the bytes are those of the finished plan. The
  * memory that a device needs depends only on the choice for its own stages. So each device has its own list of choices,
  * ordered by time, and tries them until one fits. One trial tests a choice for every device. A choice whose stash alone
  * exceeds the budget is skipped without a trial. If a device has few ops, its list has every choice, so the first that
- * fits is the cheapest. Otherwise the choices give up the ops one by one, beginning with those that save most bytes per
- * nanosecond, and regular patterns (every second, third, ... op is kept), which have small peaks, are added.
+ * fits is the cheapest. Otherwise each choice gives up one more op, beginning with the op that saves most bytes per
+ * nanosecond. Regular patterns, which keep every second, third, ... op, are added because their peaks are small.
  */
 #include "plan/compile.h"
 

@@ -62,7 +62,7 @@ typedef struct bgi_residency {
     uint8_t *crossing_moves; /* BGI_MOVES_..., BGI_KEEPS_STASH */
 } bgi_residency;
 
-/* The compiler's facts about an edge beyond the schedule and the plan. */
+/* Facts about an edge that only the compiler needs, so that neither the schedule nor the plan has them. */
 typedef struct bgi_edge_facts {
     bool is_remote, is_preloaded;
     uint8_t shard_axes; /* of remote edges: tensor axes along which each replica keeps a piece; 0: the whole */

@@ -24,7 +24,7 @@ bool bgi_reuse_slots(bgi_compiler *c, uint32_t segment, const bgi_life_times *ti
                      size_t *out_peak);
 
 /* Chooses each device's largest stash of one slot, which the layout puts right before the transients, and orders its
- * values so that those which are free first are next to them. False when memory is out. */
+ * values so that the first ones to become free are next to the transients. False when memory is out. */
 bool bgi_choose_tail_edges(bgi_compiler *c);
 
 #endif

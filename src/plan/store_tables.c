@@ -425,7 +425,7 @@ static bg_status check_schedule(bg_plan *plan, bg_error *error)
     if (problem->stage_count != plan->stage_count || problem->device_count != plan->device_count ||
         problem->micro_batch_count != plan->micro_batches || problem->training != plan->training ||
         problem->stage_devices == NULL || problem->edge_count > plan->edge_count || plan->stage_count == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "the schedule is another plan's");
+        return bg_error_set(error, BG_ERROR_PARSE, "the schedule belongs to another plan");
     return bg_schedule_verify(plan->schedule, problem, error);
 }
 
