@@ -110,7 +110,7 @@ static bg_status try_candidate(const bgi_compiler *c, bgi_candidate *candidate, 
         status = try_once(c, candidate, NULL, NULL);
     }
     if (status == BG_ERROR_CANCELED)
-        return bg_error_set(error, status, "searching a schedule: stopped, as the caller asked");
+        return bg_error_set(error, status, "searching a schedule was stopped at the caller's request");
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 

@@ -10,9 +10,9 @@
  * two actions that PyTorch may overlap and that run one after the other here.
  *
  * PyTorch writes a full backward as B even where other backwards of the file are I and W. A problem of Brigade splits
- * either all weights or none. So in a file with I or W every such B becomes an I followed by its W, and is written as
- * the two. Before PyTorch had I, a B whose W was in the file was the half for the inputs, and a full backward was BW.
- * The two forms are distinguished action by action: a B whose stage and micro-batch have a W is the half.
+ * either all weights or none. So in a file with I or W, each full backward B becomes an I followed by its W, and is
+ * written in this form. Before PyTorch had I, a B whose W was in the file was the half for the inputs, and a full
+ * backward was BW. So a B is read as such a half if the file has a W of its stage and micro-batch.
  *
  * PyTorch's simple runtime derives messages from the neighbors' actions in the same cell. So idle cells are written,
  * and a value is read in a later cell than the one that makes it.

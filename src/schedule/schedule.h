@@ -89,7 +89,7 @@ double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *ac
 /* ---- require.c, order.c: building blocks of generators ---- */
 
 /* Each rejects a kind of problem, with reason and remedy: two stages on one device; training whose W is part of B; any
- * placement except a V (stages k and N - 1 - k on a separate device, and no concurrent stages). */
+ * placement except a V (stages k and N - 1 - k together on a separate device, and no concurrent stages). */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error);
@@ -102,8 +102,8 @@ bg_status bgi_schedule_emit_action(const bg_schedule_problem *problem, bg_schedu
 bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                     uint32_t stage, uint32_t micro_batch, bg_error *error);
 
-/* Emit the action of the micro-batch at position `offset` of a pipeline at `step`, when a new micro-batch enters every
- * `stride` steps. They emit nothing when the position is empty. */
+/* Emits the action of the micro-batch at position `offset` of a pipeline at `step`, when a new micro-batch enters every
+ * `stride` steps. Emits nothing when the position is empty. */
 bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
 

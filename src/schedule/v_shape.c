@@ -19,9 +19,9 @@
  *     v-min   1     1            2 floor((p + 4) / 3) (a third)              about 4 p; 1F1B 6 (p - 1)
  *
  * The order of a device is that of the visits without gaps, from a run in which every action takes one step. In each
- * step a device runs its next visit if its input exists, otherwise a W, otherwise (zb-v, which has the memory) a visit
- * ahead of its turn. W also comes first when a forward would exceed the limit of stashed micro-batches. Costs do not
- * affect the order.
+ * step a device runs its next visit if its input exists, otherwise a W, otherwise, for zb-v, which has enough memory, a
+ * visit ahead of its turn. W also comes first when a forward would exceed the limit of stashed micro-batches. Costs do
+ * not affect the order.
  */
 #include "schedule/schedule.h"
 
@@ -197,7 +197,7 @@ static bg_status generate_zb_v(const bg_schedule_problem *problem, bg_schedule *
     return generate(problem, schedule, &b, error);
 }
 
-/* The gaps separate the visits modulo 6. */
+/* These gaps put the visits on different steps modulo 6. */
 static bg_status generate_v_half(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     const uint32_t p = problem->stage_count / 2;

@@ -765,7 +765,7 @@ static void test_a_plan_is_stopped_anywhere(void **state)
             status = bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error);
             if (status == BG_ERROR_CANCELED) {
                 assert_null(plan);
-                assert_non_null(strstr(error.message, "stopped, as the caller asked"));
+                assert_non_null(strstr(error.message, "stopped at the caller's request"));
                 assert_true(a.count <= limit + 16);
                 continue;
             }
