@@ -1,10 +1,10 @@
 /*
- * memmap_index.c: the index of files of remote buffers, which makes the stores beside it the state of a training. It
- * identifies its stores and the progress of the training, and contains the values of the weights that are in no store.
+ * memmap_index.c: the index of files of remote buffers, which makes the stores in the same directory a training state.
+ * It identifies its stores and the progress of training, and contains the values of the weights that are in no store.
  *
  *     | page: what it is, plan, files | records, an archive | values, in the order of their records | CRC-64 |
  *
- * Values are written one after another, so that at most one of them is in memory beside the weights.
+ * Values are written one after another, so that at most one of them is in memory in addition to the weights.
  */
 #include "runtime/memmap.h"
 

@@ -1,6 +1,6 @@
 /*
  * rank_parts.c: cuts the weights of a session with several ranks into parts. Each element belongs to one part, and each
- * part to a rank that has it. Every rank computes the same cut from plan and layout alone, without communication.
+ * part to a rank that has it. Every rank computes the same cut from the plan and the layout, without communication.
  *
  *     weight --> variables (sections) --> tensor axes --> data replicas' pieces --> stretches of one rank
  *
@@ -299,7 +299,7 @@ bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uin
     return BG_OK;
 }
 
-/* ---- words between ranks ---- */
+/* ---- messages between ranks ---- */
 
 static const bg_transport *carrier_of(const bg_session *session)
 {
@@ -326,7 +326,7 @@ bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error)
     return bgi_ranks_settle(carrier_of(session) != NULL ? session->engine->transport : NULL, BG_OK, any, error);
 }
 
-enum { SHARED_BYTES = 1 << 20 }; /* the bytes that are sent at a time, as for values */
+enum { SHARED_BYTES = 1 << 20 }; /* the largest number of bytes sent at a time, as for values */
 
 bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error)
 {

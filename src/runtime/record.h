@@ -1,7 +1,7 @@
 /*
  * record.h: read access to a session's records, for reports and predictions. bg_session_trace_event reads events, and
- * these functions read the rest. They may be called only between runs. With several ranks, the records of the others
- * are unknown until bg_session_share_trace fetches them.
+ * these functions read all other records. They may be called only between runs. With several ranks, the records of
+ * other ranks are unknown until bg_session_share_trace fetches them.
  */
 #ifndef BGI_RUNTIME_RECORD_H
 #define BGI_RUNTIME_RECORD_H
@@ -22,8 +22,8 @@ typedef struct bgi_recorded {
 bool bgi_session_recorded(const bg_session *session, uint32_t replica, uint32_t device, bgi_recorded *out);
 /* The runs of this rank. NULL: the plan does not trace. */
 const bgi_run_spans *bgi_session_runs(const bg_session *session);
-/* When the workers of a rank ran parts of calls of devices that they did not own, by worker, oldest first. *out is
- * malloc'ed. */
+/* The times when the workers of a rank ran parts of calls of devices that they did not own, by worker, oldest first.
+ * *out is malloc'ed. */
 bg_status bgi_session_helps(const bg_session *session, uint32_t rank, bg_trace_event **out, uint64_t *out_count,
                             bg_error *error);
 /* The number of workers of this rank that run devices; I/O threads come after them. */

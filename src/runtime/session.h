@@ -64,7 +64,7 @@ struct bg_session {
     bool *in_place;       /* by variable of the plan: read in the memory of the weights (in_place.c); NULL: none is */
     bg_optimizer optimizer;
     bgi_session_variable *variables; /* of the plan */
-    uint64_t epoch;                  /* of the weights at the last check */
+    uint64_t epoch;                  /* the weights' epoch at the last check */
     bool makes_values;      /* makes values for parameters that the weights lack, which are otherwise an error */
     bool has_newest;        /* at that epoch, this session has the newest of all values that training changes */
     bg_outfeed *outfeeds;   /* the attached ones, the newest first */
@@ -82,7 +82,7 @@ struct bg_session {
     bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); or NULL */
     void *cut;                       /* memory for one replica's part of a variable that is cut out of a weight */
     bgi_snapshot_room room;
-    bgi_progress *progress; /* that of the creation; NULL afterward */
+    bgi_progress *progress; /* the progress of the session's creation; NULL afterward */
 };
 
 /* The part that the replica with data coordinate `place` keeps of a value, in bytes. */
@@ -109,7 +109,7 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
 /* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
 
-/* session.c: creates a session that takes over one reference to the weights; the caller is inside the weights. */
+/* session.c: creates a session that takes over one reference to the weights; the caller has entered the weights. */
 bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
                            bg_session **out, bg_error *error);
 /* reading.c: borrows the version of a run, from its beginning until no thread computes with it any more. */
@@ -117,7 +117,7 @@ bg_status bgi_reading_begin(bg_session *session, bg_error *error);
 void bgi_reading_end(bg_session *session);
 /* Called at the end of the session, whose devices are freed or (`is_dead`) may still run. */
 void bgi_reading_close(bgi_reading *reading, bool is_dead);
-/* Frees only its memory. */
+/* Frees only the memory of `reading`. */
 void bgi_reading_free(bgi_reading *reading);
 
 /* stores.c: whether files hold the values of a variable's weight. */

@@ -1,6 +1,6 @@
 /*
- * weights.h: named values that sessions share. A weight has a host copy; its newest value is either that copy or in the
- * session that trained it last. The version counts values; a session uploads when its own version differs.
+ * weights.h: named values that sessions share. A weight has a host copy. Its newest value is either the host copy or in
+ * the session that trained it last. The version counts values; a session uploads when its own version differs.
  *
  * The home of a weight is the first session that trains it, or that has it in files (memmap.h). It then has no host
  * copy, so a large model is not stored twice. Its value is in the memory with which the session computes. A reader gets
@@ -13,7 +13,7 @@
  *
  * One thread at a time uses weights and the sessions that share them. Every public function that reads or changes their
  * state enters the weights first, and fails when another thread is inside. This costs one compare-and-swap for a whole
- * run. Functions of the library that are called inside do not enter again.
+ * run. Functions of the library that are called by a thread inside do not enter again.
  */
 #ifndef BGI_RUNTIME_WEIGHTS_H
 #define BGI_RUNTIME_WEIGHTS_H
@@ -48,11 +48,11 @@ typedef struct bgi_weight {
     char *name;
     bg_type type;
     bg_variable_role role;
-    void *data;             /* NULL: at home */
+    void *data;             /* NULL: the value is at the home */
     bgi_block *block;       /* a published value, possibly `data`; NULL: none */
     uint64_t block_version; /* the version of that value */
     bg_session *home;       /* NULL: `data` is the host copy */
-    uint32_t home_variable; /* its variable in the home's plan */
+    uint32_t home_variable; /* the weight's variable in the home's plan */
     uint64_t version;
     bg_session *newest; /* the session with a newer value than `data`; NULL: none */
     uint32_t newest_variable;
@@ -69,7 +69,7 @@ typedef struct bgi_weight {
     bool is_lost;     /* the session that had the newest value failed */
     bool is_attached; /* a session uses it */
     bool is_borrowed; /* `data` is a published value that a session reads (reader.c) */
-    bool is_gone;     /* a piece that was joined to a whole; its number stays in use, but the rest is freed */
+    bool is_gone;     /* a piece that was joined to a whole; its number stays in use, but its data are freed */
 } bgi_weight;
 
 struct bg_weights {
@@ -102,7 +102,7 @@ bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *
 /* Adds a weight whose value belongs to another owner; `data` must not change while it is used. */
 bg_status bgi_weights_borrow(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                              void *data, bg_error *error);
-/* Whether bringing the newest value needs other ranks. */
+/* Whether fetching the newest value needs other ranks. */
 bool bgi_weights_takes_ranks(const bg_weights *weights, uint32_t index);
 
 /* publication.c: called before the host copy is written. Makes the copy the weight's own, with its old value if that is
@@ -118,7 +118,7 @@ bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
 /* bg_weights_set, called inside. */
 bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                           bg_error *error);
-/* The first returns memory for a value of this weight in the weights' buffer, and the second releases it. */
+/* Allocate and release memory for a value of this weight in the weights' buffer. */
 bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out, bg_error *error);
 void bgi_weights_drop_view(bg_weights *weights);
 /* bgi_weights_fetch for some ranks (by rank; NULL: all), which all ranks call. *out is NULL on ranks that do not read
@@ -127,11 +127,13 @@ bg_status bgi_weights_fetch_for(bg_weights *weights, uint32_t index, const bool 
                                 const void **out, bg_error *error);
 /* Moves the weight to the session, which has its newest value. */
 void bgi_weights_move_home(bg_weights *weights, uint32_t index, bg_session *home, uint32_t home_variable);
-/* Called before its home is destroyed: the weight gets a host copy again, or is lost when there is no memory for it. */
+/* Called before the home of a weight is destroyed: the weight gets a host copy again, or is lost when there is no
+ * memory for it. */
 void bgi_weights_leave_home(bg_weights *weights, uint32_t index);
 
-/* Joins the weights that are pieces of weight `name` (core/section.h) and writes it to `out`; with NULL it only checks
- * whether that is possible. *out_first is the first piece, or UINT32_MAX. Pieces that a session uses are ignored.
+/* Joins the weights that are pieces of weight `name` (core/section.h) and writes it to `out`; if `out` is NULL, it only
+ * checks whether joining is possible. *out_first is the first piece, or UINT32_MAX. Pieces that a session uses are
+ * ignored.
  * Errors: BG_ERROR_SHAPE when the pieces do not cover the whole. */
 bg_status bgi_weights_gather(const bg_weights *weights, const char *name, const bg_type *type, void *out,
                              uint32_t *out_first, bg_error *error);
