@@ -1,6 +1,6 @@
 /*
- * partition.c: cuts a graph into segments (which a device runs without communicating) and lists the values that cross
- * from one segment to another.
+ * partition.c: cuts a graph into segments (groups of ops that a device runs without communicating) and lists the values
+ * that cross from one segment to another.
  *
  * Needs: ops with stages; each variable is written by one stage only. Does: makes these segments. F holds a stage's
  * forward ops. R holds those that run again, when they are separate from the backward pass. B holds its backward ops. W
@@ -223,7 +223,7 @@ bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *r
     mark_read_elsewhere(graph, stages, is_read_elsewhere);
     for (uint32_t v = 0; v < graph->value_count; v++)
         roots[v] = (bg_value){v};
-    /* Walks op by op, because an alias may read a value with a higher number than its own, which a pass has added. */
+    /* Visits op by op, because an alias may read a value with a higher number than its own, which a pass has added. */
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
         bg_value root;

@@ -1,6 +1,7 @@
 /*
- * training.h: shared by the files that make a training graph. The driver is training.c. Gradients are accumulated and
- * their scale is determined in accumulation.c; loss_scaling.c adapts the loss's scale to them; clipping.c bounds them.
+ * training.h: declarations for the files that make a training graph. training.c is the driver. accumulation.c
+ * accumulates gradients and determines their scale, loss_scaling.c adapts the loss scale, and clipping.c bounds the
+ * norm of gradients.
  */
 #ifndef BGI_TRANSFORM_TRAINING_H
 #define BGI_TRANSFORM_TRAINING_H
@@ -68,16 +69,17 @@ void bgi_add_scale(bgi_trainer *trainer);
  * term's scale, summed in the current block; that of a single term is returned unscaled. */
 bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients);
 
-/* loss_scaling.c, when the options request it. The first adds the variables, before gradients are made. The second adds
- * the accumulator of a gradient's counts, or returns null. The third adapts the scale, with trainer->scale and
- * trainer->hyper for the updates. */
+/* loss_scaling.c, when the options request it. The first function adds the variables, before gradients are made. The
+ * second adds the accumulator of a gradient's counts, or returns null. The third adapts the loss scale, and sets
+ * trainer->scale and trainer->hyper for the updates. */
 void bgi_add_loss_scale(bgi_trainer *trainer);
 bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient);
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
 
-/* loss_guard.c, when the options request it. The first counts, in the backward phase, the micro-batches whose loss is
- * not finite. The second, before the rest of the update, makes trainer->hyper the numbers with the skip word. */
+/* loss_guard.c, when the options request it. The first function adds ops to the backward phase that count the
+ * micro-batches whose loss is not finite. The second is called before other ops of the update are added, and lets
+ * trainer->hyper include the skip flag. */
 void bgi_count_losses(bgi_trainer *trainer);
 bg_status bgi_guard_loss(bgi_trainer *trainer, bg_error *error);
 

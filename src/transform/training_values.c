@@ -1,6 +1,6 @@
 /*
- * training_values.c: shared by the parts of training (training.c): the variables that they add, and the block of ops
- * that belong to the loss.
+ * training_values.c: functions that the files of the training pass share: they add variables, and enter the block of
+ * ops that belong to the loss.
  */
 #include "transform/training.h"
 

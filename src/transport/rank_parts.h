@@ -1,10 +1,10 @@
 /*
  * rank_parts.h: the internals of a transport of ranks, for ranks.c, rank_moves.c, rank_meetings.c and rank_hosts.c.
  *
- *     owner of a device    post, release, offer, deliver: counts one more, queues the object, moves if nobody does
- *     mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise
+ *     owner of a device    post, release, offer, deliver: counts one more, queues the object, moves data if no other
+ * thread does mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise
  *
- * Data that other threads than the mover change are atomic or under the mutex of the notes; all other data belong to
+ * Data that threads other than the mover change are atomic or under the mutex of the notes; all other data belong to
  * the mover, which holds `moving`. Each object is queued once, however often it changes, in an intrusive stack, so
  * nothing is allocated during a run.
  */
@@ -15,7 +15,7 @@
 
 enum {
     NOTES_IN_ALL = 64, /* of one parcel */
-    PARCELS_OUT = 2,   /* between ranks with a link or a group in common; other ranks have one each way */
+    PARCELS_OUT = 2, /* between ranks with a link or a group in common; other ranks have one parcel in each direction */
     PARCELS_IN = 4,
     TEXT_BYTES = 24, /* of a note */
     WHY_BYTES = 512,
@@ -26,7 +26,7 @@ enum {
 
 /* ---- messages ---- */
 
-/* Kinds of notes between ranks, beside those of the runtime. */
+/* Kinds of notes between ranks, in addition to those of the runtime. */
 enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT };
 
 /* All ranks run the same program, so the struct is sent as it is. */
@@ -85,9 +85,9 @@ typedef struct share {
     char *sum_data;
     size_t out_bytes, in_bytes, sum_out_bytes, sum_in_bytes;
     uint32_t offering; /* operations that sums wait for */
-    uint32_t pending;  /* operations that the end of the meeting waits for */
+    uint32_t pending;  /* operations that the end of the collective operation waits for */
     bool wants_sum;    /* the sum is received after the data were sent, because they may share memory */
-    bool is_delivered; /* this meeting's delivery has begun */
+    bool is_delivered; /* the delivery of the current collective operation has begun */
 } share;
 
 /* A member of this rank in a group with members on other ranks. */
@@ -98,10 +98,11 @@ typedef struct party {
     bgi_counter offered, delivered;
     const bgi_exchange *exchanges;
     uint32_t count;
-    bool are_apart;                      /* each member is on a separate rank */
-    bool is_short;                       /* this meeting's members each compute all sums, in one round */
-    _Atomic uint64_t offers, deliveries; /* the number of meetings that the member has reached, and of those in which it
-                                            has done its share */
+    bool are_apart; /* each member is on a separate rank */
+    bool
+        is_short; /* the current collective operation has the short form: each member computes all sums, in one round */
+    _Atomic uint64_t offers, deliveries; /* the number of collective operations that the member has reached, and of
+                                            those in which it has done its share */
     uint64_t begun_offers, begun_deliveries;
     uint32_t share_count;
     share *shares;
@@ -139,7 +140,7 @@ typedef struct piece {
 struct ranks {
     bgi_transport base;
     const bg_transport *carrier;
-    bgi_transport *threads; /* for devices of this rank among themselves */
+    bgi_transport *threads; /* for communication between devices of this rank */
     void *lane;
     channel *channels; /* by link; only of links between ranks */
     party ***parties;  /* by group, by member; NULL: of another rank, or all members are on this rank */
@@ -182,17 +183,18 @@ static inline uint32_t bgi_ranks_owner(const ranks *r, uint32_t device)
 
 /* ---- rank_moves.c ---- */
 
-/* Tells all ranks, and the engine of this one, that this rank has failed. */
+/* Notifies all ranks, and the engine of this rank, that this rank has failed. */
 void bgi_ranks_lose(ranks *r, bg_status status, const char *why);
-/* The same without telling the runtime; false when an earlier cause is recorded. */
+/* Records that this rank has failed without notifying the engine; returns false when an earlier cause is recorded. */
 bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why);
 /* Begins all messages of an operation. Called by the mover. */
 void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uint32_t tag, void *data,
                      size_t size_bytes);
 void bgi_ranks_push(ranks *r, queued *item);
-/* Queues it, and moves unless another thread does. */
+/* Queues the object, and moves data unless another thread does. */
 void bgi_ranks_kick(ranks *r, queued *item);
-/* Moves what can be moved, unless another thread does; `polls`: also receives. Returns whether anything moved. */
+/* Moves the data that can be moved, unless another thread does; `polls`: also receives. Returns whether any data
+ * moved. */
 bool bgi_ranks_move(ranks *r, bool polls);
 void bgi_ranks_add_note(ranks *r, uint32_t rank, const wire_note *note);
 void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note);
