@@ -1,5 +1,5 @@
 /*
- * generation.h: the text of a sequence and where it ends, for drawn sequences and for beams.
+ * generation.h: growing sequences with their text and the conditions that end them, for drawn sequences and for beams.
  */
 #ifndef BGI_TRAIN_GENERATION_H
 #define BGI_TRAIN_GENERATION_H

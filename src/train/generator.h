@@ -1,5 +1,5 @@
 /*
- * generator.h: sequences with cached keys and values, several at once.
+ * generator.h: a generator, which holds several sequences with cached keys and values.
  */
 #ifndef BGI_TRAIN_GENERATOR_H
 #define BGI_TRAIN_GENERATOR_H
@@ -8,8 +8,8 @@
 
 #include "train/sampling.h"
 
-/* Tokens of each sequence in a step for prompts, and in one for long prompts, in which reading the weights takes a
- * small part of the time. */
+/* The number of tokens of each sequence in a step for prompts, and in a step for long prompts, which spends little of
+ * its time on reading weights. */
 enum { BGI_PROMPT_STEP = 32, BGI_LONGEST_STEP = 128 };
 
 /* A step of the model: its plan, its session, its inputs. */
@@ -17,7 +17,7 @@ typedef struct bgi_stepper {
     bg_plan *plan;
     bg_session *session;
     int64_t length; /* tokens of each sequence; 0: there is no such step */
-    uint64_t taken; /* tokens that it has computed */
+    uint64_t taken; /* the number of tokens that the step has computed */
     int32_t *tokens, *positions, *rows;
     const void *inputs[3];
 } bgi_stepper;
@@ -30,7 +30,7 @@ typedef struct bgi_slot {
     float *logits;
 } bgi_slot;
 
-/* The tokens that a slot should hold; count 0: any. */
+/* The tokens that a slot should hold; if `count` is 0, the slot may hold any. */
 typedef struct bgi_wanted {
     const uint32_t *tokens;
     size_t count;
@@ -47,9 +47,9 @@ struct bg_generator {
 };
 
 /*
- * Makes each slot hold its wanted tokens, with the logits of the next token. Slots keep the common beginning, and the
- * rest is computed, for all slots in the same runs. wanted[i].count is at most the number of positions, and tokens are
- * below the vocabulary size.
+ * Makes each slot hold its wanted tokens, with the logits of the next token. Each slot keeps the common beginning; the
+ * other tokens are computed for all slots in the same runs. wanted[i].count is at most the number of positions, and
+ * tokens are below the vocabulary size.
  */
 bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wanted, bg_error *error);
 
