@@ -1,6 +1,6 @@
 /*
- * analyze.c: finds what devices and cores did in their time. A device works during its events. Between events it waits,
- * and the event after the gap determines the cause:
+ * analyze.c: divides the time of devices and cores into work, help and causes of waiting. A device works during its
+ * events. Between events it waits, and the event after the gap determines the cause:
  *
  *     F 0 |====|          gap          |R| F 1      the message behind the gap was sent after so much of it: the
  *     S 0          |=====|>~~~~~~~~~~~>             pipeline; then it was on its way, or no worker was free: link,
@@ -346,8 +346,7 @@ static uint32_t find_core(bgi_analysis *a, uint32_t rank, uint32_t worker)
     return a->core_count++;
 }
 
-/* A core that waits inside one span may do other work meanwhile. Each moment counts once, for the span that began
- * first. */
+/* A core that waits in one span may work in another. Each moment counts once, for the span that began first. */
 static void sum_cores(bgi_analysis *a, const core_span *spans, size_t count)
 {
     uint64_t until = 0;
