@@ -13,7 +13,7 @@ typedef struct bgi_kept {
 } bgi_kept;
 
 typedef struct bgi_balance_item {
-    double ns;         /* on a device of speed 1; 0 or more */
+    double ns;         /* time on a device of speed 1; 0 or more */
     size_t held_bytes; /* held under every cut: weights, gradients, state */
     const bgi_kept *kept;
     uint32_t kept_count;

@@ -186,17 +186,15 @@ static void check_location(problem_list *list, const bg_options *options, const 
                            (location->place == BG_PLACE_DEFAULT && options->execution.strategy == BG_STRATEGY_PHASED);
 
     if (location->sharded && (classes >> BG_LOCATION_ACTIVATIONS & 1) != 0 && !is_remote)
-        add_problem(
-            list,
-            "%s: activations are sharded and on the device, where the backward pass needs them whole; make them "
-            "remote: each store then keeps a piece of the activations that tensor-parallel replicas have in common",
-            what);
+        add_problem(list,
+                    "%s: activations are sharded and on the device, where the backward pass needs them whole; make "
+                    "them remote, so that each tensor-parallel replica stores a piece",
+                    what);
     if (location->sharded && (classes >> BG_LOCATION_WEIGHTS & 1) != 0 && !is_remote)
-        add_problem(
-            list,
-            "%s: weights are sharded and on the device, where every forward and backward pass needs them whole; "
-            "make them remote: each replica's store then keeps a piece, and a load brings all of them",
-            what);
+        add_problem(list,
+                    "%s: weights are sharded and on the device, where every forward and backward pass needs them "
+                    "whole; make them remote, so that each replica stores a piece and loads all pieces",
+                    what);
 }
 
 static void check_locations(problem_list *list, const bg_options *options)

@@ -59,7 +59,7 @@ typedef struct bgi_operand {
 
 /* A fixed place which the host writes or reads. */
 typedef struct bgi_place {
-    uint32_t device; /* of the replica */
+    uint32_t device; /* number of the device within its replica */
     bgi_operand operand;
 } bgi_place;
 
@@ -69,11 +69,11 @@ typedef struct bgi_plan_edge {
     bool per_step;                   /* one message for each step instead of each micro-batch */
     uint32_t depth;
     size_t slot_bytes;    /* stride between slots; a multiple of 64 */
-    size_t offset;        /* of slot 0 in to_device's arena */
+    size_t offset;        /* offset of slot 0 in to_device's arena */
     bool is_stash;        /* kept for a later pass: B, or W where that is a separate action */
     bool is_ring;         /* belongs to a remote edge: micro-batch m uses slot m % depth in every step */
     bool is_remote;       /* the slots are in the remote store */
-    size_t payload_bytes; /* of one message, without padding */
+    size_t payload_bytes; /* bytes of one message, without padding */
 } bgi_plan_edge;
 
 typedef struct bgi_call {
@@ -85,7 +85,7 @@ typedef struct bgi_call {
     const bgi_operand *operands; /* inputs, outputs */
     const bg_type *types;
     const void *attributes;
-    size_t scratch_offset; /* in the arena of the device that runs the call */
+    size_t scratch_offset; /* offset in the arena of the device that runs the call */
     bg_cost cost;
     bool is_transfer;   /* only issues the next transfer */
     bool is_collective; /* replicas communicate as bgi_collective_attributes says, without a kernel */
@@ -117,8 +117,8 @@ typedef struct bgi_copy {
 /* REDUCE: a variable that is summed over the replicas that differ only in their data coordinate, in the order of that
  * coordinate. GATHER: a variable whose pieces each of these replicas receives. */
 typedef struct bgi_reduced {
-    bgi_operand operand; /* of the whole variable */
-    bg_dtype dtype;      /* of REDUCE: float32 or float64 */
+    bgi_operand operand; /* the whole variable */
+    bg_dtype dtype;      /* element type of a REDUCE: float32 or float64 */
     int64_t element_count;
     int64_t piece_count; /* REDUCE: replica r gets the sum of its r-th piece of `piece_count` elements; 0: the whole
                             sum. GATHER: replica r has the r-th piece */
@@ -179,12 +179,12 @@ typedef struct bgi_plan_phase {
 
 typedef struct bgi_plan_variable {
     const char *name;
-    bg_type type;              /* on a replica: the type of its piece when a mesh cuts the variable */
+    bg_type type;              /* type on a replica: that of its piece when a mesh cuts the variable */
     const bg_shard *shard;     /* how the mesh cuts the whole; NULL: it is not cut */
     const bg_section *section; /* the range of a host weight that the variable holds; NULL: it is a whole weight */
     bg_variable_role role;
     bg_initializer initializer;
-    bgi_quantized quantized; /* as in bgi_value: the session computes the values from those of the parameter */
+    bgi_quantized quantized; /* if set, the session computes the values from those of a parameter, as in bgi_value */
     uint32_t number;         /* identity for initialization */
     int64_t piece_count; /* the replica with data coordinate r keeps only its r-th piece of `piece_count` elements; 0:
                             the whole */
@@ -243,7 +243,7 @@ struct bg_plan {
     bg_optimizer optimizer;
     uint32_t stage_count;
     const uint32_t *stage_devices;
-    uint32_t device_count; /* of one replica */
+    uint32_t device_count; /* number of devices of one replica */
     uint32_t replicas;
     uint32_t tensor_1, tensor_2; /* sizes of the mesh's tensor axes; 0 and 1 mean no tensor parallelism */
     uint32_t input_group_size;   /* the number of replicas that get the same data */
@@ -260,7 +260,7 @@ struct bg_plan {
     bgi_plan_constant *constants;
     uint32_t input_count;
     bgi_plan_input *inputs;
-    uint32_t output_count; /* with a while loop's condition as the last one */
+    uint32_t output_count; /* includes a while loop's condition, which is the last one */
     bgi_plan_output *outputs;
     const char *loss_output; /* name of the output that is the loss; NULL: none */
     /* Loops. */

@@ -25,7 +25,7 @@ enum { EXACT_OPS = 12, MOST_TRIALS = 64 };
 typedef struct bgi_proposal {
     const bool *is_given_up; /* by op of the search */
     double ns;
-    size_t least_bytes; /* of its device */
+    size_t least_bytes; /* a lower bound of the device's bytes with this choice */
     uint32_t number;
 } bgi_proposal;
 
@@ -104,7 +104,7 @@ static bg_status record_fixed_bytes(bgi_chooser *s, const bg_plan *plan, bg_erro
 
 /* ---- proposals ---- */
 
-/* Writes a device's choice into the common one. */
+/* Writes a device's choice into the choice of all devices. */
 static void set_choice(bgi_chooser *s, const bgi_search *search, const bool *is_given_up)
 {
     for (uint32_t i = 0; i < search->op_count; i++)

@@ -106,7 +106,7 @@ typedef struct bgi_placement {
     uint32_t *inputs;          /* values, ascending */
     uint32_t *input_numbers;   /* by value */
     bgi_operand *input_places; /* [input * stage_count + stage] */
-    bool *input_is_used;       /* the same index */
+    bool *input_is_used;       /* indexed as input_places: the stage reads the input */
     uint32_t input_count;
     uint32_t *tail_edges;    /* by device: the stash right before the transients; BGI_NO_EDGE: none */
     size_t *segment_peaks;   /* transient bytes, by segment */

@@ -30,7 +30,7 @@ enum { MOST_EDGES = 8 };
 /* A value in a slot that the pass may use. */
 typedef struct kept_value {
     uint32_t edge;
-    size_t offset, size; /* in the slot */
+    size_t offset, size; /* place in the slot */
     bgi_span span;       /* when the pass must not touch it */
 } kept_value;
 

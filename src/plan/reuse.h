@@ -10,7 +10,7 @@
 /* By value. Moments are positions of ops in their segment. */
 typedef struct bgi_life_times {
     uint32_t *made_at;
-    uint32_t *last_use; /* in the segment used_in - 1 */
+    uint32_t *last_use; /* position of the value's last reader in segment used_in - 1 */
     uint32_t *used_in;
 } bgi_life_times;
 

@@ -30,7 +30,7 @@ typedef struct form {
     uint32_t input_count, output_count;
     const bg_type *types;
     const void *attributes;
-    size_t scratch_limit; /* of the device that runs the calls */
+    size_t scratch_limit; /* limit of the device that runs the calls */
     bg_kernel kernel;
     bg_cost cost;
     uint64_t hash; /* writing */
@@ -48,7 +48,7 @@ typedef struct store {
     bg_kernel *kernels; /* reading */
     size_t kernel_count, kernel_capacity;
     const char *last_block;
-    size_t scratch_limit;      /* of the device that is being visited */
+    size_t scratch_limit;      /* limit of the device that is being visited */
     const bg_op_type *unknown; /* when writing: a type that a reader could not find again */
 } store;
 

@@ -23,7 +23,7 @@ typedef struct walker {
     size_t *bounds;
     uint32_t *latest; /* by range: 1 + number of the last transfer, over two steps; 0: none */
     uint32_t bound_count;
-    uint32_t issued; /* over two steps */
+    uint32_t issued; /* number of transfers issued so far, over two steps */
     /* By transfer: the value that it moves, when replicas have pieces of it; otherwise 0. Variables come first, by
      * value, then slots. */
     uint32_t *shared_things;

@@ -34,7 +34,7 @@ typedef struct bgi_device_times {
     uint32_t rank;
     double kind_ns[BG_ACTION_KIND_COUNT], kind_count[BG_ACTION_KIND_COUNT]; /* over the whole recording */
     double beside_ns[BG_ACTION_KIND_COUNT], beside_count[BG_ACTION_KIND_COUNT];
-    double busy_ns, cause_ns[BGI_CAUSE_COUNT]; /* over the window; they sum to its length */
+    double busy_ns, cause_ns[BGI_CAUSE_COUNT]; /* times in the window, which sum to its length */
 } bgi_device_times;
 
 /* The time of a worker; work + help + beside + idle is the window's length. */

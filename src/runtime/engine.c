@@ -94,7 +94,8 @@ static bg_status check_memory(const bgi_engine *engine, bg_error *error)
     const uint64_t bytes = count_bytes(engine);
     bgi_host_memory memory;
 
-    /* Small amounts are allocated without checking the machine's memory, which would cost more. */
+    /* Small amounts are allocated without checking the machine's memory, because the check would take longer than the
+     * allocation. */
     if (engine->plan->options.memory.no_memory_check || bytes < LITTLE_BYTES)
         return BG_OK;
     memory = bgi_host_memory_read("");

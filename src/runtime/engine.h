@@ -170,7 +170,7 @@ enum { BGI_RUN_SPANS = 4096 };
 typedef struct bgi_run_spans {
     bgi_run_span *spans; /* NULL: not tracing. The latest BGI_RUN_SPANS runs; run i is at i % BGI_RUN_SPANS */
     uint64_t count, total_ns, steps;
-    uint64_t start_ns, end_ns; /* in the first and the last run */
+    uint64_t start_ns, end_ns; /* times of the first and the last run */
 } bgi_run_spans;
 
 typedef struct bgi_worker bgi_worker;
@@ -214,7 +214,7 @@ struct bgi_runner {
     _Atomic uint64_t position;    /* steps << 32 | completed share of the program x 2^32 */
 
     /* Helping. */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* of the call's parts */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* claims parts of the current call */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* the number of parts that helpers have completed */
 
     /* Notes from the host and other devices to this one. */
@@ -233,8 +233,8 @@ struct bgi_runner {
     bgi_copying copying;     /* written by the holder; read by threads that hold a piece of it */
     uint64_t io_start_ns;    /* while tracing: when the current transfer began */
     atomic_bool is_copying;  /* the next transfer has been cut into pieces and is not complete */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* of its pieces */
-    _Atomic uint32_t pieces_left;                        /* not copied yet */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* claims pieces of the current transfer */
+    _Atomic uint32_t pieces_left;                        /* number of pieces that are not copied yet */
 
     /* A sum over replicas that overlaps with the program: the owner begins it, and the holder of the queue continues
      * it. Its pair (counter, target) is a hint, like that of the program. */
@@ -245,7 +245,7 @@ struct bgi_runner {
     bgi_brought sum_brought;
     bgi_wait sum_meeting;
     bool sum_is_delivered; /* the device has delivered its share of the round */
-    uint64_t sum_step;     /* for the trace */
+    uint64_t sum_step;     /* the step of the sum, for the trace */
     uint64_t sum_ns[2];    /* while tracing: when the first share began and the last one ended */
     uint32_t sum_worker;   /* the worker that did the last share */
 
@@ -265,17 +265,17 @@ struct bgi_runner {
     uint32_t replica, number;     /* `number` is that of the device within the replica */
     bgi_device *device;
     bgi_transport *transport;
-    uint32_t index;      /* among all replicas' devices */
-    uint32_t first_link; /* of the replica's edges */
+    uint32_t index;      /* number among the devices of all replicas */
+    uint32_t first_link; /* number of the first link of the replica's edges */
     uint64_t *sent_ns;   /* by edge, while tracing: when the last message left */
     bool is_between_runs;
     bool is_ending;         /* in a strict plan: the instruction is done except for its transfers */
     uint64_t run_count;     /* runs done */
     uint64_t run_begin;     /* iteration of its first step; does not change while transfers are in progress */
     uint64_t run_iteration; /* steps done in this run */
-    uint32_t micro_batch;   /* of the current instruction */
+    uint32_t micro_batch;   /* the micro-batch of the current instruction */
     uint32_t phase;         /* the step of a REDUCE, GATHER or collective call (collective.c) */
-    uint32_t next_call;     /* of an instruction that waits between its calls; otherwise 0 */
+    uint32_t next_call;     /* the next call of an instruction that waits between its calls; otherwise 0 */
     bgi_wait meeting;       /* the counter that the device waits for in a collective operation */
     bgi_brought brought;    /* the tensors that the device contributes to it */
     uint64_t meeting_ns;    /* while tracing: when its share of the operation began */
@@ -337,7 +337,7 @@ struct bgi_engine {
     const bg_plan *plan;
     bg_plan *own_plan; /* the plan, when the session and the engine own it (own_plan.c); otherwise NULL */
     uint64_t created_ns;
-    uint32_t device_count;  /* of all replicas */
+    uint32_t device_count;  /* number of devices of all replicas */
     const bgi_ranks *ranks; /* NULL: one process; otherwise the engine's own copy */
     bgi_ranks own_ranks;
     uint32_t *own_owners;
@@ -355,7 +355,7 @@ struct bgi_engine {
     bgi_transport *transport;
     bgi_link *links;        /* [replica][edge] */
     bgi_group *groups;      /* [device][axes][group]; see bgi_engine_group */
-    uint32_t *members;      /* of all groups */
+    uint32_t *members;      /* the members of all groups */
     uint64_t *sent_ns;      /* [replica][edge], while tracing; otherwise NULL */
     uint32_t turn_count;    /* instructions of a step on all devices */
     uint32_t *turn_devices; /* [turn]: its device */
@@ -365,7 +365,7 @@ struct bgi_engine {
     float **sums;         /* [output][replica]: of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
     uint32_t *output_devices; /* [output]: the device that makes it */
-    void **operands;          /* of all devices */
+    void **operands;          /* memory for the operands of all devices */
 
     /* The run. */
     bgi_run given;      /* a copy, because a worker inside a kernel that never returns outlives the caller's run */
@@ -380,7 +380,7 @@ struct bgi_engine {
     bool has_refused;         /* the last run skipped an update on some rank (options.numerics.guard_loss) */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
-    bool is_dead;             /* after a failure or timeout */
+    bool is_dead;             /* a device failed, or no device made progress within the limit */
     pthread_mutex_t mutex;    /* guards the following fields, and sleeping until the run is done */
     pthread_cond_t changed;   /* run done, failure, worker exit */
     uint32_t exited_count;    /* workers */
@@ -388,7 +388,7 @@ struct bgi_engine {
     bool is_orphaned;
 
     /* Idleness. */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers, and of I/O threads */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* wake workers, and I/O threads */
     uint64_t spin_ns;                                                 /* how long a worker polls before it yields */
     uint64_t
         yield_ns; /* after that, how long it alternates between yielding the processor and polling; then it sleeps */
@@ -560,7 +560,7 @@ static inline bool bgi_runner_is_ready(bgi_runner *runner)
 #define BGI_IO_WHILE_IDLE UINT64_MAX
 
 /* Does issued transfers in order until the total number of completed ones is `until`, unless another thread holds the
- * queue. Returns true when it did any. */
+ * queue. Returns true when it did any transfer. */
 bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until);
 /* Whether there are transfers that no thread is doing; a hint. */
 bool bgi_io_is_wanted(bgi_runner *runner);

@@ -107,7 +107,7 @@ void bgi_infeed_release(bg_infeed *infeed, uint64_t number);
 typedef struct bgi_leaf {
     const char *path, *output;
     uint32_t stream;    /* output of the plan */
-    bg_type value_type; /* in the row, of one replica */
+    bg_type value_type; /* type of one replica's value in a row */
     bg_dtype from_dtype;
     bool is_per_update;
     size_t value_bytes, row_bytes;
@@ -130,7 +130,7 @@ struct bg_outfeed {
     uint32_t rows_per_step;
     uint32_t writes_per_row; /* the number of writes of this rank's devices to a row: leaves times replicas */
     uint64_t capacity;
-    uint64_t first_row;        /* of the run */
+    uint64_t first_row;        /* the first row of the run */
     _Atomic uint32_t *written; /* by slot: the number of writes to the row so far */
     bg_outfeed *next;          /* the session's next one */
 

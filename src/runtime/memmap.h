@@ -62,7 +62,7 @@ struct bgi_memmap_index {
         *optimizer; /* the optimizer to which all state belongs; NULL: no state, or state of several optimizers */
     bgi_memmap_record *records;
     uint32_t record_count;
-    uint64_t values_begin; /* in the file */
+    uint64_t values_begin; /* offset of the values in the file */
 };
 
 /* Stores and an index that belong together have equal identities (from the plan's layout) and ids (drawn when the files

@@ -56,7 +56,7 @@ typedef struct bgi_reader {
 
 /* The publication state of weights. */
 typedef struct bgi_publication {
-    bg_allocator allocator; /* for the blocks' data */
+    bg_allocator allocator; /* allocates the data of blocks */
     pthread_mutex_t mutex;
     _Atomic(bgi_version *) current; /* the newest, which links to the older ones */
     bgi_reader *readers;

@@ -12,7 +12,7 @@
 /* The record of one device of a replica, since recording began. */
 typedef struct bgi_recorded {
     bgi_trace_ring program, beside; /* counts and times by kind, without events */
-    const bgi_call_time *times;     /* of calls, in sampled steps */
+    const bgi_call_time *times;     /* times of calls, in sampled steps */
     const uint32_t *first;          /* by instruction: its first call in `times` */
     uint32_t time_count;
     uint32_t rank; /* the rank that owns it */

@@ -29,8 +29,8 @@ static bg_status fetch_value(bg_weights *weights, uint32_t number, void *out, bg
     return BG_OK;
 }
 
-/* Lists copies of the whole newest value, from the devices that have it or from the host copy. A value that is cut on
- * the devices is joined at once. */
+/* Lists copies of the whole newest value, from the devices that have it or from the host copy. If the devices have
+ * pieces of a value, the function joins them at once. */
 static bg_status list_value(bgi_copy_list *list, bg_weights *weights, uint32_t number, char *out, bg_error *error)
 {
     const bgi_weight *weight = &weights->items[number];

@@ -63,7 +63,7 @@ typedef struct bgi_weight {
     size_t source_bytes;
     bgi_quantized_error rounding;
     bool is_given;    /* set by the user: its age is the weights' step count */
-    uint64_t updates; /* of optimizer state that a session made: weight updates since */
+    uint64_t updates; /* for optimizer state that a session made: the number of weight updates since then */
     /* Of optimizer state: its optimizer (bg_optimizer_describe_state); "": unknown. */
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
     bool is_lost;     /* the session that had the newest value failed */
@@ -78,9 +78,9 @@ struct bg_weights {
     _Atomic(const char *) action;
     _Atomic(const bg_session *) session;
     _Atomic uint32_t references;
-    _Atomic uint64_t step;              /* may be read from outside */
+    _Atomic uint64_t step;              /* other threads may read it */
     uint64_t epoch;                     /* grows with every change */
-    _Atomic uint32_t count, gone_count; /* may be read from outside */
+    _Atomic uint32_t count, gone_count; /* other threads may read them */
     size_t capacity;
     bgi_weight *items;
     const bgi_weight_holder *holder; /* NULL: no session has used the weights */

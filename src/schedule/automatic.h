@@ -125,7 +125,8 @@ typedef enum bgi_greedy_tie {
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* for F, B, W (R: like B, or last); the lowest is first */
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W, of which the lowest is first; R has the rank of B, or
+                                             is last */
     bool alternates;                      /* F after B and B after F, regardless of ranks */
     bgi_greedy_tie tie;
     /* A device waits for a more urgent action if its inputs are known to arrive within this fraction of the time of the

@@ -28,8 +28,8 @@ typedef struct device_state {
     double time;
     choice next;
     bool is_stale;            /* `next` must be found again */
-    bg_action_kind last_kind; /* its last action */
-    uint32_t locked_row;      /* it must continue with this row; or UINT32_MAX */
+    bg_action_kind last_kind; /* the kind of the device's last action */
+    uint32_t locked_row;      /* the row with which the device must continue; UINT32_MAX: any */
     uint32_t count;           /* actions emitted */
 } device_state;
 

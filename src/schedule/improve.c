@@ -30,7 +30,7 @@ typedef struct improver {
     uint32_t *places; /* by instance: place in the order */
     block *blocks;
     uint32_t block_count;
-    double now_ns; /* from the fast clock */
+    double now_ns; /* the end of the order by the fast clock */
 } improver;
 
 /* The action on another device for which an action waited, or UINT32_MAX, and the arrival time of its result. */

@@ -33,7 +33,7 @@ typedef struct bgi_schedule_incidence {
 typedef struct bgi_schedule_edge_rows {
     uint32_t from, to, last;
     uint32_t send, receive; /* rows without instances when the edge stays on one device */
-    bool crosses;           /* from one device to another */
+    bool crosses;           /* goes from one device to another */
 } bgi_schedule_edge_rows;
 
 typedef struct bgi_schedule_layout {

@@ -15,7 +15,7 @@
  * arrives; other actions start after their wait. */
 typedef struct bgi_schedule_record {
     uint32_t device;
-    uint32_t position; /* in the device's list */
+    uint32_t position; /* position in the device's list */
     double start, end;
 } bgi_schedule_record;
 

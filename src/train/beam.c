@@ -31,7 +31,7 @@ typedef struct search {
     bg_generator *generator;
     const bg_generation_options *options;
     bgi_sequence beams[MOST];
-    uint32_t slots[MOST]; /* of each beam */
+    uint32_t slots[MOST]; /* the slot of each beam */
     uint32_t beam_count;
     result results[MOST]; /* the best first */
     uint32_t result_count;

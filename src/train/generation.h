@@ -10,9 +10,9 @@
 typedef struct bgi_sequence {
     uint32_t *tokens;
     size_t count, prompt_count, capacity;
-    char *text; /* of the added tokens */
+    char *text; /* text of the added tokens */
     size_t text_bytes, text_capacity;
-    double *log_shares; /* of the added tokens */
+    double *log_shares; /* log probabilities of the added tokens */
     size_t share_capacity;
     double log_share; /* their sum */
     bool has_ended;

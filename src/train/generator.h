@@ -26,7 +26,7 @@ typedef struct bgi_stepper {
 typedef struct bgi_slot {
     uint32_t *tokens; /* memory for all positions */
     size_t count;
-    bool has_logits; /* of the position after the last token */
+    bool has_logits; /* `logits` belongs to the position after the last token */
     float *logits;
 } bgi_slot;
 
@@ -41,7 +41,7 @@ struct bg_generator {
     uint32_t slot_count;
     bgi_stepper longest, prompt, single;
     bgi_slot *slots;
-    float *logits; /* of all slots, as a run returns them */
+    float *logits; /* logits of all slots, as a run returns them */
     bgi_sampler sampler;
     size_t prompt_count; /* for slot 0: tokens before the first drawn one; SIZE_MAX: none was drawn */
 };

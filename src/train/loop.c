@@ -24,12 +24,12 @@ typedef struct pass {
     bg_array *arrays;             /* for them */
     bg_trainer_call call;         /* the newest */
     uint64_t epoch, batch, batch_count;
-    uint64_t limit;          /* of batches in a pass */
+    uint64_t limit;          /* the largest number of batches in the pass */
     uint64_t validate_every; /* number of batches; options.validate_share; 0: not by a share */
-    uint64_t validated_step; /* of the newest validation by share */
-    uint64_t saved_step;     /* of the newest checkpoint, or the beginning of the fit */
+    uint64_t validated_step; /* the step of the newest validation by share */
+    uint64_t saved_step;     /* the step of the newest checkpoint, or of the beginning of the fit */
     uint64_t refused_sample; /* the sample of the batch at which the refused update begins */
-    bool data_ended;         /* of an infeed */
+    bool data_ended;         /* the data of the infeed have ended */
 } pass;
 
 /* ---- events ---- */

@@ -27,7 +27,7 @@ typedef struct bgi_compiled_input {
     uint32_t argument; /* index among the arguments of the trainer's options, or UINT32_MAX */
     void *own;         /* memory for an argument, or for converted data; NULL: the input reads the batch */
     bool is_cast;
-    bg_dtype sample_dtype; /* of its tensor */
+    bg_dtype sample_dtype; /* element type of the batch's tensor */
 } bgi_compiled_input;
 
 typedef struct bgi_compiled_output {
@@ -51,7 +51,7 @@ typedef struct bgi_compiled {
     void **output_data;
     double *rates; /* learning rates, [iterations]; NULL: the optimizer's */
     uint64_t optimizer_version;
-    bool is_bound; /* to tensors of a batch */
+    bool is_bound; /* the inputs are matched to tensors of a batch */
 } bgi_compiled;
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
@@ -119,7 +119,7 @@ typedef struct bgi_metric {
     double sum, last; /* weighted */
     uint64_t samples;
     bool is_count;
-    uint32_t micro_batch; /* of a whole call */
+    uint32_t micro_batch; /* samples in a micro-batch of a whole call */
 } bgi_metric;
 
 typedef struct bgi_metrics {
@@ -159,7 +159,7 @@ bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, cons
 /* ---- the trainer (trainer.c, loop.c) ---- */
 
 typedef struct bgi_task {
-    bg_options options; /* after all adjustments */
+    bg_options options; /* the options after all adjustments */
     bgi_call_shape shape;
     bgi_compiled whole; /* compiled when plan is not NULL */
     bgi_compiled rest;
@@ -174,7 +174,7 @@ struct bg_trainer {
     bg_weights *weights;
     bool owns_weights;
     bgi_task tasks[BG_TRAINER_TASK_COUNT];
-    bg_optimizer optimizer; /* with the numbers of the next call */
+    bg_optimizer optimizer; /* the optimizer, with the numbers of the next call */
     uint64_t optimizer_version;
     uint64_t step, epoch;
     uint64_t first_epoch, first_batch; /* where the next fit begins */

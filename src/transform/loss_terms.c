@@ -24,7 +24,7 @@
 typedef struct splitter {
     bg_graph *graph;
     bgi_arena scratch;
-    size_t value_count, op_count; /* before ops are added */
+    size_t value_count, op_count; /* counts before the pass adds ops */
     /* By value id: */
     bool *trains;     /* depends on a parameter */
     bool *has_data;   /* depends on an input that has more than one number for each micro-batch */

@@ -2,10 +2,10 @@
  * partition.c: cuts a graph into segments (groups of ops that a device runs without communicating) and lists the values
  * that cross from one segment to another.
  *
- * Needs: ops with stages; each variable is written by one stage only. Does: makes these segments. F holds a stage's
- * forward ops. R holds those that run again, when they are separate from the backward pass. B holds its backward ops. W
- * (when split) holds the backward ops whose results no other stage and no B op needs. U holds its update ops by level:
- * an update op that needs another stage's result is one level after it. Keeps: the order of ops.
+ * Needs: ops with stages; each variable is written by one stage only. Does: makes segments of these kinds. F holds a
+ * stage's forward ops. R holds those that run again, when they are separate from the backward pass. B holds its
+ * backward ops. W (when split) holds the backward ops whose results no other stage and no B op needs. U holds its
+ * update ops by level: an update op that needs another stage's result is one level after it. Keeps: the order of ops.
  */
 #include "transform/transform.h"
 

@@ -31,7 +31,7 @@ typedef enum matrix_use { UNUSED = 0, OUT_IN, IN_OUT, REFUSED } matrix_use;
 typedef struct quantizer {
     const bg_graph *graph;
     uint32_t bits;
-    const char *name;  /* of the type: the suffix of the buffers */
+    const char *name;  /* name of the type, which is the suffix of the buffers' names */
     uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
     matrix_use *uses;  /* by value, of parameters: how ops read it */
     bool *has_product; /* by value, of parameters: one of these ops is a product */

@@ -41,7 +41,7 @@ typedef struct bgi_accumulator {
 typedef struct bgi_final_gradient {
     bg_value parameter;
     bg_value gradient; /* accumulated over all terms and blocks, before trainer->scale */
-    bg_value counts;   /* its counts, or null */
+    bg_value counts;   /* counts of the gradient's elements by size, or null */
     uint32_t block;    /* the block that uses the parameter first, or second when the first gradient is in rows */
 } bgi_final_gradient;
 

@@ -58,7 +58,7 @@ typedef struct bgi_parameter_gradient {
     bg_value parameter;
     uint32_t term;     /* the term of the loss; 0 from bgi_differentiate */
     uint32_t block;    /* where the parameter is used */
-    bg_value gradient; /* of one micro-batch, from this block's uses */
+    bg_value gradient; /* gradient of one micro-batch, from this block's uses */
 } bgi_parameter_gradient;
 /* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The gradient of the loss with respect to itself
  * is `weight` (a scalar; null: 1) times `scaling`, or times `scale` when that is not null. */

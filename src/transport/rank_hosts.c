@@ -12,11 +12,11 @@
 #include "transport/rank_parts.h"
 
 enum {
-    SPINS = 2000, /* before a waiting host sleeps */
+    SPINS = 2000, /* polls of a waiting host before it sleeps */
     SLEEP_NS = 20000
 };
 
-static const uint64_t leave_ns = 500000000u; /* for the message of a rank that fails */
+static const uint64_t leave_ns = 500000000u; /* time for sending the message of a rank that fails */
 
 void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
 {

@@ -14,7 +14,7 @@
 #include "transport/ranks.h"
 
 enum {
-    NOTES_IN_ALL = 64, /* of one parcel */
+    NOTES_IN_ALL = 64, /* the largest number of notes in a parcel */
     PARCELS_OUT = 2, /* between ranks with a link or a group in common; other ranks have one parcel in each direction */
     PARCELS_IN = 4,
     TEXT_BYTES = 24, /* of a note */
@@ -68,7 +68,7 @@ typedef struct channel {
     uint64_t begun, done;   /* operations begun; operations before which all are done */
     uint64_t released;      /* of an outgoing channel: as the other side reported. For an incoming channel: the value
                                that this side reported */
-    char *windows;          /* of an outgoing channel */
+    char *windows;          /* memory for the windows of an outgoing channel */
     operation *slots;
 } channel;
 
@@ -107,14 +107,14 @@ typedef struct party {
     uint32_t share_count;
     share *shares;
     share **by_member; /* NULL: here */
-    char *sum;         /* its sums, without gaps */
+    char *sum;         /* the member's sums, without gaps */
     const char *sum_data;
     size_t sum_bytes, sum_capacity;
 } party;
 
 typedef struct peer {
     uint32_t rank;
-    uint64_t ended; /* its last completed run */
+    uint64_t ended; /* the peer's last completed run */
     uint64_t wanted;
     /* Under the mutex of the notes. */
     wire_note *waiting;
@@ -153,7 +153,7 @@ struct ranks {
     _Atomic pthread_t caller;
     _Atomic uint64_t heard; /* the number of all operations that ended */
     piece *free_pieces;
-    wire_note *early; /* of runs that have not begun on this rank */
+    wire_note *early; /* notes of runs that have not begun on this rank */
     size_t early_count, early_capacity;
     _Atomic uint64_t run;
     atomic_bool is_losing; /* a thread is writing the reason, or has written it */

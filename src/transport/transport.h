@@ -45,7 +45,7 @@ static inline uint32_t bgi_host_of(uint32_t rank)
 }
 
 typedef struct bgi_link {
-    uint32_t from, to; /* equal: no link, the slots stay on their device */
+    uint32_t from, to; /* if equal, there is no link: the slots stay on their device */
     uint32_t depth;
     size_t slot_bytes, offset; /* offset of slot 0 in the receiver's arena */
 } bgi_link;
@@ -59,10 +59,10 @@ typedef struct bgi_group {
 typedef struct bgi_exchange {
     bgi_pattern pattern;
     bg_dtype dtype;
-    bg_reduction function; /* of sums: SUM or MAX */
+    bg_reduction function; /* function of a sum: SUM or MAX */
     const void *from;
     void *to;
-    bool is_tree; /* of sums: SUM as a tree over the members (exchange.c) instead of one after another */
+    bool is_tree; /* a SUM is a tree over the members (exchange.c) instead of one after another */
 } bgi_exchange;
 
 /* The memory of a region: its first element, and bytes from row to row. */
@@ -184,7 +184,7 @@ struct bgi_transport_type {
 /* The progress of cutting exchanges into rounds; begins as zeros. */
 typedef struct bgi_cut {
     uint32_t exchange; /* the next one; the number of exchanges when none is left */
-    size_t element;    /* its next element */
+    size_t element;    /* the next element of that exchange */
 } bgi_cut;
 
 static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, uint32_t group)
