@@ -1,6 +1,6 @@
 /*
- * cache.h: compiled plans in a folder (options.files.cache_dir). A repeated request finds its plan there. When a file
- * or the folder is damaged, a message is logged and the plan is compiled.
+ * cache.h: stores compiled plans in a folder (options.files.cache_dir). A repeated request finds its plan there. When a
+ * file or the folder is damaged, a message is logged and the plan is compiled.
  *
  *     begin --> load --+-- true: the plan is complete
  *                      +-- false: record the log, compile, store --> end

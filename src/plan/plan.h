@@ -1,7 +1,7 @@
 /*
- * plan.h: the executable, which the runtime runs and the simulator simulates. A plan is plain data: devices have
- * straight-line programs of instructions, instructions have kernel calls, and calls have operands that are offsets.
- * Nothing remains to decide at run time.
+ * plan.h: declares the plan: the executable that the runtime runs and the simulator simulates. A plan is plain data:
+ * devices have straight-line programs of instructions, instructions have kernel calls, and calls have operands that are
+ * offsets. Nothing remains to decide at run time.
  *
  *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (memory, offset, slot)
  *

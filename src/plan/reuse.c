@@ -12,9 +12,9 @@
  * A device's largest stash of one slot is placed right before the transients, so that its free bytes and the
  * transients' bytes form one range, in which larger tensors fit.
  *
- * needs  slots with places; lifetimes of the pass's values
- * does   gives transients places
- * keeps  all slots and their values
+ *     needs  slots with places; lifetimes of the pass's values
+ *     does   gives transients places
+ *     keeps  all slots and their values
  */
 #include "plan/compile.h"
 

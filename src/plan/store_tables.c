@@ -1,7 +1,7 @@
 /*
- * store_tables.c: the parts of a plan that are only numbers and names: its sizes, the schedule with its problem, edges,
- * leaves, streams, blocks. The same functions write and read. A reader checks that these parts are consistent before it
- * reads programs.
+ * store_tables.c: visits the parts of a plan that are only numbers and names: its sizes, the schedule with its problem,
+ * edges, leaves, streams and blocks. The same functions write and read. A reader checks that these parts are consistent
+ * before it reads programs.
  */
 #include "plan/store_tables.h"
 

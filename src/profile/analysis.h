@@ -1,6 +1,6 @@
 /*
- * analysis.h: the analysis of a recorded session, as tables of the time of devices and cores, the times of calls, and
- * possible gains. analyze.c fills it, insights.c adds advice, and summary_file.c writes it as JSON. Times are
+ * analysis.h: declares the analysis of a recorded session: tables of the time of devices and cores, the times of calls,
+ * and possible gains. analyze.c fills it, insights.c adds advice, and summary_file.c writes it as JSON. Times are
  * nanoseconds since the session's creation.
  *
  * Totals (by kind, of calls, of runs) cover the whole recording. Analyses that need the order of events (causes of

@@ -1,5 +1,5 @@
 /*
- * events.h: the recorded events of a session, read once into one array for each device.
+ * events.h: reads the recorded events of a session once, into one array for each device.
  */
 #ifndef BGI_PROFILE_EVENTS_H
 #define BGI_PROFILE_EVENTS_H

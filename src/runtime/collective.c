@@ -1,5 +1,5 @@
 /*
- * collective.c: collective operations of a group's replicas: REDUCE, GATHER and collective calls of the model, as
+ * collective.c: runs collective operations of a group's replicas (REDUCE, GATHER and collective calls of the model) as
  * exchanges of a transport (transport/pattern.h). An operation has four steps, and a device can be parked at each of
  * them:
  *

@@ -1,6 +1,6 @@
 /*
- * copy_list.c: a list of copies, in pieces of 4 MiB. Several threads make the copies; each takes one piece after
- * another.
+ * copy_list.c: makes a list of copies, cut into pieces of 4 MiB. Several threads share the work; each takes one piece
+ * after another.
  */
 #include "runtime/session.h"
 

@@ -1,5 +1,6 @@
 /*
- * feed.h: the engine's view of the queues between the host and the devices, and the gate that lets iterations begin.
+ * feed.h: declares the engine's side of the queues between the host and the devices, and the gate that lets iterations
+ * begin.
  *
  * Infeed. An infeed is a ring of elements that one thread fills and devices read. It holds the elements of one whole
  * iteration, and prefetch_depth more for each group of replicas that read the same elements. An iteration begins when

@@ -1,6 +1,7 @@
 /*
- * memmap_index.c: the index of files of remote buffers, which makes the stores in the same directory a training state.
- * It identifies its stores and the progress of training, and contains the values of the weights that are in no store.
+ * memmap_index.c: reads and writes the index of files of remote buffers, which makes the stores in the same directory a
+ * training state. It identifies its stores and the progress of training, and contains the values of the weights that
+ * are in no store.
  *
  *     | page: what it is, plan, files | records, an archive | values, in the order of their records | CRC-64 |
  *

@@ -1,5 +1,5 @@
 /*
- * orthogonal.c: the Gram-Schmidt process, in blocks of vectors that stay in a core's cache.
+ * orthogonal.c: runs the Gram-Schmidt process in blocks of vectors that stay in a core's cache.
  *
  *     for each block of vectors:   | done | block | later vectors ...
  *         each vector of the block:  minus its parts along those before it in the block; to length 1

@@ -129,7 +129,7 @@ static void clip(void *user, const bgi_stretch *stretch)
     c->taken += end - begin;
 }
 
-/* Visits in order; `part` counts from the place's first element. */
+/* Visits ranges in order; `part` counts from the place's first element. */
 static bg_status walk_place(const bg_session *home, const part_place *place, bgi_visit_stretch *visit, void *user,
                             bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * record.h: read access to a session's records, for reports and predictions. bg_session_trace_event reads events, and
- * these functions read all other records. They may be called only between runs. With several ranks, the records of
+ * record.h: gives read access to a session's records, for reports and predictions. bg_session_trace_event reads events,
+ * and these functions read all other records. They may be called only between runs. With several ranks, the records of
  * other ranks are unknown until bg_session_share_trace fetches them.
  */
 #ifndef BGI_RUNTIME_RECORD_H

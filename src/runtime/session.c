@@ -1,5 +1,6 @@
 /*
- * session.c: an engine with weights. Changed values are uploaded to the devices before a run, and downloaded on demand.
+ * session.c: implements sessions, which are engines with weights. Changed values are uploaded to the devices before a
+ * run, and downloaded on demand.
  */
 #include "runtime/session.h"
 

@@ -139,7 +139,7 @@ bg_status bgi_copy_list_add(bgi_copy_list *list, const bgi_engine *engine, uint3
 bg_status bgi_copy_list_add_host(bgi_copy_list *list, const void *from, void *to, size_t size_bytes, bg_error *error);
 /* Makes the copies with at most `thread_count` threads, one of which is the caller. */
 void bgi_copy_list_run(const bgi_copy_list *list, uint32_t thread_count);
-/* rank_parts.c: bgi_session_read_part, except that contiguous ranges are only added to the list. */
+/* rank_parts.c: like bgi_session_read_part, but contiguous ranges are only added to the list. */
 bg_status bgi_session_list_part(const bg_session *session, uint32_t number, bgi_copy_list *list, void *out,
                                 bg_error *error);
 

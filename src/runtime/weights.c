@@ -1,5 +1,5 @@
 /*
- * weights.c: the table of named weights.
+ * weights.c: implements the table of named weights.
  */
 #include "runtime/weights.h"
 

@@ -1,6 +1,7 @@
 /*
- * weights.h: named values that sessions share. A weight has a host copy. Its newest value is either the host copy or in
- * the session that trained it last. The version counts values; a session uploads when its own version differs.
+ * weights.h: declares named values that sessions share. A weight has a host copy. Its newest value is either the host
+ * copy or in the session that trained it last. The version counts values; a session uploads when its own version
+ * differs.
  *
  * The home of a weight is the first session that trains it, or that has it in files (memmap.h). It then has no host
  * copy, so a large model is not stored twice. Its value is in the memory with which the session computes. A reader gets

@@ -1,5 +1,5 @@
 /*
- * worker.c: the worker threads start, look for work, help others, sleep and leave.
+ * worker.c: implements worker threads, which start, look for work, help others, sleep and leave.
  */
 #include "runtime/engine.h"
 

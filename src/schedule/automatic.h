@@ -1,5 +1,5 @@
 /*
- * automatic.h: the parts of the search for the order that ends first, which automatic.c combines:
+ * automatic.h: declares the parts of the search for the order that ends first. automatic.c combines these parts:
  *
  *     search.c      what is tried, timed and kept; the best so far
  *     greedy.c      an order from a rule: every device takes the most urgent action that can begin

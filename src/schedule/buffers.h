@@ -1,6 +1,5 @@
 /*
- * buffers.h: remote buffers in a schedule: which actions use them, where LOAD and STORE go, and the proof of their
- * order.
+ * buffers.h: finds which actions use the remote buffers of a schedule, places LOAD and STORE, and proves their order.
  */
 #ifndef BGI_SCHEDULE_BUFFERS_H
 #define BGI_SCHEDULE_BUFFERS_H

@@ -1,7 +1,8 @@
 /*
- * dualpipev.c: DualPipe cut in half: two stages on each device, placed as a V, whose steady state pairs a forward of
- * one stage with a backward of the other. So one computes while the other communicates (DeepSeek-AI, "DeepSeek-V3
- * Technical Report", 2024, and its published code: DualPipeV). Device r of p, with stages D (down) and U (up):
+ * dualpipev.c: generates DualPipe cut in half: two stages on each device, placed as a V. Its steady state pairs a
+ * forward of one stage with a backward of the other. So one computes while the other communicates (DeepSeek-AI,
+ * "DeepSeek-V3 Technical Report", 2024, and its published code: DualPipeV). Device r of p, with stages D (down) and U
+ * (up):
  *
  *     times              what (W right after its B unless said otherwise)
  *     2 (p - 1 - r)      F of D

@@ -1,6 +1,6 @@
 /*
- * greedy.c: list scheduling. It simulates the devices. Whenever a device is free, it chooses the most urgent action by
- * the rule, among those whose inputs exist. Rules reproduce the pipelines of the literature:
+ * greedy.c: makes orders by list scheduling. It simulates the devices. Whenever a device is free, it chooses the most
+ * urgent action by the rule, among those whose inputs exist. Rules reproduce the pipelines of the literature:
  *
  *     B F W, N - k in flight         1F1B; W fills the gaps, as in the zero-bubble schedules (Qi et al., 2023)
  *     F B W, all in flight           all forwards, then all backwards (GPipe)

@@ -1,7 +1,7 @@
 /*
- * looped.c: 1F1B with several stages per device ("virtual stages", the interleaved schedule of Narayanan et al.,
- * "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v stages
- * on each, stage k is on device k mod p. The ramps are v times shorter than with one large stage per device.
+ * looped.c: generates 1F1B with several stages per device ("virtual stages", the interleaved schedule of Narayanan et
+ * al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v
+ * stages on each, stage k is on device k mod p. The ramps are v times shorter than with one large stage per device.
  *
  * Micro-batches come in rounds of p. A device runs its first stage for p micro-batches, then its second stage for the
  * same ones, and so on. Backward passes run in the same way, beginning with its last stage. The i-th device (from 0)

@@ -1,7 +1,7 @@
 /*
- * phased.c: one phase after another, each for all micro-batches (PopTorch's phased execution; the step of PopXL's large
- * language models). Between its phases a device can store weights, optimizer state and activations remotely. 3 phases
- * of one stage each on one device, 2 micro-batches, loss merged:
+ * phased.c: runs one phase after another, each for all micro-batches (PopTorch's phased execution; the step of PopXL's
+ * large language models). Between its phases a device can store weights, optimizer state and activations remotely. 3
+ * phases of one stage each on one device, 2 micro-batches, loss merged:
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
  *

@@ -1,5 +1,5 @@
 /*
- * run.c: abstract execution. It knows rows, edges and counters, but no strategy.
+ * run.c: executes schedules abstractly. It knows rows, edges and counters, but no strategy.
  *
  * In a strict problem, one action at a time is executed over all devices. The next action is the runnable one that
  * comes first in the data flow (by micro-batch, then by position on the way forward and back). It and the transfers

@@ -1,6 +1,6 @@
 /*
- * run.h: abstract execution of a schedule: devices run through their lists in order, and messages and slots are
- * counted, without computing. With times it is the simulator; without them it proves that a schedule does not deadlock.
+ * run.h: executes a schedule abstractly: devices run through their lists in order, and messages and slots are counted,
+ * without computing. With times it is the simulator; without them it proves that a schedule does not deadlock.
  *
  * A condition that an action waits for never becomes false again. So the result and every time are independent of the
  * order in which devices are advanced. Each device runs as far as it can, parks, and is woken by the event that it

@@ -1,5 +1,5 @@
 /*
- * schedule.c: the schedule object: a list of actions per device. It knows no strategy.
+ * schedule.c: implements the schedule object, which has a list of actions per device. It knows no strategy.
  */
 #include "schedule/schedule.h"
 

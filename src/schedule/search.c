@@ -1,6 +1,6 @@
 /*
- * search.c: the state of the search for an order: costs by row, the fast clock, and the best order. It does not know
- * the rules by which orders are made.
+ * search.c: keeps the state of the search for an order: costs by row, the fast clock, and the best order. It does not
+ * know the rules by which orders are made.
  *
  * There are two clocks. bgi_search_time executes only F, R, B, W and U, which never wait for slots, so it is cheap, and
  * its times are never later than the simulator's. Only an order that is better by this clock is completed, verified and

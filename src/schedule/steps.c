@@ -1,6 +1,6 @@
 /*
- * steps.c: longest paths over a schedule's compute actions. It knows no costs, slots or messages: an input from another
- * stage arrives one step after it was made.
+ * steps.c: finds longest paths over a schedule's compute actions. It knows no costs, slots or messages: an input from
+ * another stage arrives one step after it was made.
  *
  * Each bound is stored as the first step that it allows, so that 0 means no bound. The late pass applies the same rules
  * backward, and moves only F actions.

@@ -1,7 +1,7 @@
 /*
- * v_shape.c: two stages per device, placed as a V, with a choice of memory (Qi et al., "Pipeline Parallelism with
- * Controllable Memory", 2024): zb-v, v-half, v-min. Because device 0 has the first and the last stage, the stash of a
- * micro-batch is spread evenly over devices, and its time on a device can be made short.
+ * v_shape.c: generates pipelines with two stages per device, placed as a V, with a choice of memory: zb-v, v-half,
+ * v-min (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024). Because device 0 has the first and the last
+ * stage, the stash of a micro-batch is spread evenly over devices, and its time on a device can be made short.
  *
  * A building block defines when a micro-batch visits each device. It repeats every 6 steps (F, B and W of two stages),
  * and its visits to a device fall on 4 different steps modulo 6, so that blocks never collide. v-min, p = 4:

@@ -1,5 +1,5 @@
 /*
- * verify.h: the facts about a schedule that passed its checks.
+ * verify.h: declares the facts about a schedule that passed its checks.
  */
 #ifndef BGI_SCHEDULE_VERIFY_H
 #define BGI_SCHEDULE_VERIFY_H

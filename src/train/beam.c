@@ -1,6 +1,6 @@
 /*
- * beam.c: beam search. A beam is the beginning of a sequence with the sum of its log probabilities. At each step the
- * successors of all beams are ranked by their sums:
+ * beam.c: implements beam search. A beam is the beginning of a sequence with the sum of its log probabilities. At each
+ * step the successors of all beams are ranked by their sums:
  *
  *     rank 0 .. beams - 1    a successor that ends the sequence is kept as a result
  *     any rank               the first `beams` successors that end no sequence are the next beams

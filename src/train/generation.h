@@ -1,5 +1,6 @@
 /*
- * generation.h: growing sequences with their text and the conditions that end them, for drawn sequences and for beams.
+ * generation.h: declares growing sequences with their text and the conditions that end them, for drawn sequences and
+ * for beams.
  */
 #ifndef BGI_TRAIN_GENERATION_H
 #define BGI_TRAIN_GENERATION_H

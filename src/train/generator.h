@@ -1,5 +1,5 @@
 /*
- * generator.h: a generator, which holds several sequences with cached keys and values.
+ * generator.h: declares the generator, which holds several sequences with cached keys and values.
  */
 #ifndef BGI_TRAIN_GENERATOR_H
 #define BGI_TRAIN_GENERATOR_H

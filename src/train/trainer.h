@@ -127,8 +127,8 @@ typedef struct bgi_metrics {
     uint32_t count;
 } bgi_metrics;
 
-/* Creates a metric for each scalar output, and for each score whose sums the task has. `micro_batch`: the size in whole
- * calls. */
+/* Creates a metric for each scalar output, and for each score whose sums the task has. `micro_batch`: the micro-batch
+ * size of the task's whole calls. */
 bg_status bgi_metrics_create(const bg_trainer *trainer, const bgi_compiled *compiled, uint32_t micro_batch,
                              bgi_metrics *out, bg_error *error);
 void bgi_metrics_reset(bgi_metrics *metrics);

@@ -1,5 +1,5 @@
 /*
- * loss_scaling.c: an automatic loss scale.
+ * loss_scaling.c: adds an automatic loss scale.
  *
  *     backward:  seed x loss.scale --> gradients of one micro-batch --> accumulators
  *                                      range_count(gradient)        --> accumulators of counts

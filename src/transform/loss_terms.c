@@ -238,7 +238,7 @@ static bg_value add_part_of_sum(splitter *s, const bgi_op *op, bg_value value)
 /* The part of the value, a sum of means, that belongs to the term. */
 static bg_value add_part(splitter *s, bg_value value)
 {
-    /* Ops move when one is added. */
+    /* Adding an op may move the ops in memory. */
     const bgi_op op = s->graph->ops[bgi_graph_value(s->graph, value)->op];
     const uint32_t from = is_linear(s->graph, &op) ? 0 : find_multiplied(s, &op);
     bg_value inputs[2];

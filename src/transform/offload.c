@@ -1,6 +1,6 @@
 /*
- * offload.c: the ops that move a variable between its remote buffer and the device, and the refresh of a tied
- * parameter.
+ * offload.c: adds the ops that move a variable between its remote buffer and the device, and the op that refreshes a
+ * tied parameter.
  *
  *     update(w, g, m)     =>     m' = load(m);  update(w, g, m');  store(m, m')
  *

@@ -1,5 +1,5 @@
 /*
- * transform.h: the passes from a user's graph to segments.
+ * transform.h: declares the passes from a user's graph to segments.
  *
  *     graph --fuse--> graph --differentiate--> + backward ops --train--> + accumulators, update ops
  *           --assign stages--> op -> stage --share--> + copies of tied parameters --shard--> + marks of pieces

@@ -1,6 +1,6 @@
 /*
- * rank_hosts.c: communication between the calling threads of ranks: runs begin and end together, values are sent from
- * rank to rank, and a rank that fails reports its failure.
+ * rank_hosts.c: lets the calling threads of ranks communicate: runs begin and end together, values are sent from rank
+ * to rank, and a rank that fails reports its failure.
  */
 #include <sched.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /*
- * rank_meetings.c: collective operations of groups with members on several ranks. Each member sends every other member
- * the elements that the other member takes. It sums its share in the members' order, and then sends the sum to its
- * readers. Below some size the second round costs more than it saves. If each member is then on a separate rank, each
- * sends its whole contribution and sums everything (the short form). The terms of a sum, and their order, are the same.
+ * rank_meetings.c: runs collective operations of groups with members on several ranks. Each member sends every other
+ * member the elements that the other member takes. It sums its share in the members' order, and then sends the sum to
+ * its readers. Below some size the second round costs more than it saves. If each member is then on a separate rank,
+ * each sends its whole contribution and sums everything (the short form). The terms of a sum, and their order, are the
+ * same.
  */
 #include "transport/rank_parts.h"
 

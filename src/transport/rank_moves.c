@@ -1,6 +1,7 @@
 /*
- * rank_moves.c: all communication between ranks except collective operations: sends and receives of the carrier, notes,
- * messages of links, and pieces of stores. It has the mover, which begins and ends the sends and receives.
+ * rank_moves.c: implements all communication between ranks except collective operations: sends and receives of the
+ * carrier, notes, messages of links, and pieces of stores. It has the mover, which begins and ends the sends and
+ * receives.
  */
 #include "transport/rank_parts.h"
 

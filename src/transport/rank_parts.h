@@ -1,5 +1,6 @@
 /*
- * rank_parts.h: the internals of a transport of ranks, for ranks.c, rank_moves.c, rank_meetings.c and rank_hosts.c.
+ * rank_parts.h: declares the internals of a transport of ranks, for ranks.c, rank_moves.c, rank_meetings.c and
+ * rank_hosts.c.
  *
  *     owner of a device    post, release, offer, deliver: counts one more, queues the object, moves data if no other
  * thread does mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise

@@ -1,5 +1,5 @@
 /*
- * transport.h: the communication between devices. It knows devices, and no plans, schedules or workers.
+ * transport.h: declares the communication between devices. It knows devices, and no plans, schedules or workers.
  *
  * No function blocks. A caller that needs data from another device gets a counter on its own side, which only grows,
  * and the number that the counter must reach. The caller calls again when the counter has reached that number. The
