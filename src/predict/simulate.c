@@ -5,10 +5,10 @@
  * wait for a message, a free slot, transfers, a sum, its turn or the other replicas; such a condition, once true, stays
  * true. A heap contains the coming events:
  *
- *     work      a runner's instruction comes to its next mark or its end
- *     message   it is there
- *     transfer  the oldest one of a device's queue is done
- *     sum       a sum that overlapped with the program is done
+ *     work      a runner's instruction reaches its next mark or its end
+ *     message   a message arrives
+ *     transfer  the oldest transfer of a device's queue is complete
+ *     sum       a sum that overlapped with the program is complete
  *
  * With shared cores a runner needs a core to continue. A core takes the ready runner that has advanced least, and among
  * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help others, so the

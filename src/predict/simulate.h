@@ -6,8 +6,8 @@
  * action, transfers and sums overlap with the program, links have latencies and domains, and devices may share cores as
  * the runtime's workers do.
  *
- *     devices of their own    each device computes alone; one replica is simulated, for all do the same at the same
- * time shared cores all devices of all replicas compete for the cores; idle cores help with parts of calls
+ *     separate devices    each device runs without contention; one replica is simulated, because all run alike
+ *     shared cores        all devices of all replicas compete for the cores; idle cores help with parts of calls
  */
 #ifndef BGI_PREDICT_SIMULATE_H
 #define BGI_PREDICT_SIMULATE_H

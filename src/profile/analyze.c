@@ -2,9 +2,8 @@
  * analyze.c: divides the time of devices and cores into work, help and causes of waiting. A device works during its
  * events. Between events it waits, and the event after the gap determines the cause:
  *
- *     F 0 |====|          gap          |R| F 1      the message behind the gap was sent after so much of it: the
- *     S 0          |=====|>~~~~~~~~~~~>             pipeline; then it was on its way, or no worker was free: link,
- * cores
+ *     F 0 |====|          gap          |R| F 1      until the message was sent: the pipeline;
+ *     S 0          |=====|>~~~~~~~~~~~>             after that, the link, or no worker was free: cores
  *
  * Time outside all runs is the host's time. A core's time is divided into work for any device, and idle time.
  */

@@ -11,8 +11,7 @@
  *            GATHER after the last U of a stage where replicas share new weights;
  *            R before the messages that its B waits for, on stages that recompute, unless the generator emitted R;
  *            LOAD and STORE of remote buffers as transfers.c determines, between the groups of actions above
- *     keeps  the order of compute actions; actions that do not belong to the problem stay, and the verifier reports
- * them
+ *     keeps  the order of compute actions, and actions that do not belong to the problem, which the verifier reports
  *
  * RECEIVE is placed as late as possible, when the device has nothing to do until the message arrives. Sending never
  * waits, because the producer wrote into a slot of the receiver that was free when the producer started.

@@ -2,8 +2,9 @@
  * rank_parts.h: declares the internals of a transport of ranks, for ranks.c, rank_moves.c, rank_meetings.c and
  * rank_hosts.c.
  *
- *     owner of a device    post, release, offer, deliver: counts one more, queues the object, moves data if no other
- * thread does mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise
+ *     owner of a device    post, release, offer, deliver: raises a count, queues the object, and moves data if no other
+ *                          thread does
+ *     mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise
  *
  * Data that threads other than the mover change are atomic or under the mutex of the notes; all other data belong to
  * the mover, which holds `moving`. Each object is queued once, however often it changes, in an intrusive stack, so
