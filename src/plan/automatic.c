@@ -5,8 +5,8 @@
  *     items        [a b c] [d e] [f] [g]    ops that must stay together form one item
  *     stages       [a b c] [d e | f g]      the longest stage is as short as possible
  *
- * Three kinds of ops stay together: ops between which data would flow back, users of a variable that changes in each
- * micro-batch, and users of a parameter in one block, because a cut between those would change a sum (split_blocks.c).
+ * Ops stay together if data would flow back between them, or if they use a variable that changes in each micro-batch.
+ * Users of a parameter in one block also stay together, because a cut between them would change a sum (split_blocks.c).
  *
  * Costs and memory are those of the training graph itself. A copy of the model is turned into a training graph with
  * each item as a stage, and the pass that estimates the costs of stages thereby estimates those of items. Transients,
@@ -120,8 +120,8 @@ typedef struct bgi_use {
     uint32_t op, previous; /* index + 1 of the variable's previous use; 0: there is none */
 } bgi_use;
 
-/* Joins the newest use of the variable with the earlier uses that it must stay with: with all of them when the variable
- * changes in a micro-batch, otherwise with those in the same block. */
+/* Joins the newest use of the variable with all earlier uses if the variable changes in a micro-batch, otherwise with
+ * those in the same block. */
 static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
 {
     const bgi_op *ops = c->graph->ops;

@@ -8,9 +8,9 @@
  *
  * Calls keep their order and each variable is still summed separately, so results do not change. No value lives longer,
  * so devices need no more memory. Each cut costs a synchronization of the replicas. So at least
- * options.replicas.reduce_bytes bytes, and a share of 1 / MOST_CUTS of all bytes, must be final at a cut, and the
- * remaining work must take longer than summing them. Strict plans are not cut, and neither is the pass before a REDUCE
- * that already overlaps with other passes.
+ * options.replicas.reduce_bytes bytes, and 1 / MOST_CUTS of all bytes, must be final at a cut. The remaining work must
+ * take longer than summing them. Strict plans are not cut, and neither is the pass before a REDUCE that already
+ * overlaps with other passes.
  */
 #include "plan/compile.h"
 

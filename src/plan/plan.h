@@ -24,8 +24,8 @@
  * and it completes before the step ends. The last B or W of a stage may be cut into parts: instructions of one action,
  * each followed by a REDUCE of the gradients that are final by then (final.c).
  *
- * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE copies it to
- * the remote ring, and LOAD copies from there to the ring that the readers read.
+ * An edge whose messages are kept remote has three rings of slots. The producer writes to the first ring, STORE copies
+ * to the remote ring, and LOAD copies from there to the readers' ring.
  */
 #ifndef BGI_PLAN_PLAN_H
 #define BGI_PLAN_PLAN_H
@@ -148,8 +148,8 @@ typedef struct bgi_instruction {
     bool needs_sum; /* the sum in progress must be complete before it begins */
     bool is_part;   /* B, W: has only some of the calls of its action. REDUCE: sums the gradients that such calls made
                      * final; more sums of the stage follow (final.c) */
-    /* For a SEND whose message is complete before the action that makes it ends: the number of calls of that action
-     * (the last one before the SEND with calls) after which the message leaves. 0: it leaves in its turn. */
+    /* For a SEND whose message is complete before the end of the action that makes it (the last one with calls before
+     * the SEND): the number of calls of that action after which the message leaves. 0: it leaves in its turn. */
     uint32_t after_calls;
     uint32_t turn;              /* in a strict plan: its place among the instructions of a step on all devices */
     size_t transient_bytes;     /* the most bytes that are live inside the action */

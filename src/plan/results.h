@@ -1,7 +1,7 @@
 /*
  * results.h: declares the results of the compiler's passes, each a separate struct. The pass that makes a result
- * allocates it in the compiler's scratch memory, or in the plan's memory where the plan keeps it; before that the
- * compiler's pointer is NULL. passes.def says which passes make a result and which use it.
+ * allocates it in the compiler's scratch memory, or in the plan's memory if the plan keeps it. Before that the
+ * compiler's pointer is NULL. The table passes.def says which passes make a result and which use it.
  */
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H

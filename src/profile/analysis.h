@@ -1,7 +1,7 @@
 /*
  * analysis.h: declares the analysis of a recorded session: tables of the time of devices and cores, the times of calls,
- * and possible gains. analyze.c fills it, insights.c adds advice, and summary_file.c writes it as JSON. Times are
- * nanoseconds since the session's creation.
+ * and possible gains. The file analyze.c fills it, insights.c adds advice, and summary_file.c writes it as JSON. Times
+ * are nanoseconds since the session's creation.
  *
  * Totals (by kind, of calls, of runs) cover the whole recording. Analyses that need the order of events (causes of
  * waiting, cores, the timeline) cover a window: the newest steps whose events are all kept, at most MOST_WINDOW_EVENTS.

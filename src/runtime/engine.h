@@ -46,17 +46,17 @@
  * it. The plan names the call after which the message leaves; the later SEND then does nothing.
  *
  * Helping. A kernel call is cut into parts by its shapes. With more than one worker the owner of a call always
- * publishes its parts in the runner's ticket (ticket.h), because a worker that becomes idle in the middle of a call
- * would otherwise wait until the owner reaches the next call. The owner claims parts from the beginning and helpers
- * claim from the end, so in successive calls the same part of the data tends to stay with the same core. A call cannot
- * end while a claimed part runs, so the fields that a helper reads about the call are stable. Each thread that runs
- * parts of a call has a number, which selects its scratch memory. The owner's number is 0. A helper's number is that of
- * the first part that it claimed, which is 0 only when the owner claims no part. The device decides which lists of
- * parts a call has (prepare, parts, combine, finish). For each list the owner claims parts as helpers do, and then
- * waits for the parts that helpers took. After each part a helper checks whether a runner is ready, and if so takes
- * that runner. While no worker is idle, helping costs one compare-and-swap a part, on a cache line of the owner; with
- * one worker it costs nothing. Results do not depend on the thread that runs a part, because parts write disjoint
- * memory, and `combine` and `finish` add sums over parts in the order of the parts.
+ * publishes its parts in the runner's ticket (ticket.h). Otherwise a worker that becomes idle in the middle of a call
+ * would wait until the owner reaches the next call. The owner claims parts from the beginning and helpers claim from
+ * the end, so in successive calls the same part of the data tends to stay with the same core. A call cannot end while a
+ * claimed part runs, so the fields that a helper reads about the call are stable. Each thread that runs parts of a call
+ * has a number, which selects its scratch memory. The owner's number is 0. A helper's number is that of the first part
+ * that it claimed, which is 0 only when the owner claims no part. The device decides which lists of parts a call has
+ * (prepare, parts, combine, finish). For each list the owner claims parts as helpers do, and then waits for the parts
+ * that helpers took. After each part a helper checks whether a runner is ready, and if so takes that runner. While no
+ * worker is idle, helping costs one compare-and-swap a part, on a cache line of the owner; with one worker it costs
+ * nothing. Results do not depend on the thread that runs a part, because parts write disjoint memory, and `combine` and
+ * `finish` add sums over parts in the order of the parts.
  *
  * Loads and stores. Transfers move remote memory to a device and back. The plan lists them for each device in the order
  * of its program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise `io_issued`. The
@@ -95,10 +95,10 @@
  * plans with kernels from outside the library are excluded.
  *
  * Sums of gradients may overlap with the program: REDUCE contributes the gradients, and the device continues up to the
- * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers does the
- * device's share when all have contributed, and records when all have their results: an I/O thread, an idle worker, or
- * the worker whose device needs the sum. A device has one such sum in progress at a time; other collective operations
- * of the same group wait for it.
+ * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers (an I/O thread,
+ * an idle worker, or the worker whose device needs the sum) does the device's share when all have contributed, and
+ * records when all have their results. A device has one such sum in progress at a time; other collective operations of
+ * the same group wait for it.
  *
  * Sums in the middle of a backward pass pay off when a thread is free to do them: an I/O thread, or one of more workers
  * than devices. A rank without such a thread also begins them, because the other ranks' parts arrive while it computes;

@@ -112,8 +112,8 @@ bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out,
 
 enum { LARGE_BYTES = 1 << 20 };
 
-/* Allocates `capacity` zeroed entries. The system provides the pages of large allocations when they are first written,
- * so a run with a limit of billions of rows needs memory only for the rows that it produces. */
+/* Allocates `capacity` zeroed entries. The system provides the pages of large allocations when they are first written.
+ * So a run with a limit of billions of rows needs memory only for the rows that it produces. */
 static void *take_room(uint64_t capacity, size_t entry_bytes)
 {
     void *room;

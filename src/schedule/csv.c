@@ -5,9 +5,9 @@
  *     0F0,0F1,,0B0,,0B1          F forward, B backward, I and W its two halves; stage before, micro-batch behind
  *     ,1F0,1B0,1F1,1B1           an empty cell is idle
  *
- * PyTorch's runtime form has more actions: UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B, RECV_B, which are
- * skipped (Brigade derives messages from the edges, and has no sharded weights to gather), and "(0F1;1B0)OVERLAP_F_B",
- * two actions that PyTorch may overlap and that run one after the other here.
+ * PyTorch's runtime form has more actions. UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B and RECV_B are
+ * skipped, because Brigade derives messages from the edges and has no sharded weights to gather. "(0F1;1B0)OVERLAP_F_B"
+ * is two actions that PyTorch may overlap; here they run one after the other.
  *
  * PyTorch writes a full backward as B even where other backwards of the file are I and W. A problem of Brigade splits
  * either all weights or none. So in a file with I or W, each full backward B becomes an I followed by its W, and is

@@ -16,9 +16,9 @@
  * the micro-batches. With v = 1 this is 1F1B, which begins with half the number of forwards.
  *
  * With W separate (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the i-th
- * device does (p - 1 - i) + (v - 1) p forwards, then repeats a forward, a backward B and the W of the i-th backward
- * before it, then does the remaining actions. Delayed W let the last lanes finish their first backwards earlier. With v
- * = 1 this is zb-h1.
+ * device begins with (p - 1 - i) + (v - 1) p forwards. Then it repeats a forward, a backward B and the W of the i-th
+ * backward before it, and at the end does the remaining actions. Delayed W let the last lanes finish their first
+ * backwards earlier. With v = 1 this is zb-h1.
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 .    B2.0 W2.0 F0.2 B2.1 W2.1 F0.3 B0.0 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 W3.0 F1.2 B1.0 W3.1 F1.3 ...

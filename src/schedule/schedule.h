@@ -88,8 +88,9 @@ double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *ac
 
 /* ---- require.c, order.c: building blocks of generators ---- */
 
-/* Each rejects a kind of problem, with reason and remedy: two stages on one device; training whose W is part of B; any
- * placement except a V (stages k and N - 1 - k together on a separate device, and no concurrent stages). */
+/* Each function rejects a kind of problem, with reason and remedy. The first rejects two stages on one device, the
+ * second training whose W is part of B. The third rejects any placement except a V: stages k and N - 1 - k together on
+ * a separate device, and no concurrent stages. */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error);

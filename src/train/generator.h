@@ -48,8 +48,8 @@ struct bg_generator {
 
 /*
  * Makes each slot hold its wanted tokens, with the logits of the next token. Each slot keeps the common beginning; the
- * other tokens are computed for all slots in the same runs. wanted[i].count is at most the number of positions, and
- * tokens are below the vocabulary size.
+ * other tokens are computed for all slots in the same runs. The caller must ensure that wanted[i].count is at most the
+ * number of positions, and that tokens are below the vocabulary size.
  */
 bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wanted, bg_error *error);
 

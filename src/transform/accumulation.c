@@ -6,9 +6,9 @@
  *
  * Needs: gradients of one micro-batch. Does: adds accumulators, the accumulate ops and the scale. A mean weights
  * micro-batches by the number of elements that their loss counted (label by label). So the mean does not depend on how
- * a batch is split into micro-batches or over replicas: gradients of sums and the total of counts are accumulated, and
- * the update multiplies by 1 / total. A running mean accumulates gradients of means, and never exceeds the largest of
- * them. Its factors are computed once a micro-batch, in the loss's block, and are sent back like a gradient. With
+ * a batch is split into micro-batches or over replicas. The pass accumulates gradients of sums and the total of counts,
+ * and the update multiplies by 1 / total. A running mean accumulates gradients of means, and never exceeds the largest
+ * of them. Its factors are computed once a micro-batch, in the loss's block, and are sent back like a gradient. With
  * several replicas its last micro-batch leaves s x n instead, so that the sum over replicas and 1 / total give the same
  * weights.
  *

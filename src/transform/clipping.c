@@ -7,9 +7,9 @@
  *
  * Needs: the final gradients, and a scale for them. Does: replaces the scale by scale x maximum / max(norm, maximum),
  * with norm = scale x sqrt(sum of squares). Values that cross stages give the update its levels: a barrier between the
- * last backward pass and the first update. The output is the norm before clipping, and does not delay an update. Each
- * sum of squares has an order that depends on the shape only, and the parameters' order does not depend on stages, so
- * the result does not depend on them either. A norm below the maximum does not change the scale.
+ * last backward pass and the first update. The output is the norm before clipping, and does not delay an update. The
+ * order of each sum of squares depends only on the shape, and the order of the parameters does not depend on stages. So
+ * the result does not depend on stages. A norm below the maximum does not change the scale.
  *
  * With R data-parallel replicas the squares are summed for each of R pieces of a gradient (sharding.c). A replica that
  * gets only the sum of its piece fills that piece's row and writes zeros into the others; a replica that gets the whole
@@ -19,8 +19,8 @@
  * every replica reads all of it.
  *
  * When a mesh cuts parameters, replicas along the axes of the cut have different squares. These are added over the
- * parameters first, then over the replicas, once for each set of axes: every element of the whole model counts once,
- * and padding, whose gradients are zeros, adds nothing.
+ * parameters first, then over the replicas, once for each set of axes. So every element of the whole model counts once;
+ * padding adds nothing, because its gradients are zeros.
  */
 #include "core/error.h"
 #include "ops/ops.h"

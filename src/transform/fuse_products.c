@@ -7,7 +7,7 @@
  *
  * Needs: a complete graph, including gradients and repeated ops, and its stages. Does: an op becomes part of the
  * product whose result it reads if both are in one block and phase, the op's other operands exist before the product,
- * and no other op reads the result; that result is then never written. A pre-activation with other readers (usually the
+ * and no other op reads the result. That result is then never written. A pre-activation with other readers (usually the
  * backward pass) stays an output of the fused op, for forward ops whose activation is kept for another segment. Keeps:
  * the order of all other ops; results bit for bit, because the kernel does the float operations of the separate ops;
  * and the names of the fused ops, joined by +. No segment needs more memory: the values that disappear leave memory for

@@ -9,7 +9,7 @@
  * has the name, block and attributes of its op, so dropout draws the same numbers. Keeps: every op, the order of the
  * existing ops, and, because clones have the same inputs, results bit for bit.
  *
- * Some ops never run again: ops that change variables (batch norm), and ops that read a variable which changes from
+ * Ops that change variables (batch norm) never run again. Neither do ops that read a variable that changes from
  * micro-batch to micro-batch, because the next forward pass may come before this backward pass. A value that enters a
  * stage stays in the receiving slots.
  *

@@ -1,7 +1,7 @@
 /*
- * training.h: declarations for the files that make a training graph. training.c is the driver. accumulation.c
- * accumulates gradients and determines their scale, loss_scaling.c adapts the loss scale, and clipping.c bounds the
- * norm of gradients.
+ * training.h: declarations for the files that make a training graph. The driver is training.c. Gradients are
+ * accumulated and scaled in accumulation.c; loss_scaling.c adapts the loss scale, and clipping.c bounds the norm of
+ * gradients.
  */
 #ifndef BGI_TRANSFORM_TRAINING_H
 #define BGI_TRANSFORM_TRAINING_H
@@ -65,8 +65,8 @@ bg_status bgi_accumulate_rows(bgi_trainer *trainer, const bgi_parameter_gradient
                               const char *suffix, bgi_accumulator *out, bg_error *error);
 /* accumulation.c: adds trainer->scale to the update and, when the loss has several terms, the scale of each term. */
 void bgi_add_scale(bgi_trainer *trainer);
-/* accumulation.c: the gradient of all terms: the accumulated gradient of each term (null: the term has none) times the
- * term's scale, summed in the current block; that of a single term is returned unscaled. */
+/* accumulation.c: returns the sum over the terms of the accumulated gradient (null: the term has none) times the term's
+ * scale, in the current block. If the loss has a single term, its gradient is returned unscaled. */
 bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients);
 
 /* loss_scaling.c, when the options request it. The first function adds the variables, before gradients are made. The

@@ -68,9 +68,9 @@ bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, s
 bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                          bg_error *error);
 
-/* The bytes that a member sends to a member on another rank in a collective operation, the buffers for the
- * communication between the two, and, once for all members, the buffers for its own sums. `are_apart`: each member is
- * on a separate rank. */
+/* Byte counts of a collective operation: what a member sends to a member on another rank, the buffers for the
+ * communication between the two, and, once for all members, the buffers for the member's own sums. `are_apart`: each
+ * member is on a separate rank. */
 typedef struct bgi_meeting_bytes {
     size_t sent, room, sums;
 } bgi_meeting_bytes;
