@@ -39,8 +39,8 @@ static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_ope
     return BG_OK;
 }
 
-/* Checks that an operand of `size_bytes`, in every slot and for every replica's piece, lies inside memory that the
- * device may name. */
+/* Checks that an operand of `size_bytes`, in every slot and for every replica's piece, is inside memory that the device
+ * may name. */
 static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
                                bg_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * compile.h: declarations that the files of this room share while a plan is made.
+ * compile.h: declares what the files of src/plan share while a plan is made.
  *
  *     compile.c   from a request to a plan: options, cache, attempts
  *     plan.c      a plan that holds the request alone; its end
@@ -151,8 +151,8 @@ bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing
 
 /* kernels.c */
 bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
-/* The op's signature for its kernel, whose operands are pieces where the op works on pieces. `types` must have room for
- * all operands. */
+/* The op's signature for its kernel, whose operands are pieces where the op works on pieces. `types` must have an entry
+ * for each operand. */
 bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 
 /* windows.c: adds rings to the plan's edges; gives windows and rings their offsets. */

@@ -49,7 +49,7 @@ static double overlap(uint64_t from, uint64_t to, uint64_t begin, uint64_t end)
     return last > first ? (double)(last - first) : 0.0;
 }
 
-/* The part of [from, to] that lies outside all runs. Time before the oldest kept run counts as inside. */
+/* The part of [from, to] that is outside all runs. Time before the oldest kept run counts as inside. */
 static double outside_runs(const bgi_analysis *a, uint64_t from, uint64_t to)
 {
     uint64_t low = 0, high = a->runs.count;
@@ -322,7 +322,7 @@ static bg_status analyze_devices(bgi_analysis *a, bg_error *error)
 typedef struct core_span {
     uint64_t start_ns, end_ns;
     uint32_t core; /* of all */
-    uint32_t use;  /* 0: work, 1: help, 2: beside */
+    uint32_t use;  /* 0: work, 1: help, 2: work that overlaps with a program */
 } core_span;
 
 static int compare_spans(const void *left, const void *right)

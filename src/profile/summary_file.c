@@ -466,7 +466,7 @@ static void write_span(bgi_json_writer *w, const bgi_memory_span *span, uint64_t
     bgi_json_close(w, ']');
 }
 
-/* The bytes of edges in a class; the rest of the class is always live. */
+/* The bytes of edges in a class; all other bytes of the class are always live. */
 static size_t find_slots(const bg_plan *plan, uint32_t device, bool is_stash)
 {
     size_t bytes = 0;

@@ -869,7 +869,7 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     uint64_t said, wants_end = engine->gate.wants_end;
 
     /* Stops the infeed's thread before other ranks learn that this one is done, because they would mistake its later
-     * messages for those of the next run. Rank 0 continues to answer, and a rank without devices may still be asked to
+     * messages for those of the next run. Rank 0 continues to reply, and a rank without devices may still be asked to
      * stop.
      */
     if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)

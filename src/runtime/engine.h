@@ -360,7 +360,7 @@ struct bgi_engine {
     uint32_t turn_count;    /* instructions of a step on all devices */
     uint32_t *turn_devices; /* [turn]: its device */
     const bgi_device_type *device_type;
-    bgi_device **devices; /* [replica][device]; NULL: of another rank */
+    bgi_device **devices; /* [replica][device]; NULL: the device is on another rank */
     bgi_stores stores;    /* the owner of the remote stores' memory, if the devices do not own it */
     float **sums;         /* [output][replica]: of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
@@ -517,8 +517,8 @@ void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns);
 bgi_runner *bgi_workers_find_device(const bgi_engine *engine);
 /* Whether there is a ready device or a call with parts left; both have priority over transfers. A hint. */
 bool bgi_workers_are_wanted(const bgi_engine *engine);
-/* Tells all workers to leave and waits for them, at most `limit_ns` (UINT64_MAX: without a limit); returns true when
- * all left. */
+/* Makes all workers leave and waits for them, at most `limit_ns` (UINT64_MAX: without a limit); returns true when all
+ * left. */
 bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns);
 
 /* ---- runner.c ---- */

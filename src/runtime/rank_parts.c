@@ -72,7 +72,7 @@ static bg_status visit_variable(const bg_session *home, uint32_t number, const b
 {
     const bg_mesh mesh = bgi_plan_mesh(home->plan);
     const bool is_pieces = variable->piece_count > 0;
-    /* Statistics of a batch norm may differ between replicas; the first replica's are used, as everywhere. */
+    /* Statistics of a batch norm may differ between replicas; the first replica's statistics are used. */
     const bool takes_turns = variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_STATE;
 
     for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++) {

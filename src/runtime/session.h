@@ -1,5 +1,5 @@
 /*
- * session.h: declarations that the files of the session share.
+ * session.h: declares what the files of the session share.
  */
 #ifndef BGI_RUNTIME_SESSION_H
 #define BGI_RUNTIME_SESSION_H
@@ -67,7 +67,7 @@ struct bg_session {
     uint64_t epoch;                  /* the weights' epoch at the last check */
     bool makes_values;      /* makes values for parameters that the weights lack, which are otherwise an error */
     bool has_newest;        /* at that epoch, this session has the newest of all values that training changes */
-    bg_outfeed *outfeeds;   /* the attached ones, the newest first */
+    bg_outfeed *outfeeds;   /* attached outfeeds, the newest first */
     bg_infeed *kept_infeed; /* the infeed of bg_session_run_kept, with its key */
     const void *kept_key;
     uint64_t kept_number;

@@ -1,7 +1,7 @@
 /*
  * state.h: weights and their training state as named tensors, for companions that store them (checkpoints). It is the
- * only header of this room that companions may include. The public functions on weights (session.h) enter and leave the
- * weights in each call. These functions are not public. A checkpoint of one step needs all tensors inside a single
+ * only header of src/runtime that companions may include. The public functions on weights (session.h) enter and leave
+ * the weights in each call. These functions are not public. A checkpoint of one step needs all tensors inside a single
  * entry, and it needs the properties of training state (role, age, owner), which other callers do not use.
  *
  *     bgi_weights_enter --> tensors by number, values by bgi_weights_fetch, restored --> bgi_weights_leave
@@ -109,7 +109,7 @@ bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data
 bg_status bgi_session_hand(const bg_session *session, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                            bg_error *error);
 
-/* Resets a session's optimizer state to its first values, as if the training began now. */
+/* Resets a session's optimizer state to its first values, as if training began now. */
 bg_status bgi_session_restart_state(bg_session *session, bg_error *error);
 
 #endif

@@ -149,7 +149,7 @@ bg_status bgi_search_improve(bgi_search *search, bg_error *error);
 
 /* ---- exhaustive.c ---- */
 
-/* Tries all orders when they are few. `any_order` is one of them. */
+/* Tries all orders when they are few. `any_order`: one of these orders. */
 bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool *out_is_complete, bg_error *error);
 
 #endif

@@ -100,7 +100,7 @@ static bg_status read_action(csv_reader *csv, uint32_t rank)
     return bg_schedule_emit(csv->schedule, rank, action, in->error);
 }
 
-/* Reads the rest of "(0F1;1B0)OVERLAP_F_B" after the bracket. */
+/* Reads "(0F1;1B0)OVERLAP_F_B" after its first bracket. */
 static bg_status read_overlapped(csv_reader *csv, uint32_t rank)
 {
     static const char tail[] = "OVERLAP_F_B";

@@ -61,7 +61,7 @@ typedef struct picture {
     bgi_string text;
 } picture;
 
-/* ---- numbers and words ---- */
+/* ---- numbers and text ---- */
 
 enum { NUMBER_BYTES = 32 };
 

@@ -1,6 +1,6 @@
 /*
- * problem.c: makes scheduling problems (defaults, a plain chain of stages) and checks them, so that the other files of
- * the room can use a problem's numbers as indices. It knows no strategy.
+ * problem.c: makes scheduling problems (defaults, a plain chain of stages) and checks them, so that other files can use
+ * a problem's numbers as indices. It knows no strategy.
  */
 #include "schedule/schedule.h"
 

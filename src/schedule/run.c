@@ -173,7 +173,8 @@ static double latest(double a, double b)
     return a > b ? a : b;
 }
 
-/* Most runs need only numbers below the depth, for which a division would take longer than the rest of the function. */
+/* Most runs need only numbers below the depth, for which a division would take longer than all other work of the
+ * function. */
 static size_t slot_of(uint64_t number, uint32_t depth)
 {
     return number < depth ? (size_t)number : (size_t)(number % depth);

@@ -1,6 +1,6 @@
 /*
- * schedule.h: declarations for the files of this room: the schedule object, checks of a problem, helpers of generators,
- * and the text buffer of printers.
+ * schedule.h: declares what the files of src/schedule share: the schedule object, checks of a problem, helpers of
+ * generators, and the text buffer of printers.
  */
 #ifndef BGI_SCHEDULE_SCHEDULE_H
 #define BGI_SCHEDULE_SCHEDULE_H
@@ -53,8 +53,8 @@ bool bgi_action_has_index(bg_action_kind kind);
 
 /* ---- problem.c ---- */
 
-/* Checks everything that the rest of the room relies on: counts are in range, pointers are not NULL, and edges are
- * between existing actions. */
+/* Checks everything that the other files of src/schedule rely on: counts are in range, pointers are not NULL, and edges
+ * are between existing actions. */
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
 
 /* The stage's place along the data flow. */

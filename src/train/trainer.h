@@ -1,6 +1,6 @@
 /*
- * trainer.h: declarations for the files of the trainer: compiled tasks, sources of batches, metrics, reports, and the
- * trainer itself. It uses only the library's public interface.
+ * trainer.h: declares what the files of the trainer share: compiled tasks, sources of batches, metrics, reports, and
+ * the trainer itself. It uses only the library's public interface.
  */
 #ifndef BGI_TRAIN_TRAINER_H
 #define BGI_TRAIN_TRAINER_H

@@ -3,10 +3,10 @@
  *
  *     x, w -> op -> y -> loss      =>      ... d loss -> d y -> op.backward -> d x, d w
  *
- * Needs: a forward graph and a float scalar in it. Does: walks the ops backward and lets each op's gradient rule add
- * ops, which get the block of their forward op and the phase BACKWARD. Contributions to one value are added in the
- * order in which the pass visits their ops (last reader first), which is fixed. When all readers are in one block the
- * sum is made there, so that only the sum is sent to the previous block. Contributions of slices are concatenated
+ * Needs: a forward graph and a float scalar in it. Does: visits the ops from last to first and lets each op's gradient
+ * rule add ops, which get the block of their forward op and the phase BACKWARD. Contributions to one value are added in
+ * the order in which the pass visits their ops (last reader first), which is fixed. When all readers are in one block
+ * the sum is made there, so that only the sum is sent to the previous block. Contributions of slices are concatenated
  * rather than padded and added, so that they cost only their own bytes (slice_gradients.c). Keeps: the forward ops.
  * Gradients of variables are separate for each block that uses them. Blocks, unlike stages, are the same under every
  * strategy, so the order of the sum over blocks never depends on the partition.

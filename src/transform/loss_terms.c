@@ -7,12 +7,12 @@
  *             -cross_entropy(b)        averaged over the labels counted in b
  *             0.5 mse                  averaged over the micro-batches
  *
- * Needs: a forward graph with a scalar loss. Does: goes back from the loss through ops that are linear in a mean (sums,
- * scaling, negation, casts, reshapes, products with a factor that does not depend on the data). Each path ends at a
- * mean over a number of elements that is known only at run time (bg_op_type.weight_output). All other summands together
- * are one more term. Means over the same labels with the same ignored index share a term. If a term needs a value that
- * the graph does not have, forward ops of one element are added. Keeps: all ops and values. A mean inside a nonlinear
- * function has no average over micro-batches that equals the whole batch, so it is an error.
+ * Needs: a forward graph with a scalar loss. Does: follows operands back from the loss through ops that are linear in a
+ * mean (sums, scaling, negation, casts, reshapes, products with a factor that does not depend on the data). Each path
+ * ends at a mean over a number of elements that is known only at run time (bg_op_type.weight_output). All other
+ * summands together are one more term. Means over the same labels with the same ignored index share a term. If a term
+ * needs a value that the graph does not have, forward ops of one element are added. Keeps: all ops and values. A mean
+ * inside a nonlinear function has no average over micro-batches that equals the whole batch, so it is an error.
  */
 #include "core/error.h"
 #include "kernels/elementwise/attributes.h"

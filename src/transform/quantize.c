@@ -33,8 +33,8 @@ typedef struct quantizer {
     uint32_t bits;
     const char *name;  /* name of the type, which is the suffix of the buffers' names */
     uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
-    matrix_use *uses;  /* by value, of parameters: how ops read it */
-    bool *has_product; /* by value, of parameters: one of these ops is a product */
+    matrix_use *uses;  /* by value, for parameters: how ops read it */
+    bool *has_product; /* by value, for parameters: one of these ops is a product */
     bool *needed;      /* by value: leaves that stay */
     bgi_rebuild rebuild;
 } quantizer;

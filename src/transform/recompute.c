@@ -169,7 +169,7 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
             continue;
         is_repeated[o] = false;
         if (is_alias(r, op))
-            continue; /* its readers need its root instead */
+            continue; /* a view; its readers need the root's value instead */
         if (op->phase != BGI_PHASE_FORWARD) {
             need_operands(r, stage, op, &effect);
             continue;

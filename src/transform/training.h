@@ -1,5 +1,5 @@
 /*
- * training.h: declarations for the files that make a training graph. The driver is training.c. Gradients are
+ * training.h: declares what the files that make a training graph share. The driver is training.c. Gradients are
  * accumulated and scaled in accumulation.c; loss_scaling.c adapts the loss scale, and clipping.c bounds the norm of
  * gradients.
  */

@@ -1,6 +1,6 @@
 /*
- * training_values.c: functions that the files of the training pass share: they add variables, and enter the block of
- * ops that belong to the loss.
+ * training_values.c: adds variables for the files of the training pass, and enters the block of ops that belong to the
+ * loss.
  */
 #include "transform/training.h"
 

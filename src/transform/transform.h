@@ -6,7 +6,8 @@
  *           --recompute--> + forward ops again --fuse products--> products with what follows them
  *           --cut--> segments and crossings
  *
- * Large steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
+ * Some passes build a new graph (rebuild.h), others change the graph or append to it. After each pass bgi_graph_verify
+ * succeeds.
  */
 #ifndef BGI_TRANSFORM_TRANSFORM_H
 #define BGI_TRANSFORM_TRANSFORM_H
