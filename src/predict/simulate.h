@@ -28,7 +28,7 @@ typedef struct bgi_simulation_setup {
      * otherwise overlap with the program. */
     bool are_ranks;
     uint32_t steps;    /* at least 1 */
-    bool wants_events; /* action of the first step of replica 0 */
+    bool wants_events; /* records the compute actions of replica 0's first step */
 } bgi_simulation_setup;
 
 /* Classes of a device's time. */

@@ -86,7 +86,7 @@ enum { BGI_MOST_INSIGHTS = 16, BGI_MOST_WINDOW_EVENTS = 12000 };
 
 typedef struct bgi_machine {
     double flops_per_s, bytes_per_s; /* peak speeds, measured on all workers at once */
-    uint32_t processors, workers;    /* number of workers of this rank */
+    uint32_t processors, workers;    /* numbers of this machine's processors and this rank's workers */
 } bgi_machine;
 
 typedef struct bgi_analysis {
@@ -113,7 +113,7 @@ typedef struct bgi_analysis {
     double *edge_wait_ns;        /* by edge: time in the window of waits for messages that had been sent */
     double flops_per_step;
     bgi_machine machine;
-    uint64_t loader_wait_ns; /* memory of the notes */
+    uint64_t loader_wait_ns; /* the loader's wait time, from the caller's notes */
     double simulated_ns;     /* time per step, with separate devices; 0: unknown */
     bg_schedule_timing simulated;
     bgi_insight insights[BGI_MOST_INSIGHTS];

@@ -24,8 +24,8 @@ typedef struct bgi_events {
     bgi_arena arena;
     uint32_t replica_count, device_count;
     bgi_device_events *devices; /* [replica * device_count + device] */
-    uint64_t start_ns, end_ns;  /* number of all events */
-    uint32_t pass_count;        /* the largest number of events of a device */
+    uint64_t start_ns, end_ns;  /* start of the first event, and end of the last */
+    uint32_t pass_count;        /* the largest number of passes in which a device has events */
 } bgi_events;
 
 /* Errors: BG_ERROR_INVALID if there is no event. */

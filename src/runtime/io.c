@@ -30,8 +30,7 @@
 
 enum {
     PIECE_BYTES = 64 << 10,
-    WAKING_PIECES =
-        8 /* if a device waits for a transfer: copying this number of bytes takes longer than waking a thread */
+    WAKING_PIECES = 8 /* copying this number of pieces takes longer than waking a thread */
 };
 
 /* ---- other replicas ---- */

@@ -91,8 +91,8 @@ struct bg_weights {
     const bool *readers;
     bool is_reader; /* whether this rank is a reader */
     bgi_publication publication;
-    const bg_session
-        *serving; /* the only session that reads, while the other ranks serve it; NULL: all sessions read */
+    const bg_session *serving; /* the session through which only this rank reads, while the other ranks serve it; NULL:
+                                  all ranks read */
 };
 
 /* Like bgi_weights_enter, for actions that must not fail; waits until the other thread has left. */

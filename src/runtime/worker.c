@@ -207,7 +207,7 @@ static void leave(bgi_worker *worker)
 /* Returns false when there was no work. */
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
-    const bool has_moved = make_progress(engine); /* even when a device is always ready */
+    const bool has_moved = make_progress(engine); /* also while a device is always ready */
     bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
 
     if (runner != NULL)

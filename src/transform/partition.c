@@ -22,7 +22,7 @@ typedef struct bgi_cutter {
     const bgi_stages *stages;
     bgi_partition *out;
     bgi_segment_kind *kinds; /* by op */
-    uint32_t *levels;        /* by op, of updates */
+    uint32_t *levels;        /* by op, for ops of the update: the level */
     uint32_t *writer_stage;  /* by value: the stage that writes a variable, or NOWHERE */
     uint32_t *write_level;   /* by value: level of its last write in the update */
     uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
