@@ -31,7 +31,7 @@ enum { BGI_WEIGHT_ALIGNMENT = 64 };
 typedef struct bgi_weight_holder {
     /* Copies the whole value of a variable's weight (all sections of it that the session has) from the home places of
      * the replicas with different parts. Parts of the weight that the session does not have are unchanged. With several
-     * ranks all ranks call it, and `readers` (by rank; NULL: all) get the value; `data` is NULL on others. */
+     * ranks all ranks call it, and `readers` (by rank; NULL: all) get the value; `data` is NULL on other ranks. */
     bg_status (*download)(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                           bg_error *error);
     /* The address of the whole value of a variable's weight, when one replica has all of it in one place; otherwise

@@ -269,8 +269,8 @@ typedef struct bgi_partition {
     uint32_t crossing_count;
     bgi_crossing *crossings;
     uint32_t *first_crossings;  /* by value id: index + 1 of its first crossing; 0: none */
-    bgi_buckets crossings_from; /* by from_segment */
-    bgi_buckets crossings_to;   /* by to_stage */
+    bgi_buckets crossings_from; /* crossings by from_segment */
+    bgi_buckets crossings_to;   /* crossings by to_stage */
 } bgi_partition;
 
 bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,

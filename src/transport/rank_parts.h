@@ -81,7 +81,7 @@ typedef struct share {
     operation out, in, sum_out, sum_in;
     char *out_room, *in_room, *sum_room;
     size_t out_capacity, in_capacity, sum_capacity;
-    size_t *offsets; /* by exchange, in in_room */
+    size_t *offsets; /* by exchange: its offset in in_room */
     size_t offset_capacity;
     const char *out_data;
     char *sum_data;
