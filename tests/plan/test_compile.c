@@ -429,7 +429,7 @@ static void test_training_accumulates_by_itself(void **state)
         bg_plan_destroy(plan);
         bg_graph_variable(m.graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
         expect_training(&m, &options, BG_ERROR_INVALID,
-                        "the model has its own accumulator, `mine`: training already accumulates gradients");
+                        "the model has an accumulator, `mine`, but training already accumulates gradients");
         bg_graph_destroy(m.graph);
     }
 }
