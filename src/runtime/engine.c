@@ -624,8 +624,8 @@ bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *optio
 /* A detached worker may call this after the plan is gone, unless the plan is the session's own. */
 void bgi_engine_free(bgi_engine *engine)
 {
-    /* In a forked child the parent's workers count as waiting on these forever, and destroying them would wait for the
-     * workers. */
+    /* In a forked child the parent's workers count as waiting on the condition variables forever, and destroying these
+     * would wait for the workers. */
     const bool lacks_threads = bgi_engine_lacks_threads(engine);
 
     if (engine->transport != NULL)

@@ -124,7 +124,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
         if (!bgi_array_reserve((void **)&d->parts, &d->part_capacity, part_count + joined_count, sizeof *d->parts))
             return bgi_error_memory(error, "gradients", (part_count + joined_count) * sizeof *d->parts);
         memmove(d->parts + place + joined_count, d->parts + place, (part_count - place) * sizeof *d->parts);
-        for (size_t i = 0; i < joined_count; i++) /* reversed like the other parts below */
+        for (size_t i = 0; i < joined_count; i++) /* newest first, because the loop below reverses all parts */
             d->parts[place + i] = d->slices[joined_count - 1 - i].gradient;
         part_count += joined_count;
     }

@@ -7,7 +7,7 @@
  *
  *     ((x0 + x1) + (x2 + x3)) + (x4 + x5)
  *
- * This tree continues, above the replicas, the tree in which each replica sums its micro-batches
+ * The leaves of this tree are the sums of the replicas, each of which is a tree over the replica's micro-batches
  * (kernels/accumulate/attributes.h).
  */
 #include "transport/transport.h"
