@@ -1,5 +1,5 @@
 /*
- * cache.c: files of compiled plans.
+ * cache.c: reads and writes files of compiled plans.
  *
  *     magic 8 bytes | version 4 | bytes that follow 8 | their CRC-64 8 || key | notes | plan
  *

@@ -58,11 +58,11 @@
  * nothing. Results do not depend on the thread that runs a part, because parts write disjoint memory, and `combine` and
  * `finish` add sums over parts in the order of the parts.
  *
- * Loads and stores. Transfers move remote memory to a device and back. The plan lists them for each device in the order
- * of its program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise `io_issued`. The
- * thread that holds the runner's queue copies concurrently with the program, in order: an I/O thread, an idle worker,
- * or the worker whose runner waits for a transfer that has not begun. `io_done` counts completed transfers. The plan
- * knows which transfers each instruction, and each call of an update, waits for (plan/transfers.c).
+ * Loads and stores. Transfers copy values between remote memory and a device. The plan lists them for each device in
+ * the order of its program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise
+ * `io_issued`. The thread that holds the runner's queue copies concurrently with the program, in order: an I/O thread,
+ * an idle worker, or the worker whose runner waits for a transfer that has not begun. `io_done` counts completed
+ * transfers. The plan knows which transfers each instruction, and each call of an update, waits for (plan/transfers.c).
  *
  *     program  LOAD 1 --- F0 F0 F0 --- LOAD 2 --- wait for 1 --- F1 F1 F1 ---
  *     queue      ==== 1 ====             ======= 2 =======

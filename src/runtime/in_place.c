@@ -1,6 +1,6 @@
 /*
- * in_place.c: variables that devices read outside of their arenas, which are weights in inference. The variables'
- * places in the arenas stay unused, and operands in these places are redirected.
+ * in_place.c: finds variables that devices can read outside of their arenas; in inference these are weights. The
+ * variables' places in the arenas stay unused, and operands in these places are redirected.
  */
 #include "runtime/engine.h"
 

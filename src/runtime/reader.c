@@ -1,7 +1,7 @@
 /*
- * reader.c: sessions for inference that read published values. Several such sessions may run at once, each with its own
- * workers, while another session trains the same weights. Shared values are in memory once, and a run uses one version
- * from its first op to its last.
+ * reader.c: implements sessions for inference that read published values. Several such sessions may run at once, each
+ * with its own workers, while another session trains the same weights. Shared values are in memory once, and a run uses
+ * one version from its first op to its last.
  */
 #include <stdlib.h>
 #include <string.h>

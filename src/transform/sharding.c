@@ -1,5 +1,6 @@
 /*
- * sharding.c: replicas share the weight update: each keeps the optimizer's state of one piece and updates that piece.
+ * sharding.c: lets replicas share the weight update: each keeps the optimizer's state of one piece and updates that
+ * piece.
  *
  *     n elements over R replicas: R pieces of ceil(n / R), the last ones padded
  *

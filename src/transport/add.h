@@ -1,5 +1,5 @@
 /*
- * add.h: sums of several members' elements in one pass: nothing is copied first, and the result is written once.
+ * add.h: sums several members' elements in one pass: nothing is copied first, and the result is written once.
  */
 #ifndef BGI_TRANSPORT_ADD_H
 #define BGI_TRANSPORT_ADD_H
