@@ -9,7 +9,7 @@ plan() {
     /usr/bin/time -o "$out.time" -f '%e s, %U s of processor time, %M KB' build/brigade plan gpt --config tiny \
         --device ipu-mk2 --tensor_parallel_1 1 --tensor_parallel_2 1 "$@" >"$out"
     tail -1 "$out.time"
-    sed -n '1p;/ of their own: /p' "$out"
+    sed -n '1p;/ separate devices*: /p' "$out"
 }
 
 if [ "${1:-}" = scale ]; then

@@ -1,11 +1,11 @@
 /*
- * mpi.c: implements the functions of a transport with MPI. It knows brigade/transport.h and MPI, and links nothing else
- * of Brigade. So one build serves programs that link the library and those that load this file's library at run time.
+ * mpi.c: implements the functions of a transport with MPI. It uses only brigade/transport.h and MPI, and links no other
+ * part of Brigade. So one build serves programs that link it and programs that load it at run time.
  *
- * A lane is a duplicate of the communicator. All ranks make it together, and a missing rank must not keep the others
- * inside MPI. So opening only begins the duplication. Sends and receives wait for it in a list, where the caller's time
- * limits apply. Requests in progress are in an array without gaps, parallel to an array of their operations, so that
- * one MPI_Testsome tests all of them.
+ * A lane is a duplicate of the communicator. All ranks make the duplicate together, and a missing rank must not keep
+ * the other ranks inside MPI. So opening only begins the duplication. Until it completes, sends and receives wait in a
+ * list, where the caller's time limits apply. Requests in progress are in an array without gaps, parallel to an array
+ * of their operations, so that one MPI_Testsome tests all of them.
  */
 #include <brigade/mpi.h>
 
@@ -23,7 +23,7 @@ enum {
     MESSAGE_BYTES = 1 << 30,
     SMALL_BYTES = 8 << 10,
     CLOSE_LIMIT_MS = 1000,
-    END_LIMIT_S = 3, /* and a second more for each RANKS_A_SECOND ranks */
+    END_LIMIT_S = 3, /* plus one second for every RANKS_A_SECOND ranks */
     RANKS_A_SECOND = 4
 };
 
@@ -147,8 +147,8 @@ static bg_status open_lane(void *user, void **out_lane, bg_error *error)
     return BG_OK;
 }
 
-/* Whether MPI has released the canceled receives. A receive whose message has begun to arrive ends with the message,
- * and so never when its sender is lost. */
+/* Whether MPI has released the canceled receives. A receive whose message has begun to arrive ends with the message, so
+ * it never ends if the sender is lost. */
 static bool end_receives(lane *l)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -182,8 +182,7 @@ static bool end_opening(lane *l)
     return is_done != 0;
 }
 
-/* Receives that are no longer needed are canceled. Messages that were sent and not received belong to MPI from now
- * on. */
+/* Receives that are no longer needed are canceled. From now on MPI owns messages that were sent and not received. */
 static void close_lane(void *user, void *of)
 {
     mpi *m = user;
@@ -250,7 +249,7 @@ static bg_status begin_later(lane *l, const waiting *w, bg_error *error)
     return BG_OK;
 }
 
-/* Checks whether the lane is open, and then begins what has waited for that. */
+/* Checks whether the lane is open; once it is, begins the operations that have waited for it. */
 static bg_status look_at_opening(lane *l, bg_error *error)
 {
     int is_done = 0, code = MPI_Test(&l->opening, &is_done, MPI_STATUS_IGNORE);
@@ -296,7 +295,7 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Runs from the end, so that the numbers that remain do not change. */
+/* Runs from the end, so that the numbers of the requests not yet visited do not change. */
 static void take_finished(lane *l, int finished_count)
 {
     if (finished_count > 1)
@@ -486,7 +485,7 @@ bg_status bg_transport_mpi_create_fortran(MPI_Fint comm, bg_transport **out, bg_
     return bg_transport_mpi_create(MPI_Comm_f2c(comm), out, error);
 }
 
-/* ---- programs that run only Brigade ---- */
+/* ---- for programs without other MPI code ---- */
 
 bg_status bg_transport_mpi_begin(bg_transport **out, bg_error *error)
 {
@@ -524,7 +523,7 @@ static void *leave_late(void *of)
     _exit(e->code);
 }
 
-/* All signals are blocked in it, so that they reach the program's threads. */
+/* All signals are blocked in this thread, so that they reach the program's threads. */
 static bool start_watcher(pthread_t *watcher, ending *e)
 {
     sigset_t all, before;
@@ -537,9 +536,9 @@ static bool start_watcher(pthread_t *watcher, ending *e)
     return result == 0;
 }
 
-/* MPI_Abort asks the launcher to end all ranks and waits for its answer, which cannot arrive over a cut link.
- * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already waiting in it. This rank ends
- * nevertheless. Many ranks on few processors need longer to finish. */
+/* MPI_Abort asks the launcher to end all ranks and waits for its reply, which cannot arrive over a broken connection.
+ * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already in MPI_Finalize. The watcher
+ * ends this rank in both cases. Many ranks on few processors need longer to finish. */
 static void end_mpi(int code, uint32_t rank_count)
 {
     pthread_t watcher;

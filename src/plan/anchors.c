@@ -4,7 +4,8 @@
  *     x -> conv -> relu -> loss*      request "conv"  =>      x -> conv* -> relu -> loss*
  *
  * The value is marked in a copy of the graph before any other pass runs, so that the passes keep it. A request for a
- * value must not change other results: if fusion would hide the value, the unfused op stays beside the fused one.
+ * value must not change other results: if fusion would hide the value, the graph keeps the unfused op in addition to
+ * the fused one.
  */
 #include "plan/compile.h"
 
@@ -68,7 +69,7 @@ bg_status bgi_mark_anchors(bgi_compiler *c, const bg_graph *graph, bg_graph **ou
         if (!bg_value_is_null(bgi_find_output(graph, name)))
             continue;
         if (marked != NULL && !bg_value_is_null(bgi_find_output(marked, name))) {
-            is_anchor[i] = true; /* asked for twice */
+            is_anchor[i] = true; /* requested twice */
             continue;
         }
         status = find_value(graph, name, &value, error);

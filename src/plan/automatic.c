@@ -1,19 +1,19 @@
 /*
- * automatic.c: converts a graph to a line of items (balance.h), and the items' cut to stages.
+ * automatic.c: converts a graph to a line of items, which balance.h cuts, and converts the cut to stages.
  *
  *     ops          a b | c d e | f g        blocks, or single ops with "auto-ops"
- *     items        [a b c] [d e] [f] [g]    what must stay together is one item
- *     stages       [a b c] [d e | f g]      whose longest is the shortest
+ *     items        [a b c] [d e] [f] [g]    ops that must stay together form one item
+ *     stages       [a b c] [d e | f g]      the longest stage is as short as possible
  *
- * Three kinds of ops stay together: ops between which data would flow back, users of a variable that changes in each
- * micro-batch, and users of a parameter in one block, because a cut between those would change a sum (split_blocks.c).
+ * Ops stay together if data would flow back between them, or if they use a variable that changes in each micro-batch.
+ * Users of a parameter in one block also stay together, because a cut between them would change a sum (split_blocks.c).
  *
  * Costs and memory are those of the training graph itself. A copy of the model is turned into a training graph with
- * each item as a stage, and the pass that estimates the costs of stages estimates those of items. Transients, messages
- * and host buffers are not counted, because they are known only when the plan is made. A plan that exceeds a budget
- * shows how much was missed: the next cut counts that too, and avoids the stage that did not fit. The memory that a
- * device needs depends on its own stage's items and hardly on the other stages, so a line with few cuts is searched
- * completely.
+ * each item as a stage, and the pass that estimates the costs of stages thereby estimates those of items. Transients,
+ * messages and host buffers are not counted, because they are known only when the plan is made. A plan that exceeds a
+ * budget shows how many bytes were not counted: the next cut counts them too, and avoids the stage that did not fit. A
+ * device's memory depends almost only on the items of its own stages, so a stage that did not fit is never tried again.
+ * At most MOST_TRIES cuts are tried.
  */
 #include "plan/automatic.h"
 
@@ -120,8 +120,8 @@ typedef struct bgi_use {
     uint32_t op, previous; /* index + 1 of the variable's previous use; 0: there is none */
 } bgi_use;
 
-/* Joins the newest use of the variable with the earlier uses that it must stay with: with all of them when the variable
- * changes in a micro-batch, otherwise with those in the same block. */
+/* Joins the newest use of the variable with all earlier uses if the variable changes in a micro-batch, otherwise with
+ * those in the same block. */
 static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
 {
     const bgi_op *ops = c->graph->ops;
@@ -190,7 +190,7 @@ static bg_status make_items(bgi_chooser *c, bg_error *error)
     c->item_count = 0;
     for (uint32_t rank = 0; rank < rank_count; rank++) {
         c->item_count += open == 0;
-        open += c->joins[rank]; /* wraps round below zero and back */
+        open += c->joins[rank]; /* unsigned: may wrap below zero and back */
         items[rank] = c->item_count - 1;
     }
     for (size_t o = 0; o < c->graph->op_count; o++)
@@ -433,7 +433,7 @@ static void report(const bgi_chooser *c, const bgi_balance *balance, double long
     bgi_string_clear(&text);
 }
 
-/* Before the first cut, allocates the record of what cuts have shown. */
+/* Before the first cut, allocates the arrays that record why earlier cuts did not fit. */
 static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
 {
     const uint32_t stages = c->stage_count;

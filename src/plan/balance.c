@@ -1,12 +1,12 @@
 /*
- * balance.c: cuts a line of items into stages exactly, by dynamic programming.
+ * balance.c: finds the best cut of a line of items into stages by dynamic programming.
  *
  *     best[k][end] = min over first of max(best[k - 1][first], cost(k, first, end))
  *
- * where stage k takes items first..end-1 and cost is its time, or infinite when its memory is over the budget of its
- * device. Stages differ in speed, budget and depth, so `best` is not monotonic and bisection does not apply. Time and
- * memory grow as `first` falls, so the inner loop ends once either is too large. That is about n^2 steps in total for
- * stages of even length, instead of n^2 N.
+ * where stage k has items first..end-1 and cost is its time, or infinite when its memory exceeds its device's budget.
+ * Stages differ in speed, budget and depth, so `best` is not monotonic and bisection does not apply. Time and memory
+ * grow as `first` falls, so the inner loop ends once either is too large. For n items and N stages of equal length this
+ * takes about n^2 steps instead of n^2 N.
  */
 #include "plan/balance.h"
 

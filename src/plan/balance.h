@@ -1,5 +1,5 @@
 /*
- * balance.h: cuts a line of items into stages of even length. This file knows no graph.
+ * balance.h: cuts a line of items into stages of similar duration. This file knows no graph.
  */
 #ifndef BGI_PLAN_BALANCE_H
 #define BGI_PLAN_BALANCE_H
@@ -13,7 +13,7 @@ typedef struct bgi_kept {
 } bgi_kept;
 
 typedef struct bgi_balance_item {
-    double ns;         /* on a device of speed 1; 0 or more */
+    double ns;         /* time on a device of speed 1; 0 or more */
     size_t held_bytes; /* held under every cut: weights, gradients, state */
     const bgi_kept *kept;
     uint32_t kept_count;
@@ -39,8 +39,8 @@ typedef struct bgi_balance {
 size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end);
 
 /* Finds the cut whose longest stage is the shortest: out_first[stage] is the first item of each stage, and *out_longest
- * the time of the longest. Among equal cuts it chooses the one with later beginnings of later stages. BG_ERROR_BUDGET
- * names the smallest budget that, given to every stage, would be enough. */
+ * the time of the longest. Among equally good cuts it chooses the one whose later stages begin latest. When no cut
+ * fits, the message of BG_ERROR_BUDGET names the smallest budget that, given to every stage, would be enough. */
 bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error);
 
 /* When no cut fits, finds the cut (without refused stages) that exceeds the budgets least. */

@@ -1,11 +1,12 @@
 /*
- * beside.c: decides which sums over replicas run beside the program. It knows no schedule; it only reads each device's
- * instructions.
+ * beside.c: decides which sums over replicas run concurrently with the program. It reads only each device's
+ * instructions, not the schedule.
  *
  *     B1 B1 REDUCE 1 | B0 B0 ...... | U1          the device continues until an instruction touches the sum
  *
- * One sum at a time is in progress, and none when a step ends. If the next work after a REDUCE already touches the sum,
- * the device waits in the REDUCE. So does every device of a strict plan, whose instructions run one after another.
+ * At most one sum is in progress at a time, and it completes before the step ends. If the next work after a REDUCE
+ * touches the sum, the device waits in the REDUCE. Devices of a strict plan always wait there, because only one device
+ * of a replica works at a time.
  */
 #include "plan/compile.h"
 

@@ -1,5 +1,5 @@
 /*
- * budget.c: the summary of a finished plan, and whether each of its devices is within its memory.
+ * budget.c: summarizes a finished plan, and checks that each of its devices is within its memory.
  */
 #include "plan/compile.h"
 

@@ -1,12 +1,12 @@
 /*
- * cache.c: files of compiled plans.
+ * cache.c: reads and writes files of compiled plans.
  *
  *     magic 8 bytes | version 4 | bytes that follow 8 | their CRC-64 8 || key | notes | plan
  *
- * All numbers of the head have their low byte first. A file is named by the checksum of its key and contains the whole
- * key. Two requests whose keys have the same checksum overwrite each other's file, but neither gets the other's plan.
- * Files appear complete under their names (core/file.h), so processes may share the folder; if two write one file,
- * their plans are equal. The library never deletes files; users may delete them at any time.
+ * All numbers of the header are little-endian. A file is named by the checksum of its key and contains the whole key.
+ * Two requests whose keys have the same checksum overwrite each other's file, but neither gets the other's plan. Files
+ * appear complete under their names (core/file.h), so processes may share the folder; if two write one file, their
+ * plans are equal. The library never deletes files; users may delete them at any time.
  */
 #include "plan/cache.h"
 
@@ -148,7 +148,7 @@ static bg_status check_head(const unsigned char *data, size_t size_bytes, bg_err
         return bg_error_set(error, BG_ERROR_PARSE, "it has version %" PRIu64 "; this library reads %d",
                             get_number(data + 8, 4), VERSION);
     if (get_number(data + 12, 8) != size_bytes - HEAD_BYTES)
-        return bg_error_set(error, BG_ERROR_PARSE, "it has %zu bytes after its head, but the head says %" PRIu64,
+        return bg_error_set(error, BG_ERROR_PARSE, "it has %zu bytes after its header, but the header says %" PRIu64,
                             size_bytes - HEAD_BYTES, get_number(data + 12, 8));
     if (get_number(data + 20, 8) != checksum(data + HEAD_BYTES, size_bytes - HEAD_BYTES))
         return bg_error_set(error, BG_ERROR_PARSE, "its checksum is wrong");

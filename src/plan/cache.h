@@ -1,6 +1,6 @@
 /*
- * cache.h: compiled plans in a folder (options.files.cache_dir). A repeated request finds its plan there. When a file
- * or the folder is damaged, a message is logged and the plan is compiled.
+ * cache.h: stores compiled plans in a folder (options.files.cache_dir). A repeated request finds its plan there. When a
+ * file or the folder is damaged, a message is logged and the plan is compiled.
  *
  *     begin --> load --+-- true: the plan is complete
  *                      +-- false: record the log, compile, store --> end
@@ -21,7 +21,7 @@ typedef struct bgi_cache {
     const bgi_request *request;
     bgi_archive key; /* written by bgi_write_cache_key: everything that shapes the plan */
     char *path;      /* malloc'ed; NULL: this plan is not cached */
-    bgi_arena arena; /* texts of notes */
+    bgi_arena arena; /* the texts of `notes` */
     bgi_cache_note *notes;
     size_t note_count, note_capacity;
 } bgi_cache;

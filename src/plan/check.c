@@ -39,8 +39,8 @@ static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_ope
     return BG_OK;
 }
 
-/* Checks that an operand of `size_bytes`, in every slot and for every replica's piece, lies inside memory that the
- * device may name. */
+/* Checks that an operand of `size_bytes`, in every slot and for every replica's piece, is inside memory that the device
+ * may name. */
 static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
                                bg_error *error)
 {
@@ -163,8 +163,8 @@ static bg_status check_copy(const bg_plan *plan, uint32_t device, const bg_actio
     return BG_OK;
 }
 
-/* Checks the edges that an instruction waits for or frees: each lies between two devices, with this device at the right
- * end. */
+/* Checks the edges that an instruction waits for (`is_sender`) or frees: each connects two devices, and this device is
+ * the sender or the receiver. */
 static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_t *edges, uint32_t count,
                              bool is_sender, bg_error *error)
 {
@@ -254,7 +254,7 @@ static bool touches_window(const bgi_call *call, uint32_t edge)
     return false;
 }
 
-/* A message that leaves early leaves in the middle of the preceding action, the rest of which must not touch its
+/* A message may leave in the middle of the preceding action. Later calls of that action must not touch the message's
  * window. */
 static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_error *error)
 {
@@ -305,8 +305,8 @@ static bg_status check_turns(const bg_plan *plan, bg_error *error)
     return status;
 }
 
-/* Checks that transfers are inside their memory, that the program issues exactly the existing ones, and that nothing
- * waits for a transfer that is issued later. */
+/* Checks that transfers are inside their memory, that the program issues each of them once, and that no instruction or
+ * call waits for a transfer that is issued later. */
 static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];
@@ -418,8 +418,7 @@ static void list_final_places(const bg_plan *plan, const bgi_plan_device *on, fi
     }
 }
 
-/* Finds the first place of the stage that may end after `begin`, or the first place of a later stage when there is no
- * such place. */
+/* Finds the first place of the stage that may end after `begin`, otherwise the first place of a later stage. */
 static uint32_t find_final_place(const final_place *places, uint32_t count, uint32_t stage, size_t begin)
 {
     uint32_t low = 0, high = count;

@@ -65,7 +65,8 @@ static void log_compile_time(const bg_plan *plan)
     bgi_log(&plan->options, BG_LOG_INFO, text);
 }
 
-/* The options with a loss scale; if they set none, it is the scale that the precision implies. */
+/* Returns the options, with automatic loss scaling turned on if the precision needs a loss scale and the options set
+ * none. */
 static bg_options complete_options(const bgi_request *request)
 {
     bg_options options = *request->options;

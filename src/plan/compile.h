@@ -1,5 +1,5 @@
 /*
- * compile.h: declarations that the files of this room share while a plan is made.
+ * compile.h: declares what the files of src/plan share while a plan is made.
  *
  *     compile.c   from a request to a plan: options, cache, attempts
  *     plan.c      a plan that holds the request alone; its end
@@ -35,10 +35,10 @@ typedef struct bgi_compiler {
     bg_plan *plan;
     /* the request */
     const bg_graph *source; /* the user's graph; NULL in trials */
-    bg_value loss;          /* a value of `graph` from the pass that makes it */
-    const bg_loop *loop;    /* in `graph` from the pass that makes `graph` */
-    struct bgi_cuts *cuts;  /* what earlier attempts at automatic stages have shown */
-    bool is_trial;          /* the compiler works on a copy, to try a choice */
+    bg_value loss;          /* a value of `source`, and of `graph` once a pass has made it */
+    const bg_loop *loop;    /* refers to `source`, and to `graph` once a pass has made it */
+    struct bgi_cuts *cuts;  /* why earlier cuts into automatic stages did not fit */
+    bool is_trial;          /* this compiler lowers a copy of a plan to try a choice */
     /* Runs the passes of a trial as far as its memory layout; passes that try choices call it. */
     bg_status (*lower)(struct bgi_compiler *trial, bg_error *error);
     bgi_arena scratch;
@@ -47,7 +47,7 @@ typedef struct bgi_compiler {
      * to a pass whose row does not name them. */
     uint32_t made;         /* bits of bgi_result */
     const bool *is_anchor; /* by request: its value is an output of the graph only because of the request */
-    bg_graph *graph;       /* NULL before GRAPH is made, until a pass changes the source */
+    bg_graph *graph;       /* NULL until a pass makes GRAPH */
     bgi_scheduling *scheduling;
     bgi_stages *stages;
     bgi_partition *partition;
@@ -89,8 +89,8 @@ bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
 
-/* problem.c. bgi_adapt_generator runs when the devices of stages are known. When the options do not name a schedule,
- * the chosen one must accept stages that share devices; on one device nothing can overlap. */
+/* problem.c. bgi_adapt_generator runs when the devices of stages are known. When the options do not name a schedule, it
+ * chooses one that accepts stages that share devices, and a sequential one if there is only one device. */
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_adapt_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
@@ -133,13 +133,14 @@ bool bgi_decide_remote_edges(bgi_compiler *compiler);
 /* Decides for which accumulators each replica stores only the piece that it updates; needs a schedule. */
 bg_status bgi_decide_gradient_pieces(bgi_compiler *compiler, bg_error *error);
 bool bgi_crossing_is_preloaded(const bgi_compiler *compiler, uint32_t crossing);
-/* The tensor axes over which the remote store of a crossing is cut into pieces. */
+/* The mesh's tensor axes over which replicas each store a piece of a remote crossing. */
 uint8_t bgi_crossing_shard_axes(const bgi_compiler *compiler, uint32_t crossing);
-/* If they may be, the device holds activations of fewer micro-batches than the schedule keeps. */
+/* Whether the options may make activations remote, so that a device holds them for fewer micro-batches than the
+ * schedule keeps. */
 bool bgi_activations_may_be_remote(const bg_options *options);
 
 /* edges.c */
-/* Groups all edges anew each time. */
+/* Each call groups all edges again from the start. */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
 /* The slot of a crossing for its readers, and the slot for the op that writes it. */
 bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
@@ -150,8 +151,8 @@ bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing
 
 /* kernels.c */
 bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
-/* The op's signature for its kernel, whose operands are pieces where the op works on pieces. `types` must have room for
- * all operands. */
+/* The op's signature for its kernel, whose operands are pieces where the op works on pieces. `types` must have an entry
+ * for each operand. */
 bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 
 /* windows.c: adds rings to the plan's edges; gives windows and rings their offsets. */
@@ -185,7 +186,7 @@ bg_status bgi_reduce_when_final(bgi_compiler *compiler, bg_error *error);
 /* beside.c: decides which sums over replicas the device does not wait for. */
 bg_status bgi_set_sums_beside(bgi_compiler *compiler, bg_error *error);
 
-/* Whether the replicas of a sum meet in a call; such calls must run one after another. */
+/* Whether replicas exchange data in a call; sums and such calls must run one after another. */
 bool bgi_call_meets_replicas(const bgi_call *call);
 /* The number of transfers that an instruction issues. */
 uint32_t bgi_count_transfers(const bgi_instruction *instruction);
@@ -197,7 +198,7 @@ bg_status bgi_list_phases(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
 /* Copies a value from one slot to another of the same device. */
 bg_kernel bgi_slot_copy_kernel(void);
-/* Whether calls of the type (may be NULL) only issue a transfer. */
+/* Whether calls of the op type, which may be NULL, only issue a transfer. */
 bool bgi_op_type_is_transfer(const bg_op_type *type);
 /* The place at which an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);

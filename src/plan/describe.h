@@ -1,5 +1,5 @@
 /*
- * describe.h: functions of describe.c for other files of this room.
+ * describe.h: declares functions of describe.c for other files of src/plan.
  */
 #ifndef BGI_PLAN_DESCRIBE_H
 #define BGI_PLAN_DESCRIBE_H

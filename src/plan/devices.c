@@ -6,7 +6,7 @@
  *     nothing               the schedule's placement (line, loop, fold); with phases, stage i of each phase is on
  *                           device i or, with two groups, on device 2 i (even phases) or 2 i + 1 (odd phases)
  *
- * Devices in between may be left out; they exist and are idle.
+ * Device numbers may have gaps; the devices in the gaps exist and are idle.
  *
  * This file knows stages and their order, but no data flow.
  */
@@ -63,7 +63,7 @@ static void fill_by_number(bgi_stages *stages)
 
 static void place_phases(const bg_options *options, bgi_stages *stages)
 {
-    uint32_t number = 0; /* within the phase */
+    uint32_t number = 0; /* of the stage within its phase */
 
     for (uint32_t s = 0; s < stages->stage_count; s++) {
         const uint32_t phase = stages->stage_phases[s];
@@ -103,8 +103,8 @@ static bg_status check_idle(const bg_options *options, const bgi_stages *stages,
         return BG_OK;
     if (idle > MOST_IDLE_DEVICES)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "device %u has no stage, but device %u has; %u devices would be idle, at most %u may: "
-                            "number the devices from 0 without gaps",
+                            "device %u has no stage, but device %u has; %u devices would be idle, but at most %u may "
+                            "be: number the devices from 0 without gaps",
                             first, count - 1, idle, MOST_IDLE_DEVICES);
     snprintf(text, sizeof text, "devices without a stage are idle: %u of %u, first device %u", idle, count, first);
     bgi_log(options, BG_LOG_WARNING, text);

@@ -1,5 +1,6 @@
 /*
- * edges.c: groups crossings with the same ends into edges, and finds the slots in which values wait at their ends.
+ * edges.c: groups crossings with the same ends into edges, and finds the slots in which the values of an edge are
+ * written and read.
  *
  *     crossings of the partition --group--> edges --schedule, layout--> slots: where they are read and written
  *

@@ -1,16 +1,16 @@
 /*
  * final.c: sends gradients as soon as they are final. If a device would only wait in a REDUCE, the preceding backward
- * pass is cut: gradients that none of its later calls touch are summed while the rest runs. This file knows no schedule
- * and no graph; it only reads each device's instructions.
+ * pass is cut: gradients that none of its later calls touch are summed while those calls run. This file knows no
+ * schedule and no graph; it only reads each device's instructions.
  *
  *     B1 ............................ REDUCE 1 | U1
  *     B1 ........ REDUCE 1 | B1 ..... REDUCE 1 | B1 .. REDUCE 1 | U1       each of some variables
  *
  * Calls keep their order and each variable is still summed separately, so results do not change. No value lives longer,
  * so devices need no more memory. Each cut costs a synchronization of the replicas. So at least
- * options.replicas.reduce_bytes bytes, and a share of 1 / MOST_CUTS of all bytes, must be final at a cut, and the
- * remaining work must take longer than their sum. Strict plans are not cut, and neither is a REDUCE that already runs
- * beside other passes.
+ * options.replicas.reduce_bytes bytes, and 1 / MOST_CUTS of all bytes, must be final at a cut. The remaining work must
+ * take longer than summing them. Strict plans are not cut, and neither is the pass before a REDUCE that already
+ * overlaps with other passes.
  */
 #include "plan/compile.h"
 
@@ -93,7 +93,8 @@ static void touch_by_call(const bg_plan *plan, const bgi_call *call, gradient *g
             touch(gradients, count, touched, calls);
 }
 
-/* Whether the backward pass touches any of the gradients; they are then in the order in which they become final. */
+/* Sorts the gradients in the order in which they become final. Returns whether the backward pass touches any of
+ * them. */
 static bool find_finals(const bg_plan *plan, const bgi_instruction *backward, gradient *gradients, uint32_t count)
 {
     qsort(gradients, count, sizeof *gradients, compare_places);
@@ -276,7 +277,7 @@ static bg_status write_program(const cutter *k, bgi_plan_device *on, bg_error *e
     return BG_OK;
 }
 
-/* Whether passes over other stages or other micro-batches already run beside the sum. */
+/* Whether passes over other stages or other micro-batches already run during the sum. */
 static bool has_passes_beside(const cutter *k, uint32_t device, uint32_t sum, uint32_t transfers_before)
 {
     bool has_work;

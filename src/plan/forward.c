@@ -1,5 +1,5 @@
 /*
- * forward.c: the first passes, which make the compiler's own forward graph from the user's graph.
+ * forward.c: implements the first passes, which make the compiler's own forward graph from the user's graph.
  *
  *     source --anchors--> + requested values as outputs --copies--> outputs are results of ops
  *            --loop--> one iteration | --precision--> 16 bits --prune--> what outputs need

@@ -253,7 +253,8 @@ static void place_results(bgi_compiler *c)
 }
 
 /* Places inputs in the slot of the stage's own stash when the backward pass reads them, otherwise in a buffer for one
- * micro-batch. Buffers come before the last stash, whose slots get their places between the two steps. */
+ * micro-batch. The caller places the buffers first, then the device's last stash, then the inputs in slots
+ * (`in_slots`). */
 static void place_inputs(bgi_compiler *c, bool in_slots, size_t *offsets)
 {
     const uint32_t stages = c->stages->stage_count;

@@ -1,10 +1,10 @@
 /*
- * loop.c: loops inside graphs. A loop is an op whose kernel runs the plan of its body repeatedly in the op's scratch
- * memory.
+ * loop.c: implements loops inside graphs. A loop is an op whose kernel runs the plan of its body repeatedly in the op's
+ * scratch memory.
  *
  * The body is compiled when the op's kernel is chosen, for a single device and forward only. So three nested loops are
- * three nested plans, each of which runs in a call of the plan around it. Iteration i draws its random numbers from the
- * i-th word of the seed. So iterations differ, and a repeated run gives the same numbers.
+ * three nested plans, each of which runs in a call of the plan around it. The seed of each iteration is computed from
+ * the run's seed and the iteration's number. So iterations differ, and a repeated run gives the same numbers.
  */
 #include <brigade/loop.h>
 

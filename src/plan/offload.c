@@ -24,7 +24,7 @@
 
 #include "core/error.h"
 
-/* The number of slots of a remote edge for its producer, which writes one while the other is stored. */
+/* The producer of a remote edge has two slots, because it writes one while the other is being stored. */
 enum { PRODUCER_SLOTS = 2 };
 
 static bool is_preloaded(const bgi_compiler *c, const bg_tensor_location *location)
@@ -322,7 +322,7 @@ typedef struct update_readers {
     uint32_t last_whole; /* 1 + the last level at which an op reads the whole; 0: all read a piece */
 } update_readers;
 
-/* Fills the table, which is by value, for all variables in one walk. */
+/* Fills the table, which is indexed by value, for all variables in one pass over the ops. */
 static void find_update_readers(const bgi_compiler *c, update_readers *found)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
@@ -388,7 +388,7 @@ static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint3
 bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
 {
     uint32_t last_buffer = BGI_NO_BUFFER,
-             last_whole = 0; /* the previous answer is reused, because the gradients of a buffer follow each other */
+             last_whole = 0; /* the previous result is reused, because the gradients of a buffer follow each other */
     bool is_late = false;
     update_readers *readers;
     stage_actions of_stage;
@@ -458,7 +458,7 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
 }
 
 /* Whether many micro-batches on one device wait for the stage's forward pass, and its backward pass follows soon. With
- * phases this is the stage of the head. */
+ * phases this is the last stage, which has the loss. */
 static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 {
     const uint32_t edge = c->edges->routes[i].edge;

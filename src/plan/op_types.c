@@ -1,5 +1,5 @@
 /*
- * op_types.c: the table of the library's op types. The op of loops inside graphs is not in the table, because its
+ * op_types.c: lists the library's op types in a table. The op of loops inside graphs is not in the table, because its
  * attributes are graphs.
  */
 #include "plan/op_types.h"

@@ -59,7 +59,7 @@ double bgi_options_speed(const bg_options *options, uint32_t device)
 
 /* ---- checks ---- */
 
-/* The problems found so far, one a line. */
+/* The problems found so far, one per line. */
 typedef struct problem_list {
     bgi_string text;
     uint32_t count;
@@ -178,7 +178,7 @@ static void check_outputs(problem_list *list, const bg_options *options)
     }
 }
 
-/* Checks that locations are possible, and explains why others are not. */
+/* Checks that tensor locations are possible; each message explains why a location is not. */
 static void check_location(problem_list *list, const bg_options *options, const char *what, uint32_t classes,
                            const bg_tensor_location *location)
 {
@@ -186,17 +186,15 @@ static void check_location(problem_list *list, const bg_options *options, const 
                            (location->place == BG_PLACE_DEFAULT && options->execution.strategy == BG_STRATEGY_PHASED);
 
     if (location->sharded && (classes >> BG_LOCATION_ACTIVATIONS & 1) != 0 && !is_remote)
-        add_problem(
-            list,
-            "%s: activations are sharded and on the device, where the backward pass needs them whole; make them "
-            "remote: each store then keeps a piece of the activations that tensor-parallel replicas have in common",
-            what);
+        add_problem(list,
+                    "%s: activations are sharded and on the device, where the backward pass needs them whole; make "
+                    "them remote, so that each tensor-parallel replica stores a piece",
+                    what);
     if (location->sharded && (classes >> BG_LOCATION_WEIGHTS & 1) != 0 && !is_remote)
-        add_problem(
-            list,
-            "%s: weights are sharded and on the device, where every forward and backward pass needs them whole; "
-            "make them remote: each replica's store then keeps a piece, and a load brings all of them",
-            what);
+        add_problem(list,
+                    "%s: weights are sharded and on the device, where every forward and backward pass needs them "
+                    "whole; make them remote, so that each replica stores a piece and loads all pieces",
+                    what);
 }
 
 static void check_locations(problem_list *list, const bg_options *options)
@@ -268,7 +266,7 @@ static void check_auto_loss_scaling(problem_list *list, const bg_options *option
     if (!(a->threshold >= 0.0 && a->threshold < 1.0))
         add_problem(list, "auto_loss_scaling.threshold is %g; it must be at least 0 and below 1", a->threshold);
     if (a->period < 1)
-        add_problem(list, "auto_loss_scaling.period is 0; the scale is adapted every 1 or more updates");
+        add_problem(list, "auto_loss_scaling.period is 0 but must be at least 1 update");
     if (!(a->increase >= 1.0 && isfinite(a->increase)) || !(a->decrease > 0.0 && a->decrease <= 1.0))
         add_problem(list,
                     "auto_loss_scaling has increase %g and decrease %g; increase must be at least 1, and decrease "

@@ -1,5 +1,5 @@
 /*
- * outputs.c: the inputs of a plan, its outputs (requested or marked), and which output is the loss.
+ * outputs.c: lists the inputs of a plan and its outputs (requested or marked), and finds the output that is the loss.
  */
 #include "plan/compile.h"
 

@@ -1,5 +1,5 @@
 /*
- * pack.c: places units of memory by first fit, in the order of decreasing size. It does not know the units' contents.
+ * pack.c: places units of memory by first fit, the largest unit first. It does not know the units' contents.
  *
  * A unit must not share bytes with units that are needed at the same time. Comparing it with each of them is quadratic,
  * and thousands of layers have 100,000 units. So the bytes in use are kept by time: a segment tree over the moments at
@@ -10,9 +10,9 @@
  *                 [ 0-1 ] [ 2 - 3 ]       touching   ranges of the units that need any moment of it
  *                 [0] [1] [2] [3]
  *
- * The units that meet a span are those touching the nodes that the span is cut into, and those covering a node above
- * these. A set keeps the union of its ranges. Units are packed densely, so a set has few ranges even for many units,
- * and the lowest fit is found by jumping over ranges.
+ * A unit is needed during a span if it touches a node that the span is cut into, or covers an ancestor of such a node.
+ * A set keeps the union of its ranges. Units are packed densely, so a set has few ranges even for many units, and the
+ * lowest fit is found by jumping over ranges.
  */
 #include "plan/pack.h"
 
@@ -126,7 +126,7 @@ static size_t find_moment(const packer *p, uint32_t moment)
     return (size_t)(found - p->moments);
 }
 
-/* Whether spans meet depends only on the order of their ends, so moments between ends are left out. */
+/* Whether spans overlap depends only on the order of their ends, so moments between ends are left out. */
 static bool list_moments(packer *p, const bgi_unit *units, uint32_t count)
 {
     size_t most = 0, different = 0;

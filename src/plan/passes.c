@@ -278,7 +278,7 @@ static bool is_named(const pass *p, uint32_t i)
     return (pointers[i].result & (p->needs | p->makes)) != 0;
 }
 
-/* A pass that makes the graph may find an unfinished one. */
+/* A result is hidden once it exists; before that, its pointer may have an unfinished result. */
 static bool is_hidden(const bgi_compiler *c, const pass *p, uint32_t i)
 {
     return !is_named(p, i) && (c->made & pointers[i].result) != 0;
@@ -325,10 +325,10 @@ static bg_status check_stop(const bg_options *options, bg_error *error)
 {
     if (options->execution.stop == NULL || !options->execution.stop(options->execution.stop_user))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_CANCELED, "the plan: stopped, as the caller asked");
+    return bg_error_set(error, BG_ERROR_CANCELED, "compiling the plan was stopped at the caller's request");
 }
 
-/* Trials repeat passes of the attempt that they belong to. */
+/* Trials do not report progress, because they repeat passes. */
 static bg_status report_progress(const bgi_compiler *c, const pass *p, bg_error *error)
 {
     const bg_reporting_options *reporting = &c->plan->options.reporting;

@@ -1,5 +1,5 @@
 /*
- * passes.h: the driver of the compiler's passes (passes.def).
+ * passes.h: declares the driver of the compiler's passes (passes.def).
  */
 #ifndef BGI_PLAN_PASSES_H
 #define BGI_PLAN_PASSES_H

@@ -7,7 +7,7 @@
  *
  * A remote value counts in its own class (a window of weights as weights), in the phases that touch it. For memory that
  * is held all the time, a phase counts what it touches. So the largest phase is at most the device's total, and windows
- * that share a place are shown separately. This file ignores time, so a phase counts all slots of an edge.
+ * that share memory are shown separately. This file ignores time, so a phase counts all slots of an edge.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * plan.h: the executable, which the runtime runs and the simulator walks. A plan is plain data: devices have straight
- * programs of instructions, instructions have kernel calls, and calls have operands that are offsets. Nothing remains
- * to decide at run time.
+ * plan.h: declares the plan: the executable that the runtime runs and the simulator simulates. A plan is plain data:
+ * devices have straight-line programs of instructions, instructions have kernel calls, and calls have operands that are
+ * offsets. Nothing remains to decide at run time.
  *
  *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (memory, offset, slot)
  *
@@ -15,17 +15,17 @@
  *
  * Transfers move remote values to the device and back. Each device has a list of the transfers of a step, in the order
  * of its program. LOAD and STORE, and the load and store calls of an update, only issue the next transfers, which then
- * run beside the program, one after another. An instruction or a call that touches the memory of a transfer waits until
- * the transfer has completed: `io_wait` counts transfers from the beginning of the previous step. With T transfers per
- * step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
+ * run concurrently with the program, one after another. An instruction or a call that touches the memory of a transfer
+ * waits until the transfer has completed: `io_wait` counts transfers from the beginning of the previous step. With T
+ * transfers per step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
  *
- * Sums can run beside the program. A REDUCE may begin a sum without waiting for it; the sum then runs beside the
- * following instructions, up to the one that needs it (beside.c). One sum is in progress at a time, and none when a
- * step ends. The last B or W of a stage may be cut into parts: instructions of one action, each followed by a REDUCE of
- * the gradients that are final by then (final.c).
+ * Sums can run concurrently with the program. A REDUCE may begin a sum without waiting for it; the sum then overlaps
+ * with the following instructions, up to the one that needs it (beside.c). At most one sum is in progress at a time,
+ * and it completes before the step ends. The last B or W of a stage may be cut into parts: instructions of one action,
+ * each followed by a REDUCE of the gradients that are final by then (final.c).
  *
- * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE copies it to
- * the remote ring, and LOAD copies from there to the ring that the readers read.
+ * An edge whose messages are kept remote has three rings of slots. The producer writes to the first ring, STORE copies
+ * to the remote ring, and LOAD copies from there to the readers' ring.
  */
 #ifndef BGI_PLAN_PLAN_H
 #define BGI_PLAN_PLAN_H
@@ -59,7 +59,7 @@ typedef struct bgi_operand {
 
 /* A fixed place which the host writes or reads. */
 typedef struct bgi_place {
-    uint32_t device; /* of the replica */
+    uint32_t device; /* number of the device within its replica */
     bgi_operand operand;
 } bgi_place;
 
@@ -69,11 +69,11 @@ typedef struct bgi_plan_edge {
     bool per_step;                   /* one message for each step instead of each micro-batch */
     uint32_t depth;
     size_t slot_bytes;    /* stride between slots; a multiple of 64 */
-    size_t offset;        /* of slot 0 in to_device's arena */
+    size_t offset;        /* offset of slot 0 in to_device's arena */
     bool is_stash;        /* kept for a later pass: B, or W where that is a separate action */
     bool is_ring;         /* belongs to a remote edge: micro-batch m uses slot m % depth in every step */
     bool is_remote;       /* the slots are in the remote store */
-    size_t payload_bytes; /* of one message, without padding */
+    size_t payload_bytes; /* bytes of one message, without padding */
 } bgi_plan_edge;
 
 typedef struct bgi_call {
@@ -85,7 +85,7 @@ typedef struct bgi_call {
     const bgi_operand *operands; /* inputs, outputs */
     const bg_type *types;
     const void *attributes;
-    size_t scratch_offset; /* in the arena of the device that runs the call */
+    size_t scratch_offset; /* offset in the arena of the device that runs the call */
     bg_cost cost;
     bool is_transfer;   /* only issues the next transfer */
     bool is_collective; /* replicas communicate as bgi_collective_attributes says, without a kernel */
@@ -117,8 +117,8 @@ typedef struct bgi_copy {
 /* REDUCE: a variable that is summed over the replicas that differ only in their data coordinate, in the order of that
  * coordinate. GATHER: a variable whose pieces each of these replicas receives. */
 typedef struct bgi_reduced {
-    bgi_operand operand; /* of the whole variable */
-    bg_dtype dtype;      /* of REDUCE: float32 or float64 */
+    bgi_operand operand; /* the whole variable */
+    bg_dtype dtype;      /* element type of a REDUCE: float32 or float64 */
     int64_t element_count;
     int64_t piece_count; /* REDUCE: replica r gets the sum of its r-th piece of `piece_count` elements; 0: the whole
                             sum. GATHER: replica r has the r-th piece */
@@ -148,8 +148,8 @@ typedef struct bgi_instruction {
     bool needs_sum; /* the sum in progress must be complete before it begins */
     bool is_part;   /* B, W: has only some of the calls of its action. REDUCE: sums the gradients that such calls made
                      * final; more sums of the stage follow (final.c) */
-    /* For a SEND whose message is complete before the action that makes it ends: the number of calls of that action
-     * (the last one before the SEND with calls) after which the message leaves. 0: it leaves in its turn. */
+    /* For a SEND whose message is complete before the end of the action that makes it (the last one with calls before
+     * the SEND): the number of calls of that action after which the message leaves. 0: it leaves in its turn. */
     uint32_t after_calls;
     uint32_t turn;              /* in a strict plan: its place among the instructions of a step on all devices */
     size_t transient_bytes;     /* the most bytes that are live inside the action */
@@ -179,12 +179,12 @@ typedef struct bgi_plan_phase {
 
 typedef struct bgi_plan_variable {
     const char *name;
-    bg_type type;              /* on a replica: the type of its piece when a mesh cuts the variable */
+    bg_type type;              /* type on a replica: that of its piece when a mesh cuts the variable */
     const bg_shard *shard;     /* how the mesh cuts the whole; NULL: it is not cut */
     const bg_section *section; /* the range of a host weight that the variable holds; NULL: it is a whole weight */
     bg_variable_role role;
     bg_initializer initializer;
-    bgi_quantized quantized; /* as in bgi_value: the session computes the values from those of the parameter */
+    bgi_quantized quantized; /* if set, the session computes the values from those of a parameter, as in bgi_value */
     uint32_t number;         /* identity for initialization */
     int64_t piece_count; /* the replica with data coordinate r keeps only its r-th piece of `piece_count` elements; 0:
                             the whole */
@@ -243,7 +243,7 @@ struct bg_plan {
     bg_optimizer optimizer;
     uint32_t stage_count;
     const uint32_t *stage_devices;
-    uint32_t device_count; /* of one replica */
+    uint32_t device_count; /* number of devices of one replica */
     uint32_t replicas;
     uint32_t tensor_1, tensor_2; /* sizes of the mesh's tensor axes; 0 and 1 mean no tensor parallelism */
     uint32_t input_group_size;   /* the number of replicas that get the same data */
@@ -260,7 +260,7 @@ struct bg_plan {
     bgi_plan_constant *constants;
     uint32_t input_count;
     bgi_plan_input *inputs;
-    uint32_t output_count; /* with a while loop's condition as the last one */
+    uint32_t output_count; /* includes a while loop's condition, which is the last one */
     bgi_plan_output *outputs;
     const char *loss_output; /* name of the output that is the loss; NULL: none */
     /* Loops. */
@@ -300,8 +300,8 @@ static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
     return (bg_mesh){plan->replicas / (tensor_1 * tensor_2), tensor_1, tensor_2};
 }
 
-/* The number of replicas with the same weights and different data, which sum gradients and keep pieces for each
- * other. */
+/* The number of replicas with the same weights and different data; they sum gradients, and each may keep a piece of a
+ * tensor for all. */
 static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
 {
     return bgi_plan_mesh(plan).data;
@@ -319,8 +319,8 @@ static inline bool bgi_plan_is_strict(const bg_plan *plan)
     return plan->problem.is_strict;
 }
 
-/* The rows of input for one micro-batch of all replicas, one for each group of replicas; and the row that a replica
- * reads. */
+/* The number of rows of input in one micro-batch of all replicas (one row for each group of replicas with the same
+ * data), and the row that a replica reads. */
 static inline uint32_t bgi_plan_input_rows(const bg_plan *plan)
 {
     return plan->replicas / plan->input_group_size;
@@ -339,7 +339,7 @@ static inline bool bgi_plan_is_canonical(const bg_plan *plan)
     return plan->training && plan->options.numerics.canonical_reductions;
 }
 
-/* The place of micro-batch `micro_batch` of a row of inputs among those of a step. */
+/* The position, within a step's input elements, of the element that is micro-batch `micro_batch` of a row. */
 static inline uint64_t bgi_plan_input_place(const bg_plan *plan, uint32_t micro_batch, uint32_t row)
 {
     return bgi_plan_is_canonical(plan) ? (uint64_t)row * plan->micro_batches + micro_batch
@@ -352,13 +352,14 @@ static inline uint32_t bgi_plan_row_elements(const bg_plan *plan)
     return bgi_plan_is_canonical(plan) ? plan->micro_batches : 1;
 }
 
-/* The row that reads the element at `place`, which counts over steps. */
+/* The row that reads the input element at `place`, which counts the elements of all steps. */
 static inline uint32_t bgi_plan_place_row(const bg_plan *plan, uint64_t place)
 {
     return (uint32_t)(place / bgi_plan_row_elements(plan) % bgi_plan_input_rows(plan));
 }
 
-/* The place of a replica's value `number` among those of all replicas, when each has `per_step` values a step. */
+/* The position of a replica's value `number` among the values of all replicas, if each replica has `per_step` values a
+ * step. */
 static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_step, uint64_t number, uint32_t replica)
 {
     const uint32_t group = plan->input_group_size;
@@ -369,7 +370,7 @@ static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_s
            ((uint64_t)(replica / group) * per_step + number % per_step) * group + replica % group;
 }
 
-/* Whether the values of an output lie in the order of the whole batch instead of by replica. */
+/* Whether the values of an output are in the order of the whole batch instead of by replica. */
 static inline bool bgi_plan_has_stretches(const bg_plan *plan, const bgi_plan_output *output)
 {
     return bgi_plan_is_canonical(plan) && (output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N);

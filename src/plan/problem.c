@@ -15,8 +15,8 @@
 
 /* ---- the choice ---- */
 
-/* `stage_devices` is NULL while devices are not known. Without an explicit choice the schedule does not move the
- * stages. */
+/* `stage_devices` is NULL while devices are not known. If the options name no schedule, the chosen one does not change
+ * the stages' devices. */
 static const char *name_generator(const bg_options *options, bool training, const uint32_t *stage_devices,
                                   uint32_t stage_count)
 {
@@ -229,7 +229,7 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
 
 /* In training, PopTorch's pipeline needs at least 2 N - 1 micro-batches. Brigade's default `interleaved` replaces it.
  * TensorFlow for IPU ran `interleaved` with N, but the stricter limit applies, whether or not the caller names the
- * schedule. TensorFlow's `grouped` needs 2 N, because its loss is a separate step. The other schedules have different
+ * schedule. `grouped` with a separate loss step, as in TensorFlow, needs 2 N. The other schedules have different
  * limits. N counts positions: concurrent stages count once. */
 static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *generator, uint32_t positions)
 {

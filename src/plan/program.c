@@ -258,8 +258,8 @@ static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, 
     return true;
 }
 
-/* Walks over the crossings that a segment makes and, for a forward segment, those that its stage may stash. Each is
- * visited once, in ascending order. */
+/* Visits the crossings that a segment makes and, for a forward segment, those that its stage may stash: each once, in
+ * ascending order. */
 typedef struct bgi_crossing_walk {
     const bgi_partition *partition;
     uint32_t made, made_end, kept, kept_end;

@@ -1,13 +1,13 @@
 /*
- * recompute.c: chooses what a plan recomputes. The rules of the options are in the transform room. AUTO, the cheapest
- * choice with which every device is within its budget, is here because it needs whole plans.
+ * recompute.c: chooses what a plan recomputes. The rules of the options are in src/transform/recompute.c. AUTO, the
+ * cheapest choice with which every device is within its budget, is here because it needs whole plans.
  *
  * A trial compiles the graph with a choice up to its memory layout, so the bytes are those of the finished plan. The
  * memory that a device needs depends only on the choice for its own stages. So each device has its own list of choices,
  * ordered by time, and tries them until one fits. One trial tests a choice for every device. A choice whose stash alone
  * exceeds the budget is skipped without a trial. If a device has few ops, its list has every choice, so the first that
- * fits is the cheapest. Otherwise the choices give up the ops one by one, beginning with those that save most bytes per
- * nanosecond, and regular patterns (every second, third, ... op is kept), which have small peaks, are added.
+ * fits is the cheapest. Otherwise each choice gives up one more op, beginning with the op that saves most bytes per
+ * nanosecond. Regular patterns, which keep every second, third, ... op, are added because their peaks are small.
  */
 #include "plan/compile.h"
 
@@ -25,7 +25,7 @@ enum { EXACT_OPS = 12, MOST_TRIALS = 64 };
 typedef struct bgi_proposal {
     const bool *is_given_up; /* by op of the search */
     double ns;
-    size_t least_bytes; /* of its device */
+    size_t least_bytes; /* a lower bound of the device's bytes with this choice */
     uint32_t number;
 } bgi_proposal;
 
@@ -104,7 +104,7 @@ static bg_status record_fixed_bytes(bgi_chooser *s, const bg_plan *plan, bg_erro
 
 /* ---- proposals ---- */
 
-/* Writes a device's choice into the common one. */
+/* Writes a device's choice into the choice of all devices. */
 static void set_choice(bgi_chooser *s, const bgi_search *search, const bool *is_given_up)
 {
     for (uint32_t i = 0; i < search->op_count; i++)

@@ -89,12 +89,12 @@ static bg_status check_tree(const bg_plan *plan, bg_error *error)
         branch *= 2;
     if (replicas == 1 || own == branch)
         return BG_OK;
-    return bg_error_set(
-        error, BG_ERROR_INVALID,
-        "canonical_reductions is set with %u replicas and gradient_accumulation %u, but with several replicas "
-        "gradient_accumulation must be a power of two, because each replica needs a whole branch of the tree over all "
-        "%llu micro-batches; use gradient_accumulation %u with %llu replicas, or 1 replica with %llu",
-        replicas, own, (unsigned long long)all, branch, (unsigned long long)(all / branch), (unsigned long long)all);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "canonical_reductions is set with %u replicas and gradient_accumulation %u, which must be a "
+                        "power of two, so that each replica has a whole branch of the tree over all %llu "
+                        "micro-batches; use gradient_accumulation %u with %llu replicas, or 1 replica with %llu",
+                        replicas, own, (unsigned long long)all, branch, (unsigned long long)(all / branch),
+                        (unsigned long long)all);
 }
 
 static bg_status check_groups(const bg_options *options, uint32_t replicas, bg_error *error)

@@ -1,5 +1,5 @@
 /*
- * request.h: the request from which a plan is compiled, and functions that create a plan with only the request
+ * request.h: declares the request from which a plan is compiled, and functions that create a plan with only the request
  * (plan.c).
  */
 #ifndef BGI_PLAN_REQUEST_H

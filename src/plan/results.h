@@ -1,7 +1,7 @@
 /*
- * results.h: the results of the compiler's passes, each a separate struct. The pass that makes a result allocates it in
- * the compiler's scratch memory, or in the plan's memory where the plan keeps it; before that the compiler's pointer is
- * NULL. passes.def says which passes make a result and which use it.
+ * results.h: declares the results of the compiler's passes, each a separate struct. The pass that makes a result
+ * allocates it in the compiler's scratch memory, or in the plan's memory if the plan keeps it. Before that the
+ * compiler's pointer is NULL. The table passes.def says which passes make a result and which use it.
  */
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H
@@ -62,7 +62,7 @@ typedef struct bgi_residency {
     uint8_t *crossing_moves; /* BGI_MOVES_..., BGI_KEEPS_STASH */
 } bgi_residency;
 
-/* The compiler's facts about an edge beyond the schedule and the plan. */
+/* Facts about an edge that only the compiler needs, so that neither the schedule nor the plan has them. */
 typedef struct bgi_edge_facts {
     bool is_remote, is_preloaded;
     uint8_t shard_axes; /* of remote edges: tensor axes along which each replica keeps a piece; 0: the whole */
@@ -106,7 +106,7 @@ typedef struct bgi_placement {
     uint32_t *inputs;          /* values, ascending */
     uint32_t *input_numbers;   /* by value */
     bgi_operand *input_places; /* [input * stage_count + stage] */
-    bool *input_is_used;       /* the same index */
+    bool *input_is_used;       /* indexed as input_places: the stage reads the input */
     uint32_t input_count;
     uint32_t *tail_edges;    /* by device: the stash right before the transients; BGI_NO_EDGE: none */
     size_t *segment_peaks;   /* transient bytes, by segment */

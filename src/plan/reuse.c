@@ -2,19 +2,19 @@
  * reuse.c: places transients of a pass in free parts of the slots of its stage's stash.
  *
  *     slot of a micro-batch   | a | b | c | d |    F makes a, b, c, d in this order, B reads d, c, b, a
- *     F, before it makes c            | t |        transients of F lie where values are not made yet
- *     B, after it has read c          | t |        transients of B lie where values are not read any more
+ *     F, before it makes c            | t |        transients of F are where values are not made yet
+ *     B, after it has read c          | t |        transients of B are where values are no longer read
  *
  * A slot belongs to its micro-batch from the pass that writes it to the last one that reads it, so this needs no extra
  * memory for any depth of the stash. Only during the first pass and the last one are some of its bytes known to be
  * free.
  *
- * A device's largest stash of one slot is placed right before the transients, so that its free bytes and theirs form
- * one range, in which larger tensors fit.
+ * A device's largest stash of one slot is placed right before the transients, so that its free bytes and the
+ * transients' bytes form one range, in which larger tensors fit.
  *
- * needs  slots with places; life times of the pass's values
- * does   gives transients places
- * keeps  all slots and their values
+ *     needs  slots with places; lifetimes of the pass's values
+ *     does   gives transients places
+ *     keeps  all slots and their values
  */
 #include "plan/compile.h"
 
@@ -30,7 +30,7 @@ enum { MOST_EDGES = 8 };
 /* A value in a slot that the pass may use. */
 typedef struct kept_value {
     uint32_t edge;
-    size_t offset, size; /* in the slot */
+    size_t offset, size; /* place in the slot */
     bgi_span span;       /* when the pass must not touch it */
 } kept_value;
 

@@ -2,12 +2,12 @@
  * search.c: tries the choices of the schedule `auto` one after another.
  *
  *     the training graph --+-- W in B  --recompute, lower--> order, bytes --+--> the better: its W, its order
- *                          +-- W alone --recompute, lower--> order, bytes --+
+ *                          +-- W apart --recompute, lower--> order, bytes --+
  *
- * If budgets limit the orders, the first copy is made without budgets. When it does not fit, it shows how much memory
- * is left for slots, since the rest of a device does not depend on the order; a second copy is searched within that.
- * Recomputation that must meet the budgets is chosen for the order that is best without budgets. So are remote
- * activations, which have slots for a few micro-batches in any order.
+ * If devices have budgets, the search first tries a copy of the plan without them. A copy that does not fit shows how
+ * much memory is left for slots, because the other memory of a device does not depend on the order. A second copy is
+ * then searched within that limit. Recomputation that must meet the budgets is chosen for the order that is best
+ * without budgets. So are remote activations, which have slots for a few micro-batches in any order.
  */
 #include "plan/compile.h"
 
@@ -110,7 +110,7 @@ static bg_status try_candidate(const bgi_compiler *c, bgi_candidate *candidate, 
         status = try_once(c, candidate, NULL, NULL);
     }
     if (status == BG_ERROR_CANCELED)
-        return bg_error_set(error, status, "searching a schedule: stopped, as the caller asked");
+        return bg_error_set(error, status, "searching a schedule was stopped at the caller's request");
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 

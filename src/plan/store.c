@@ -30,13 +30,13 @@ typedef struct form {
     uint32_t input_count, output_count;
     const bg_type *types;
     const void *attributes;
-    size_t scratch_limit; /* of the device that runs the calls */
+    size_t scratch_limit; /* limit of the device that runs the calls */
     bg_kernel kernel;
     bg_cost cost;
     uint64_t hash; /* writing */
 } form;
 
-/* The arrays are malloc'ed; their elements are in the order in which they were first visited. */
+/* The arrays are malloc'ed; their elements are in the order of their first visit. */
 typedef struct store {
     bgi_archive *archive;
     bg_plan *plan;
@@ -48,7 +48,7 @@ typedef struct store {
     bg_kernel *kernels; /* reading */
     size_t kernel_count, kernel_capacity;
     const char *last_block;
-    size_t scratch_limit;      /* of the device that is being visited */
+    size_t scratch_limit;      /* limit of the device that is being visited */
     const bg_op_type *unknown; /* when writing: a type that a reader could not find again */
 } store;
 
@@ -396,7 +396,8 @@ static void visit_reduced(bgi_archive *a, const bgi_reduced **reduced, uint32_t 
     *reduced = array;
 }
 
-/* Returns 1 + the earlier instruction with all the calls of which this one has some, or 0 if there is none. */
+/* Returns 1 + the earlier uncut instruction whose calls include those of `part`, or 0 if there is no such
+ * instruction. */
 static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
 {
     const bgi_call *calls = instructions[part].calls;
@@ -475,8 +476,8 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_u32(a, &transfer->peer_wait);
 }
 
-/* Visits an instruction's action as its number in the device's schedule. An instruction has the number after its
- * predecessor's, except where final.c has cut an instruction. *at is the previous number. */
+/* Visits an instruction's action as its number in the device's schedule. Each instruction has the number that follows
+ * its predecessor's, except in actions that final.c has cut. *at is the previous number. */
 static void visit_action(store *s, uint32_t device, bg_action *action, uint32_t *at)
 {
     const uint32_t count = bg_schedule_action_count(s->plan->schedule, device);

@@ -1,7 +1,7 @@
 /*
- * store_tables.c: the parts of a plan that are only numbers and names: its sizes, the schedule with its problem, edges,
- * leaves, streams, blocks. The same functions write and read. A reader checks that these parts are consistent before it
- * reads programs.
+ * store_tables.c: visits the parts of a plan that are only numbers and names: its sizes, the schedule with its problem,
+ * edges, leaves, streams and blocks. The same functions write and read. A reader checks that these parts are consistent
+ * before it reads programs.
  */
 #include "plan/store_tables.h"
 
@@ -425,7 +425,7 @@ static bg_status check_schedule(bg_plan *plan, bg_error *error)
     if (problem->stage_count != plan->stage_count || problem->device_count != plan->device_count ||
         problem->micro_batch_count != plan->micro_batches || problem->training != plan->training ||
         problem->stage_devices == NULL || problem->edge_count > plan->edge_count || plan->stage_count == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "the schedule is another plan's");
+        return bg_error_set(error, BG_ERROR_PARSE, "the schedule belongs to another plan");
     return bg_schedule_verify(plan->schedule, problem, error);
 }
 

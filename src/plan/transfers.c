@@ -1,12 +1,12 @@
 /*
- * transfers.c: lists the transfers of each device, and finds which of them instructions and calls wait for. It knows
- * only the places of buffers.
+ * transfers.c: lists the transfers of each device, and finds the transfers that each instruction or call waits for. It
+ * knows only the places of buffers.
  *
- * Hazards are found by place. The device's program is walked for two steps. For each piece of the arena the walk
- * records the last issued transfer that reads or writes it. An instruction or call that touches the piece waits for
- * that transfer. Transfers run in the order of issue. They are issued after their sources are written and their
- * destinations are no longer needed. So they wait only for other replicas that have pieces of the moved value. These
- * waits cannot be circular: all replicas have the same program, and a transfer waits only for earlier ones.
+ * The file simulates two steps of the device's program. For each range of the arena it records the last issued transfer
+ * that reads or writes the range. An instruction or call that touches the range waits for that transfer. Transfers run
+ * in the order of issue. Each is issued after its source is written and its destination is no longer needed. So a
+ * transfer waits only for other replicas that have pieces of the moved value. These waits cannot be circular: all
+ * replicas have the same program, and a transfer waits only for earlier ones.
  */
 #include "plan/compile.h"
 
@@ -14,16 +14,16 @@
 
 #include "core/error.h"
 
-/* The pieces of an arena between the bounds of all transfers; piece i is [bounds[i], bounds[i + 1]). */
+/* The ranges of an arena between the bounds of all transfers; range i is [bounds[i], bounds[i + 1]). */
 typedef struct walker {
     bgi_compiler *compiler;
     uint32_t device;
     bgi_transfer *transfers;
     uint32_t transfer_count, capacity;
     size_t *bounds;
-    uint32_t *latest; /* by piece: 1 + number of the last transfer, over two steps; 0: none */
+    uint32_t *latest; /* by range: 1 + number of the last transfer, over two steps; 0: none */
     uint32_t bound_count;
-    uint32_t issued; /* over two steps */
+    uint32_t issued; /* number of transfers issued so far, over two steps */
     /* By transfer: the value that it moves, when replicas have pieces of it; otherwise 0. Variables come first, by
      * value, then slots. */
     uint32_t *shared_things;
@@ -176,7 +176,7 @@ static bg_status cut_pieces(walker *w, bgi_arena *arena)
     return BG_OK;
 }
 
-/* The first piece that ends after `offset`; bound_count - 1 or more: none. */
+/* The first range that ends after `offset`; bound_count - 1 or more: none. */
 static uint32_t find_piece(const walker *w, size_t offset)
 {
     uint32_t low = 0, high = w->bound_count - 1;
@@ -293,8 +293,8 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
 
 /* ---- pieces of other replicas ---- */
 
-/* A load must wait for every replica's last store, and a store for every replica's last load. Two steps are walked, as
- * for the other waits. All replicas have the same list. */
+/* A load must wait for every replica's last store, and a store for every replica's last load. Two steps are simulated,
+ * as for the other waits. All replicas have the same list. */
 static bg_status find_peer_waits(walker *w, bgi_arena *arena)
 {
     bgi_plan_device *device = &w->compiler->plan->devices[w->device];

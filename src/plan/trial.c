@@ -1,6 +1,6 @@
 /*
- * trial.c: copies of a plan that are compiled to try a choice. A copy has a separate clone of the graph and a separate
- * plan, and is lowered up to its memory layout, so its bytes and its time are those of the finished plan.
+ * trial.c: makes copies of a plan that are compiled to try a choice. A copy has a separate clone of the graph and a
+ * separate plan. It is lowered up to its memory layout, so its bytes and its time are those of the finished plan.
  */
 #include "plan/compile.h"
 

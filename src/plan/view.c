@@ -1,5 +1,5 @@
 /*
- * view.c: read access to a plan (brigade/plan_view.h).
+ * view.c: gives read access to a plan (brigade/plan_view.h).
  */
 #include <brigade/plan_view.h>
 

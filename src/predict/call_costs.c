@@ -180,7 +180,8 @@ double bgi_measured_call_ns(const void *user, const bgi_call *call)
            correction_of(prices, call->kernel.name != NULL ? call->kernel.name : "copy");
 }
 
-/* Amdahl's law: n cores need the whole time of the part that cannot be divided, and 1/n of the time of the rest. */
+/* Amdahl's law: n cores need the whole time of the part that cannot be divided, and 1/n of the time of the divisible
+ * part. */
 double bgi_measured_divisible_ns(const void *user, const bgi_call *call)
 {
     const bgi_measured_prices *prices = user;

@@ -69,7 +69,7 @@ const char *bgi_processor_text(char *text, size_t size_bytes);
 typedef struct bgi_measured_prices {
     const bgi_call_costs *costs;
     bool is_busy;
-    bgi_device_model model; /* the static efficiency, for unknown calls */
+    bgi_device_model model; /* for unknown calls, with the static efficiency */
 } bgi_measured_prices;
 
 typedef struct bgi_machine_prices {

@@ -1,6 +1,6 @@
 /*
- * device_model.h: the numbers that describe a device for predictions: arithmetic speed, memory sizes and bandwidths.
- * They are read from a JSON file (docs/formats.md), and every value is checked.
+ * device_model.h: declares the numbers that describe a device for predictions: arithmetic speed, memory sizes and
+ * bandwidths. They are read from a JSON file (docs/formats.md), and every value is checked.
  */
 #ifndef BGI_PREDICT_DEVICE_MODEL_H
 #define BGI_PREDICT_DEVICE_MODEL_H

@@ -15,12 +15,13 @@ typedef enum bgi_process_part {
     BGI_PROCESS_OPTIMIZER,
     BGI_PROCESS_ACTIVATIONS, /* stashes, messages, inputs, windows of remote values, and values inside passes */
     BGI_PROCESS_STORES,      /* remote buffers, in memory or in files */
-    BGI_PROCESS_HOST,        /* weights that the host keeps besides the devices, and values while they are split */
-    BGI_PROCESS_RUNTIME,     /* tables and records of the runtime */
-    BGI_PROCESS_THREADS,     /* stacks of workers */
-    BGI_PROCESS_PAGES,       /* memory that the allocator adds, because blocks are whole huge pages */
-    BGI_PROCESS_DATA,        /* inputs and outputs, whose size the caller gives */
-    BGI_PROCESS_PROGRAM,     /* the program, its libraries, the graph and the plan, measured */
+    BGI_PROCESS_HOST, /* weights that the host keeps in addition to the devices, and buffers in which values are joined
+                         and split */
+    BGI_PROCESS_RUNTIME, /* tables and records of the runtime */
+    BGI_PROCESS_THREADS, /* stacks of workers */
+    BGI_PROCESS_PAGES,   /* memory that the allocator adds, because blocks are whole huge pages */
+    BGI_PROCESS_DATA,    /* inputs and outputs, whose size the caller gives */
+    BGI_PROCESS_PROGRAM, /* the program, its libraries, the graph and the plan, measured */
     BGI_PROCESS_PART_COUNT
 } bgi_process_part;
 

@@ -1,5 +1,5 @@
 /*
- * page.c: writes a prediction as one HTML page: figures, the schedule's picture, memory by class against the budget,
+ * page.c: writes a prediction as one HTML page: figures, a drawing of the schedule, memory by class with the budget,
  * the time of devices by class, traffic, and the plan's tables. It contains no script; the system's setting selects
  * light or dark colors.
  */
@@ -13,7 +13,7 @@
 #include "plan/options.h"
 #include "predict/prediction.h"
 
-/* Pictures with more actions than this are slow in browsers; with more devices they are too long to read. */
+/* Drawings with more actions are slow in browsers, and drawings with more devices are too long to read. */
 enum { MOST_BOXES = 30000, MOST_BARS = 256 };
 
 static const char style[] =
@@ -88,7 +88,7 @@ static void add_cards(bgi_string *html, const bgi_prediction *p, const char *sam
     const bool fits = bgi_prediction_fits(p, &device, &bytes, &remote);
 
     bgi_string_add(html, "<ul class=\"plan-cards\">\n");
-    add_run_cards(html, p, p->own_run_ns, "devices of their own", samples);
+    add_run_cards(html, p, p->own_run_ns, "separate devices", samples);
     snprintf(value, sizeof value, "%.1f %%", 100.0 * bgi_prediction_idle_share(&p->own));
     add_card(html, value, "of the devices' time idle", false);
     if (p->shared.device_count > 0) {

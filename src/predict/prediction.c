@@ -277,8 +277,8 @@ bg_status bgi_prediction_print(const bgi_prediction *p, const char *samples, cha
     char who[160];
 
     bgi_string_add(&text, "%s, %s\n", p->prices->model.name, p->prices->basis);
-    snprintf(who, sizeof who, "%llu device%s of their own", (unsigned long long)devices, devices == 1 ? "" : "s");
-    add_step(&text, p, devices == 1 ? "1 device of its own" : who, p->own_run_ns, samples);
+    snprintf(who, sizeof who, "%llu separate device%s", (unsigned long long)devices, devices == 1 ? "" : "s");
+    add_step(&text, p, devices == 1 ? "1 separate device" : who, p->own_run_ns, samples);
     bgi_string_add(&text, "; idle %.1f %%\n", 100.0 * bgi_prediction_idle_share(&p->own));
     if (p->shared.device_count > 0) {
         snprintf(who, sizeof who, "%u core%s shared by them", p->cores, p->cores == 1 ? "" : "s");

@@ -36,7 +36,7 @@ typedef struct bgi_prediction {
     uint32_t cores;
     bgi_simulation ranks; /* each device is a rank with one core; device_count 0: not requested */
     bgi_link_model rank_link;
-    double own_run_ns, shared_run_ns, ranks_run_ns; /* number of steps in one run of the program, which is the plan's */
+    double own_run_ns, shared_run_ns, ranks_run_ns; /* time of one run, which has the plan's steps */
 } bgi_prediction;
 
 /* With `cores` 0 it predicts only separate devices. `plan` and `prices` must outlive the prediction. */

@@ -1,5 +1,5 @@
 /*
- * processor.c: the name of this machine's processor, as the system reports it.
+ * processor.c: finds the name of this machine's processor, as the system reports it.
  */
 #include <stdio.h>
 #include <string.h>

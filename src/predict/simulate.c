@@ -5,10 +5,10 @@
  * wait for a message, a free slot, transfers, a sum, its turn or the other replicas; such a condition, once true, stays
  * true. A heap contains the coming events:
  *
- *     work      a runner's instruction comes to its next mark or its end
- *     message   it is there
- *     transfer  the oldest one of a device's queue is done
- *     sum       one that ran beside the program is done
+ *     work      a runner's instruction reaches its next mark or its end
+ *     message   a message arrives
+ *     transfer  the oldest transfer of a device's queue is complete
+ *     sum       a sum that overlapped with the program is complete
  *
  * With shared cores a runner needs a core to continue. A core takes the ready runner that has advanced least, and among
  * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help others, so the
@@ -41,12 +41,12 @@ typedef struct runner {
     double since_ns;           /* time since which it waits or is ready, or of the last update of its work */
     uint32_t step, at;         /* its instruction */
     bool has_begun;            /* whether it is in the middle of the instruction */
-    bool has_come;             /* whether it has reached the meeting of this instruction */
+    bool has_come;             /* whether it has reached the collective operation of this instruction */
     double done_ns, rate;      /* completed work of the instruction, and its speed */
     double target_ns;          /* completed work at which the runner next acts */
     double began_ns, spent_ns; /* start of the instruction, and its time so far */
     uint32_t mark, generation;
-    /* Work that runs beside the program. */
+    /* Work that runs concurrently with the program. */
     uint64_t issued, transferred, sums_begun, sums_done, meetings;
     bool is_transferring, owes_turn;
     double sum_free_ns, link_free_ns;
@@ -75,7 +75,7 @@ typedef struct simulator {
     runner *runners;       /* replica x device */
     uint32_t runner_count, replicas;
     edge_state *edges;  /* replica x edge */
-    uint64_t *arrivals; /* by group and device: the number of replicas that have reached meetings */
+    uint64_t *arrivals; /* by group and device: the number of times that replicas have reached collective operations */
     uint64_t *turns;    /* by replica */
     uint32_t *turn_devices;
     uint64_t turn_count; /* of a step */
@@ -310,7 +310,7 @@ static uint64_t sequence_of(const simulator *s, const runner *r, const bgi_plan_
     return edge->per_step ? r->step : (uint64_t)r->step * s->plan->micro_batches + micro_batch;
 }
 
-/* ---- beside the program ---- */
+/* ---- concurrently with the program ---- */
 
 static bool transfers_are_done(const simulator *s, const runner *r, uint32_t io_wait, uint64_t *out_target)
 {
@@ -384,7 +384,8 @@ static void arrive(simulator *s, uint32_t index)
     wake_for(s, runner_of(s, replica, s->plan->edges[edge].to_device), WAITS_FOR_MESSAGE, edge);
 }
 
-/* Replicas that share cores meet before a sum. Returns true when all replicas of the group have arrived. */
+/* Replicas that share cores wait for each other before a sum. Returns true when all replicas of the group have
+ * arrived. */
 static bool has_met(simulator *s, runner *r)
 {
     const bg_mesh mesh = bgi_plan_mesh(s->plan);
@@ -482,7 +483,7 @@ static void finish(simulator *s, runner *r, const bgi_instruction *instruction, 
     }
 }
 
-/* Processes the marks that have been reached; returns false when one of them has to wait. */
+/* Processes the marks that have been reached; returns false when the runner has to wait at a mark. */
 static bool pass_marks(simulator *s, runner *r, const bgi_work *work)
 {
     const bgi_mark *marks = s->work[r->device].marks + work->first_mark;

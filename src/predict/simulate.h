@@ -3,11 +3,11 @@
  * no kernels. It follows the programs that the runtime would run (plan/plan.h), with a time for each call.
  *
  * bg_schedule_simulate knows only a schedule and the costs of its stages. Here messages leave in the middle of an
- * action, transfers and sums run beside the program, links have latencies and domains, and devices may share cores as
+ * action, transfers and sums overlap with the program, links have latencies and domains, and devices may share cores as
  * the runtime's workers do.
  *
- *     devices of their own    each device computes alone; one replica is simulated, for all do the same at the same
- * time shared cores all devices of all replicas compete for the cores; idle cores help with parts of calls
+ *     separate devices    each device runs without contention; one replica is simulated, because all run alike
+ *     shared cores        all devices of all replicas compete for the cores; idle cores help with parts of calls
  */
 #ifndef BGI_PREDICT_SIMULATE_H
 #define BGI_PREDICT_SIMULATE_H
@@ -25,10 +25,10 @@ typedef struct bgi_simulation_setup {
     double instruction_ns; /* time from one instruction to the next */
     uint32_t cores;        /* 0: each device has its own cores */
     /* With cores 0, each device is a process with one core, which also copies arriving messages and computes sums that
-     * otherwise run beside the program. */
+     * otherwise overlap with the program. */
     bool are_ranks;
     uint32_t steps;    /* at least 1 */
-    bool wants_events; /* action of the first step of replica 0 */
+    bool wants_events; /* records the compute actions of replica 0's first step */
 } bgi_simulation_setup;
 
 /* Classes of a device's time. */
@@ -42,9 +42,9 @@ typedef enum bgi_time_class {
     BGI_TIME_COPIES,      /* copies of messages, inputs and outputs */
     BGI_TIME_LINKS,       /* waits for messages that were sent */
     BGI_TIME_TRANSFERS,   /* waits for streaming memory */
-    BGI_TIME_SUMS,        /* waits for sums beside the program, and for other replicas */
+    BGI_TIME_SUMS,        /* waits for sums that overlap with the program, and for other replicas */
     BGI_TIME_CORES,       /* the device could continue, but no core was free */
-    BGI_TIME_PIPELINE,    /* the rest: waits for values that are not made yet, or for a free slot */
+    BGI_TIME_PIPELINE,    /* waits for values that are not made yet, or for a free slot */
     BGI_TIME_CLASS_COUNT
 } bgi_time_class;
 const char *bgi_time_class_name(bgi_time_class time_class);
@@ -80,7 +80,7 @@ typedef struct bgi_work {
     double divisible_ns;  /* the part of total_ns in calls of more than one part */
     double collective_ns; /* of it */
     double copy_ns;       /* of it */
-    double sum_ns;        /* time of a REDUCE beside the program; not part of total_ns */
+    double sum_ns;        /* time of a REDUCE that overlaps with the program; not part of total_ns */
     uint32_t first_mark, mark_count;
 } bgi_work;
 

@@ -1,7 +1,7 @@
 /*
- * analysis.h: the analysis of a recorded session, as tables of the time of devices and cores, the times of calls, and
- * possible gains. analyze.c fills it, insights.c adds advice, and summary_file.c writes it as JSON. Times are
- * nanoseconds since the session's creation.
+ * analysis.h: declares the analysis of a recorded session: tables of the time of devices and cores, the times of calls,
+ * and possible gains. The file analyze.c fills it, insights.c adds advice, and summary_file.c writes it as JSON. Times
+ * are nanoseconds since the session's creation.
  *
  * Totals (by kind, of calls, of runs) cover the whole recording. Analyses that need the order of events (causes of
  * waiting, cores, the timeline) cover a window: the newest steps whose events are all kept, at most MOST_WINDOW_EVENTS.
@@ -34,7 +34,7 @@ typedef struct bgi_device_times {
     uint32_t rank;
     double kind_ns[BG_ACTION_KIND_COUNT], kind_count[BG_ACTION_KIND_COUNT]; /* over the whole recording */
     double beside_ns[BG_ACTION_KIND_COUNT], beside_count[BG_ACTION_KIND_COUNT];
-    double busy_ns, cause_ns[BGI_CAUSE_COUNT]; /* over the window; they sum to its length */
+    double busy_ns, cause_ns[BGI_CAUSE_COUNT]; /* times in the window, which sum to its length */
 } bgi_device_times;
 
 /* The time of a worker; work + help + beside + idle is the window's length. */
@@ -86,7 +86,7 @@ enum { BGI_MOST_INSIGHTS = 16, BGI_MOST_WINDOW_EVENTS = 12000 };
 
 typedef struct bgi_machine {
     double flops_per_s, bytes_per_s; /* peak speeds, measured on all workers at once */
-    uint32_t processors, workers;    /* number of workers of this rank */
+    uint32_t processors, workers;    /* numbers of this machine's processors and this rank's workers */
 } bgi_machine;
 
 typedef struct bgi_analysis {
@@ -113,7 +113,7 @@ typedef struct bgi_analysis {
     double *edge_wait_ns;        /* by edge: time in the window of waits for messages that had been sent */
     double flops_per_step;
     bgi_machine machine;
-    uint64_t loader_wait_ns; /* memory of the notes */
+    uint64_t loader_wait_ns; /* the loader's wait time, from the caller's notes */
     double simulated_ns;     /* time per step, with separate devices; 0: unknown */
     bg_schedule_timing simulated;
     bgi_insight insights[BGI_MOST_INSIGHTS];

@@ -1,10 +1,9 @@
 /*
- * analyze.c: finds what devices and cores did in their time. A device works during its events. Between events it waits,
- * and the event after the gap determines the cause:
+ * analyze.c: divides the time of devices and cores into work, help and causes of waiting. A device works during its
+ * events. Between events it waits, and the event after the gap determines the cause:
  *
- *     F 0 |====|          gap          |R| F 1      the message behind the gap was sent after so much of it: the
- *     S 0          |=====|>~~~~~~~~~~~>             pipeline; then it was on its way, or no worker was free: link,
- * cores
+ *     F 0 |====|          gap          |R| F 1      until the message was sent: the pipeline;
+ *     S 0          |=====|>~~~~~~~~~~~>             after that, the link, or no worker was free: cores
  *
  * Time outside all runs is the host's time. A core's time is divided into work for any device, and idle time.
  */
@@ -50,7 +49,7 @@ static double overlap(uint64_t from, uint64_t to, uint64_t begin, uint64_t end)
     return last > first ? (double)(last - first) : 0.0;
 }
 
-/* The part of [from, to] that lies outside all runs. Time before the oldest kept run counts as inside. */
+/* The part of [from, to] that is outside all runs. Time before the oldest kept run counts as inside. */
 static double outside_runs(const bgi_analysis *a, uint64_t from, uint64_t to)
 {
     uint64_t low = 0, high = a->runs.count;
@@ -323,7 +322,7 @@ static bg_status analyze_devices(bgi_analysis *a, bg_error *error)
 typedef struct core_span {
     uint64_t start_ns, end_ns;
     uint32_t core; /* of all */
-    uint32_t use;  /* 0: work, 1: help, 2: beside */
+    uint32_t use;  /* 0: work, 1: help, 2: work that overlaps with a program */
 } core_span;
 
 static int compare_spans(const void *left, const void *right)
@@ -346,8 +345,7 @@ static uint32_t find_core(bgi_analysis *a, uint32_t rank, uint32_t worker)
     return a->core_count++;
 }
 
-/* A core that waits inside one span may do other work meanwhile. Each moment counts once, for the span that began
- * first. */
+/* A core that waits in one span may work in another. Each moment counts once, for the span that began first. */
 static void sum_cores(bgi_analysis *a, const core_span *spans, size_t count)
 {
     uint64_t until = 0;

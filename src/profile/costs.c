@@ -67,9 +67,9 @@ static bool is_meeting(bg_action_kind kind)
     return kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER;
 }
 
-/* An action has several events if it contains collectives of the model. It has several instructions, and thus events,
- * if a sum begins in the middle of it. The events of an action count as one sample. The levels of an update run one
- * after another, and a cost covers all of them. The caller sums `level_count` medians, so each level has separate
+/* An action has several events if it contains collective calls of the model. It has several instructions, and thus
+ * events, if a sum begins in the middle of it. The events of an action count as one sample. The levels of an update run
+ * one after another, and a cost covers all of them. The caller sums `level_count` medians, so each level has separate
  * samples: [stage][kind, further levels]. */
 static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
                          double *send_bytes, bg_error *error)

@@ -1,5 +1,5 @@
 /*
- * costs.h: costs from memory, for tests, and mean costs, for benches.
+ * costs.h: reads costs from memory, for tests, and computes mean costs, for benches.
  */
 #ifndef BGI_PROFILE_COSTS_H
 #define BGI_PROFILE_COSTS_H

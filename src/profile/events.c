@@ -115,7 +115,8 @@ static void crop(bgi_device_events *own, uint32_t most)
 
     while (program < own->count && !own->events[program].is_beside)
         program++;
-    if (own->count - program > most) { /* the oldest events beside the program are in the middle */
+    if (own->count - program >
+        most) { /* the events that overlap with the program follow those of the program, each part oldest first */
         dropped = own->count - program - most;
         memmove((bg_trace_event *)own->events + program, own->events + program + dropped, most * sizeof *own->events);
         memmove(own->instructions + program, own->instructions + program + dropped, most * sizeof *own->instructions);

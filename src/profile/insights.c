@@ -58,7 +58,7 @@ static double cause_share(const bgi_analysis *a, bgi_cause cause)
 
 /* ---- simulation ---- */
 
-/* The time of one step of a pipeline that has other stages but is otherwise like the plan's; 0 if unknown. */
+/* The time of one step of the plan's pipeline with other stages; 0 if unknown. */
 typedef struct candidate {
     const bg_stage_cost *costs;
     uint32_t stage_count, micro_batches;
@@ -112,7 +112,7 @@ static double simulate(const bgi_analysis *a, const candidate *of)
         bg_schedule_create(&problem, generator, &schedule, &ignored) == BG_OK &&
         bg_schedule_simulate(schedule, &problem, &timing, &ignored) == BG_OK)
         result = timing.makespan;
-    /* The number of workers limits the time too, because each does one thing at a time. */
+    /* The number of workers limits the time too, because each worker runs one action at a time. */
     if (result > 0.0 && a->rank_count == 1 && sum_work(a, of) / workers > result)
         result = sum_work(a, of) / workers;
     bg_schedule_timing_clear(&timing);
@@ -186,7 +186,7 @@ static double cut_best(const double *times, uint32_t count, uint32_t parts, uint
     return high;
 }
 
-/* Lists blocks in the order of the data, each once, if an option can have their names. */
+/* Lists each block once, in the order of the data flow, if option `stages` can have the blocks' names. */
 static bool list_blocks(const bgi_analysis *a, const char **names, double *times, bg_stage_cost *costs, uint32_t *count)
 {
     *count = 0;
@@ -394,11 +394,10 @@ static void look_at_cores(bgi_analysis *a)
 
     if (share < 0.10 || a->slots <= a->machine.workers || (insight = add_insight(a, "cores", 0.0, 0.0)) == NULL)
         return;
-    insight->text =
-        say(a,
-            "%u devices share %u cores and wait for a free one %.0f %% of the time. With a core for each device, the "
-            "schedule alone would have them idle for %.0f %%.",
-            a->slots, a->machine.workers, 100.0 * share, 100.0 * a->simulated.bubble);
+    insight->text = say(a,
+                        "%u devices share %u cores and wait for a free one %.0f %% of the time. With a core for each "
+                        "device, the schedule would leave them idle for only %.0f %%.",
+                        a->slots, a->machine.workers, 100.0 * share, 100.0 * a->simulated.bubble);
 }
 
 /* ---- the bubble ---- */

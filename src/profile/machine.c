@@ -1,6 +1,6 @@
 /*
- * machine.c: measures the peak speed of this machine: products and sums of float32 in registers, and copying memory
- * that is larger than most caches, on as many threads as the session has workers. The two measurements take about 10 ms
+ * machine.c: measures the peak speed of this machine on as many threads as the session has workers: products and sums
+ * of float32 in registers, and copies of memory that is larger than most caches. The two measurements take about 10 ms
  * each. They give upper bounds on the speed of calls, and are not a benchmark.
  */
 #include <stdlib.h>

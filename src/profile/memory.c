@@ -2,9 +2,9 @@
  * memory.c: computes live bytes over time, from the plan and the recorded times.
  *
  * Memory that is always live (weights, gradients, state, windows, host buffers) is a constant. Memory inside an
- * instruction is live while the instruction runs. A slot of an edge is occupied from the start of the first instruction
- * that touches a message (its producer, maybe on another device) to the end of the last one (its last reader). So each
- * event extends the interval of each message that its instruction touches:
+ * instruction is live while the instruction runs. A slot of an edge is occupied from the start of the message's
+ * producer, which may be on another device, to the end of its last reader. So each event extends the interval of each
+ * message that its instruction touches:
  *
  *     F 3 on device 0 writes  |====|
  *     F 3 on device 1 reads          |====|

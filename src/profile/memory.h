@@ -1,5 +1,5 @@
 /*
- * memory.h: how many bytes are live on a device at each moment of a recorded trace.
+ * memory.h: computes how many bytes are live on a device at each moment of a recorded trace.
  */
 #ifndef BGI_PROFILE_MEMORY_H
 #define BGI_PROFILE_MEMORY_H

@@ -48,7 +48,7 @@ static bg_status write_text(const char *folder, const char *name, const char *te
     return status;
 }
 
-/* The files whose content is made in memory. */
+/* The files whose content is made in memory before it is written. */
 typedef struct texts {
     char *summary, *html;
     size_t summary_bytes, html_bytes;

@@ -1,5 +1,5 @@
 /*
- * report.c: makes a report as one HTML file, which is a page (report.html, packed into the library) with the summaries
+ * report.c: makes a report as one HTML file: the page report.html, which is packed into the library, with the summaries
  * as data. The page's script draws everything from the data in the browser, and inserts names only as text, never as
  * markup.
  */

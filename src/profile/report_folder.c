@@ -1,5 +1,5 @@
 /*
- * report_folder.c: makes reports of folders with profiles; the summaries are read and checked first.
+ * report_folder.c: makes reports of folders with profiles, after it has read and checked the summaries.
  */
 #include <stdlib.h>
 

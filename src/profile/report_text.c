@@ -208,7 +208,7 @@ static void print_ops(page *p, const json_t *root)
         all += op_step(json_array_get(ops, i));
     head(p, "Ops                                 a step  share   a call  GFLOP/s    GB/s  roof");
     for (int shown = 0; shown < MOST_OPS_SHOWN;
-         shown++) { /* the next row below the last one, by time, then by position */
+         shown++) { /* the next row after the last printed one, by time, then by position */
         size_t best = SIZE_MAX;
         const json_t *op;
         double ns, roof;

@@ -1,5 +1,5 @@
 /*
- * scalars.h: event files with named numbers by step, which TensorBoard draws.
+ * scalars.h: writes event files with named numbers for each step, which TensorBoard draws.
  */
 #ifndef BGI_PROFILE_SCALARS_H
 #define BGI_PROFILE_SCALARS_H

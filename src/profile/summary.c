@@ -2,7 +2,7 @@
  * summary.c: describes a recorded run in a few lines of text: the time of each device by kind, and the balance of the
  * stages.
  *
- * Loads, stores and some reductions run beside a device's program and are not part of its time.
+ * Loads, stores and some reductions overlap with a device's program and are not part of its time.
  */
 #include <brigade/profile.h>
 
@@ -39,10 +39,10 @@ static device_shares sum_device(const bgi_device_events *own)
     return shares;
 }
 
-/* Prints "; beside it LOAD 1.0 %, STORE 0.5 %", or nothing. */
+/* Prints "; concurrently LOAD 1.0 %, STORE 0.5 %", or nothing. */
 static void print_beside(bgi_string *text, const device_shares *shares, double window_ns)
 {
-    const char *separator = "; beside it ";
+    const char *separator = "; concurrently ";
 
     for (uint32_t kind = 0; kind < BG_ACTION_KIND_COUNT; kind++) {
         if (!(shares->beside_ns[kind] > 0.0))

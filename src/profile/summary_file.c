@@ -15,7 +15,7 @@ enum {
     MOST_OPS = 1500,
     MOST_BESIDE = 4000,
     MOST_HELPS = 4000,
-    MOST_SPANS = 3000, /* points of memory, for each device */
+    MOST_SPANS = 3000, /* spans of live memory, for each device */
     MOST_TENSORS = 40,
     MOST_SIMULATED = 4000,
     MOST_SLOTS = 256,
@@ -142,7 +142,7 @@ static void write_time(bgi_json_writer *w, const bgi_analysis *a)
         for (int cause = 0; cause < BGI_CAUSE_COUNT; cause++)
             causes[cause] += a->devices[s].cause_ns[cause];
     }
-    bgi_json_open(w, "time", '{'); /* events of all devices together */
+    bgi_json_open(w, "time", '{'); /* sums over all devices */
     write_ns(w, "all_ns", all);
     write_ns(w, "busy_ns", busy);
     write_real(w, "bubble_share", all > 0.0 ? causes[BGI_CAUSE_PIPELINE] / all : 0.0);
@@ -466,7 +466,7 @@ static void write_span(bgi_json_writer *w, const bgi_memory_span *span, uint64_t
     bgi_json_close(w, ']');
 }
 
-/* The bytes of edges in a class; the rest of the class is always live. */
+/* The bytes of edges in a class; all other bytes of the class are always live. */
 static size_t find_slots(const bg_plan *plan, uint32_t device, bool is_stash)
 {
     size_t bytes = 0;

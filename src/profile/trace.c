@@ -76,7 +76,7 @@ static void write_device_name(trace_writer *writer, uint32_t device)
     bgi_file_print(file, ")");
 }
 
-/* The name of an action that runs beside the device's program; NULL for other actions. */
+/* The name of the device's track for work that overlaps with its program. */
 static const char *name_beside(const bg_plan *plan, uint32_t device)
 {
     bool has_sums = false;
@@ -130,7 +130,8 @@ static uint32_t label_number(const bg_action *action)
     }
 }
 
-/* Actions beside the program overlap it, so they have separate tracks after those of the devices. */
+/* Loads, stores and some reductions overlap with the program, so they have separate tracks after those of the
+ * devices. */
 static uint32_t find_track(const trace_writer *writer, const bg_trace_event *event)
 {
     return event->is_beside ? writer->events->device_count + event->device : event->device;

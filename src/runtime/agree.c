@@ -1,5 +1,5 @@
 /*
- * agree.c: compares plans between ranks by a checksum, and finds the option that differs when the checksums differ.
+ * agree.c: compares plans between ranks by a checksum. If the checksums differ, it finds the option that differs.
  */
 #include "runtime/agree.h"
 
@@ -70,7 +70,8 @@ static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
     add_number(crc, instruction->needs_sum);
 }
 
-/* The checksum includes kernels by name, so that ranks on processors with different instructions differ. */
+/* The checksum includes the kernels' names, so that it differs between ranks whose processors have different
+ * instructions. */
 static uint64_t sum_plan(const bg_plan *plan)
 {
     bgi_crc64 crc;
@@ -99,7 +100,7 @@ static uint64_t sum_plan(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Options that do not shape the plan, but that affect results or must be equal on all ranks. */
+/* Options that do not shape the plan, but affect results or must be equal on all ranks. */
 static bool is_of_all(const bgi_option *option)
 {
     static const char *const others[] = {"seed", "layout", "memmap_dir", "memmap_mode"};
@@ -172,7 +173,7 @@ static void copy_value(const char *line, size_t length, char value[VALUE_BYTES])
 /* The properties that must be equal on rank 0 and this rank. */
 typedef struct compared {
     const char *text;
-    bgi_isa isa; /* instructions that kernels may use */
+    bgi_isa isa; /* the instruction sets that kernels may use */
 } compared;
 
 /* Describes two lines that differ. */

@@ -1,6 +1,7 @@
 /*
- * collective.c: meetings of a group's replicas: REDUCE, GATHER and collectives of the model, as exchanges of a
- * transport (transport/pattern.h). A meeting has four steps, and a device can be parked at each of them:
+ * collective.c: runs collective operations of a group's replicas (REDUCE, GATHER and collective calls of the model) as
+ * exchanges of a transport (transport/pattern.h). An operation has four steps, and a device can be parked at each of
+ * them:
  *
  *     offer | wait until all have | do my share, deliver | wait until all have
  *
@@ -8,9 +9,9 @@
  *     REDUCE to pieces    sums its piece up, for itself                 (reduce-scatter)
  *     GATHER              takes the others' pieces                      (all-gather)
  *
- * The model's collectives do the same along dimensions of their tensors. Large exchanges take several rounds of these
- * steps. A REDUCE that overlaps with the program takes the same steps; the thread that holds the device's transfer
- * queue performs all but the first.
+ * The model's collective calls do the same along dimensions of their tensors. Large exchanges take several rounds of
+ * these steps. A REDUCE that overlaps with the program takes the same steps; the thread that holds the device's
+ * transfer queue performs all but the first.
  */
 #include "runtime/engine.h"
 
@@ -21,7 +22,7 @@ enum { ARRIVE = 0, WAIT_FOR_ALL, WAIT_FOR_SHARES };
 
 static const uint64_t look_ns = 50000; /* the time between a worker's checks for messages from other ranks */
 
-/* ---- meeting ---- */
+/* ---- one operation ---- */
 
 /* Fills runner->brought.all with what the device contributes. */
 typedef void (*bring_function)(bgi_runner *runner, const void *what);
@@ -46,8 +47,8 @@ static bgi_wait offer_round(bgi_runner *runner, bgi_brought *brought, uint32_t g
     return transport->type->offer(transport, group, member, brought->round, brought->round_count);
 }
 
-/* Takes the steps of a meeting along the axes as far as possible. Returns true when all members have done their share
- * of `what`. */
+/* Takes the steps of a collective operation along the axes as far as possible. Returns true when all members have done
+ * their share of `what`. */
 static bool meet(bgi_runner *runner, uint32_t axes, bring_function bring, const void *what, uint32_t count,
                  bg_action_kind traced_as, const bgi_worker *worker)
 {
@@ -126,7 +127,7 @@ bool bgi_collective_advance(bgi_runner *runner, const bgi_instruction *instructi
                 instruction->action.kind, worker);
 }
 
-/* ---- sums beside the program ---- */
+/* ---- sums that overlap with the program ---- */
 
 static void note_meeting(bgi_runner *runner, bgi_wait meeting)
 {
@@ -136,7 +137,7 @@ static void note_meeting(bgi_runner *runner, bgi_wait meeting)
 }
 
 /* The number of begun sums is raised last, because the holder of the queue reads the stored fields after it. The last
- * replica to arrive may have found no wait to end on this device, so the function checks once more. */
+ * replica that contributed may have seen no waiting sum on this device, so the function checks once more. */
 void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction)
 {
     const uint32_t group = bgi_engine_group(runner->engine, runner->number, BG_MESH_DATA, runner->replica);
@@ -234,8 +235,8 @@ bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker)
     return bgi_runner_reached(runner, &runner->sums_done, begun);
 }
 
-/* Each check costs about a microsecond. Between ranks of one host it also copies the parts of a message that have
- * arrived. */
+/* A call that polls the transport takes about a microsecond, and between ranks of one host it also copies the arrived
+ * parts of a message. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 {
     bgi_transport *transport = runner->transport;
@@ -259,7 +260,7 @@ bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
     return true;
 }
 
-/* ---- collectives of the model ---- */
+/* ---- collective calls of the model ---- */
 
 /* Describes a piece as [outer, along, inner]: its rows, the row's elements along `axis`, and the elements inside
  * `axis`. */

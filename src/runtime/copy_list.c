@@ -1,5 +1,6 @@
 /*
- * copy_list.c: a list of copies, in pieces of 4 MiB. Several threads do them; each takes one piece after another.
+ * copy_list.c: makes a list of copies, cut into pieces of 4 MiB. Several threads share the work; each takes one piece
+ * after another.
  */
 #include "runtime/session.h"
 
@@ -71,7 +72,7 @@ static void *copy_pieces(void *user)
     return NULL;
 }
 
-/* A small model is copied by the caller alone. */
+/* The caller copies a small model without other threads. */
 static uint32_t count_threads(const bgi_copy_list *list, uint32_t most)
 {
     size_t bytes = 0;

@@ -1,5 +1,6 @@
 /*
- * engine.c: creates the memory of all replicas' devices, runs a plan from the caller's side, and ends the engine.
+ * engine.c: creates the memory of all replicas' devices, starts a run and waits for it on the caller's thread, and ends
+ * the engine.
  */
 #include "runtime/engine.h"
 
@@ -28,9 +29,8 @@ enum { FETCHED_BYTES = 1 << 20 };
 enum { LOOKS_PER_LIMIT = 16 };
 static const uint64_t longest_look_ns = 1000000000u;
 static const uint64_t leave_ns = 1000000000u;
-static const uint64_t poll_ns = 20000; /* how often the calling thread polls when it is the only one that may receive
-                                        * from
-                                          other ranks */
+/* How often the calling thread polls when only it may receive messages from other ranks. */
+static const uint64_t poll_ns = 20000;
 
 /* ---- memory ---- */
 
@@ -88,7 +88,8 @@ static bg_status check_memory(const bgi_engine *engine, bg_error *error)
     const uint64_t bytes = count_bytes(engine);
     bgi_host_memory memory;
 
-    /* Small amounts are allocated without checking the machine's memory, which would cost more. */
+    /* Small amounts are allocated without checking the machine's memory, because the check would take longer than the
+     * allocation. */
     if (engine->plan->options.memory.no_memory_check || bytes < LITTLE_BYTES)
         return BG_OK;
     memory = bgi_host_memory_read("");
@@ -123,7 +124,8 @@ static bg_status take_memory(bgi_engine *engine, bgi_progress *progress, bg_erro
                                   .release = memory->release,
                                   .allocator_user = memory->allocator_user};
         BGI_TRY(begin_device(engine, i, progress, error));
-        /* Weights come first, and all memory from which they are read is written before. */
+        /* Weights are at the arena's beginning. Those read in place leave their bytes unused, and all others are
+         * written before they are read. */
         if (engine->in_place != NULL)
             setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
         if (device->remote_bytes > 0 && engine->stores.address != NULL)
@@ -223,7 +225,7 @@ static uint32_t count_widest_call(const bgi_plan_device *device)
     return widest;
 }
 
-/* The largest number of tensors that a device contributes to a meeting; a collective call has one. */
+/* The largest number of tensors that a device contributes to a collective operation; a collective call has one. */
 static size_t count_most_exchanges(const bgi_plan_device *device)
 {
     size_t most = 1;
@@ -389,7 +391,7 @@ static void list_links(bgi_engine *engine)
     }
 }
 
-/* Lists the groups; a group of one replica never meets. */
+/* Lists the groups; a group of one replica communicates with no other. */
 static void list_groups(bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -423,7 +425,7 @@ static void wake_all(void *user)
     bgi_engine *engine = user;
 
     bgi_event_count_notify_all(&engine->events);
-    if (bgi_event_count_has_sleepers(&engine->io_events)) /* wakes I/O threads for sums beside the program */
+    if (bgi_event_count_has_sleepers(&engine->io_events)) /* wakes I/O threads for sums that overlap with the program */
         bgi_event_count_notify_all(&engine->io_events);
 }
 
@@ -449,7 +451,7 @@ static void lose(void *user, bg_status status, const char *why)
     stop(engine);
 }
 
-/* The rank whose host process has the gate. */
+/* The rank whose process has the gate. */
 static uint32_t rank_of_host(uint32_t host)
 {
     return BGI_HOST - 1 - host;
@@ -616,8 +618,8 @@ bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *optio
 /* A detached worker may call this after the plan is gone, unless the plan is the session's own. */
 void bgi_engine_free(bgi_engine *engine)
 {
-    /* In a forked child the parent's workers count as waiting on these forever, and destroying them would wait for the
-     * workers. */
+    /* In a forked child the parent's workers count as waiting on the condition variables forever, and destroying these
+     * would wait for the workers. */
     const bool lacks_threads = bgi_engine_lacks_threads(engine);
 
     if (engine->transport != NULL)
@@ -861,7 +863,7 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     uint64_t said, wants_end = engine->gate.wants_end;
 
     /* Stops the infeed's thread before other ranks learn that this one is done, because they would mistake its later
-     * messages for those of the next run. Rank 0 continues to answer, and a rank without devices may still be asked to
+     * messages for those of the next run. Rank 0 continues to reply, and a rank without devices may still be asked to
      * stop.
      */
     if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)
@@ -954,7 +956,7 @@ void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place
 {
     const bgi_runner *runner = runner_of(engine, replica, place);
 
-    if (engine->ranks != NULL) /* others would not receive it */
+    if (engine->ranks != NULL) /* ranks that read the value would not receive it */
         return NULL;
     return runner->device->type->map != NULL ? runner->device->type->map(runner->device, address_of(runner, place))
                                              : NULL;

@@ -8,20 +8,20 @@
  *
  *     worker --take--> runner --advance--> ... --must wait--> park --> look again --> take another | help | sleep
  *
- * Among several ready runners it takes the one that is least advanced in its program. Among equals it takes the last
- * one, which is nearest the end of the pipeline and frees the most memory. When there are fewer workers than devices,
- * it leaves a runner that is still ready if another ready one has fallen behind by more than half a micro-batch. If
- * workers kept a runner until it must wait, the devices would drift apart until some workers starve. With 1F1B and B =
- * 2 F on 4 devices and 3 workers, workers would be busy 88% of the time instead of 99%; with 2 workers the difference
- * is below 1%.
+ * Among several ready runners the worker takes the one that is least advanced in its program. Among equally advanced
+ * ones it takes the one nearest the end of the pipeline, which frees the most memory. When there are fewer workers than
+ * devices, a worker leaves a runner that is still ready if another ready runner has fallen behind by more than half a
+ * micro-batch. If workers kept a runner until it must wait, the devices would drift apart until some workers starve.
+ * With 1F1B and B = 2 F on 4 devices and 3 workers, workers would be busy 88% of the time instead of 99%; with 2
+ * workers the difference is below 1%.
  *
- * Waiting has one form: a counter that only grows, and a number that it must reach. All counters are on the runner's
- * own side; the transport raises those that other devices advance:
+ * Every wait is for a counter that only grows to reach a number. All counters are in the process of the waiting runner;
+ * the transport raises counters that other devices advance:
  *
  *     RECEIVE          arrived   of the link         >  the message's sequence number
  *     a free slot      credit    of the link         >= sequence number + 1 - depth
  *     REDUCE, GATHER   the transport says which counter, and what it must reach
- *     a collective the same
+ *     a collective call, the same
  *     the next step    granted   of the runner       >= steps it has done + 1
  *     a turn           turn      of the runner       >= number of the instruction (strict plans)
  *     a row's place    taken     of the outfeed      >= row + 1 - capacity
@@ -35,10 +35,9 @@
  * No wake-up is lost. A worker that parks a runner writes the pair, gives ownership up, and reads the counter once
  * more. A thread that raises a counter then checks whether the runner that may wait for it is unowned and ready, and
  * wakes a sleeper if so. Sleepers announce themselves before their last check (core/threads.h). These stores and loads
- * are sequentially consistent, so if two threads could miss each other, at least one sees the other. Raising a counter
- * costs no system call while no worker sleeps. It wakes no worker when its runner is at work or waits for another
- * counter. With a transport that must be polled, workers never sleep long, because a message on its way would not wake
- * them.
+ * are sequentially consistent, so at least one of the two threads sees what the other wrote. Raising a counter costs no
+ * system call while no worker sleeps. It wakes no worker when the runner is owned or waits for another counter. With a
+ * transport that must be polled, workers never sleep long, because an arriving message would not wake them.
  *
  * Messages. A producer writes into the window of a message once the transport has credit for it. SEND posts the
  * message, and its last reader releases the slot that received it. Sequence numbers count over the life of the engine,
@@ -47,30 +46,30 @@
  * it. The plan names the call after which the message leaves; the later SEND then does nothing.
  *
  * Helping. A kernel call is cut into parts by its shapes. With more than one worker the owner of a call always
- * publishes its parts in the runner's ticket (ticket.h), because a worker that becomes idle in the middle of a call
- * would otherwise wait until the owner reaches the next call. The owner claims parts from the beginning and helpers
- * claim from the end, so in successive calls the same part of the data tends to stay with the same core. A call cannot
- * end while a claimed part runs, so the fields that a helper reads about the call are stable. Each thread that runs
- * parts of a call has a number, which selects its scratch memory. The owner's number is 0. A helper's number is that of
- * the first part that it claimed, which is 0 only when the owner claims no part. The device decides which lists of
- * parts a call has (prepare, parts, combine, finish). For each list the owner claims parts as helpers do, and then
- * waits for the parts that helpers took. After each part a helper checks whether a runner is ready, and if so takes
- * that runner. While no worker is idle, helping costs one compare-and-swap a part, on a cache line of the owner; with
- * one worker it costs nothing. Results do not depend on the thread that runs a part, because parts write disjoint
- * memory, and `combine` and `finish` add sums over parts in the order of the parts.
+ * publishes its parts in the runner's ticket (ticket.h). Otherwise a worker that becomes idle in the middle of a call
+ * would wait until the owner reaches the next call. The owner claims parts from the beginning and helpers claim from
+ * the end, so in successive calls the same part of the data tends to stay with the same core. A call cannot end while a
+ * claimed part runs, so the fields that a helper reads about the call are stable. Each thread that runs parts of a call
+ * has a number, which selects its scratch memory. The owner's number is 0. A helper's number is that of the first part
+ * that it claimed, which is 0 only when the owner claims no part. The device decides which lists of parts a call has
+ * (prepare, parts, combine, finish). For each list the owner claims parts as helpers do, and then waits for the parts
+ * that helpers took. After each part a helper checks whether a runner is ready, and if so takes that runner. While no
+ * worker is idle, helping costs one compare-and-swap a part, on a cache line of the owner; with one worker it costs
+ * nothing. Results do not depend on the thread that runs a part, because parts write disjoint memory, and `combine` and
+ * `finish` add sums over parts in the order of the parts.
  *
- * Loads and stores. Transfers move remote memory to a device and back. The plan lists them for each device in the order
- * of its program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise `io_issued`. The
- * thread that holds the runner's queue copies beside the program, in order: an I/O thread, an idle worker, or the
- * worker whose runner waits for a transfer that has not begun. `io_done` counts completed transfers. The plan knows
- * which transfers each instruction, and each call of an update, waits for (plan/transfers.c).
+ * Loads and stores. Transfers copy values between remote memory and a device. The plan lists them for each device in
+ * the order of its program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise
+ * `io_issued`. The thread that holds the runner's queue copies concurrently with the program, in order: an I/O thread,
+ * an idle worker, or the worker whose runner waits for a transfer that has not begun. `io_done` counts completed
+ * transfers. The plan knows which transfers each instruction, and each call of an update, waits for (plan/transfers.c).
  *
  *     program  LOAD 1 --- F0 F0 F0 --- LOAD 2 --- wait for 1 --- F1 F1 F1 ---
  *     queue      ==== 1 ====             ======= 2 =======
  *
  * A transfer of more than one piece (io.c) is cut: the holder publishes the pieces in a ticket and releases the queue,
- * and idle threads copy them. When a device waits for the transfer, all idle threads do. The thread that finds the last
- * piece copied holds the queue again, counts the transfer as done and begins the next.
+ * and idle threads copy them. When a device waits for the transfer, all idle threads copy pieces. The thread that finds
+ * the last piece copied holds the queue again, counts the transfer as done and begins the next.
  *
  * A flag marks a queue as held. A thread takes a free queue and skips a held one, and never waits for a queue. The
  * holder checks again after releasing it, the issuer wakes a sleeper after raising `io_issued`, and a worker whose
@@ -80,38 +79,38 @@
  * Sharded weights have a piece in each replica's store. LOAD fetches all pieces into the window, and STORE writes the
  * replica's own piece back, so the next load gathers the updated pieces. A load must see the stores of all replicas
  * that precede it in the program, and a store must not overwrite a piece that a replica has yet to load. So runners
- * notify each other of the positions of their queues, and such a transfer waits for the other runners' notes.
- * During this wait, and while pieces are on their way, its queue counts as empty.
+ * notify each other of the positions of their queues, and such a transfer waits for the other runners' notes. During
+ * this wait, and while pieces are being fetched, the transfer's queue counts as empty.
  *
- * Replicas meet for sums of gradients, for pieces of new weights, and for collectives of the model, which are calls
- * inside a forward or a backward pass. A runner contributes to a meeting, is parked, does its share when all have
- * contributed, is parked again, and continues when all have their results (collective.c). So one worker can run any
- * number of replicas. Each element is summed once, in the members' order, whichever device does it and when. Replicas
- * of a mesh (brigade/mesh.h) are in a group along each set of its axes. All replicas run one program, so the members of
- * a group reach the same meetings in the same order. So a program that cannot deadlock for one replica cannot deadlock
- * for all.
+ * Replicas run collective operations for sums of gradients, for pieces of new weights, and for collective calls of the
+ * model inside a forward or a backward pass. A runner contributes its data, is parked, does its share when all members
+ * have contributed, is parked again, and continues when all have their results (collective.c). So one worker can run
+ * any number of replicas. Each element is summed once, in the members' order, whichever device does it and when.
+ * Replicas of a mesh (brigade/mesh.h) are in a group along each set of its axes. All replicas run one program, so the
+ * members of a group reach the same operations in the same order. So a program that cannot deadlock for one replica
+ * cannot deadlock for all.
  *
  * The caller as worker. An engine with one worker that is not bound starts no thread: the thread in bgi_engine_run does
  * the work, and checks the time limit whenever it is idle. That thread would not return from a kernel that hangs, so
  * plans with kernels from outside the library are excluded.
  *
- * Sums of gradients may run beside the program: REDUCE contributes the gradients, and the device continues up to the
- * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers does the
- * device's share when all have contributed, and records when all have their results: an I/O thread, an idle worker, or
- * the worker whose device needs the sum. A device has one such sum in progress at a time; other meetings of the same
- * group wait for it.
+ * Sums of gradients may overlap with the program: REDUCE contributes the gradients, and the device continues up to the
+ * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers (an I/O thread,
+ * an idle worker, or the worker whose device needs the sum) does the device's share when all have contributed, and
+ * records when all have their results. A device has one such sum in progress at a time; other collective operations of
+ * the same group wait for it.
  *
  * Sums in the middle of a backward pass pay off when a thread is free to do them: an I/O thread, or one of more workers
  * than devices. A rank without such a thread also begins them, because the other ranks' parts arrive while it computes;
  * its workers poll for them between calls (bgi_sum_look). In one process without such a thread the sums wait until the
  * backward pass is over, and are then done in the same order.
  *
- * Between ranks a large sum is cut into rounds, each of which is a meeting (transport/transport.h). A trace shows the
- * rounds as one sum.
+ * Between ranks a large sum is cut into rounds, each of which is one collective operation (transport/transport.h). A
+ * trace shows the rounds as one sum.
  *
  * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when all
  * earlier turns are done, and notifies the device of the next one when the instruction and all transfers that it issued
- * are done. All replicas take the same turns, so replicas that meet in an instruction reach it in the same turn.
+ * are done. All replicas take the same turns, so they reach a collective operation in the same turn.
  *
  * Failure. The thread in bgi_engine_run wakes regularly and checks whether any runner made progress. If none did within
  * the limit, or one has reported a failure to the host, the engine is dead: workers leave, and the run reports the
@@ -171,7 +170,7 @@ enum { BGI_RUN_SPANS = 4096 };
 typedef struct bgi_run_spans {
     bgi_run_span *spans; /* NULL: not tracing. The latest BGI_RUN_SPANS runs; run i is at i % BGI_RUN_SPANS */
     uint64_t count, total_ns, steps;
-    uint64_t start_ns, end_ns; /* in the first and the last run */
+    uint64_t start_ns, end_ns; /* times of the first and the last run */
 } bgi_run_spans;
 
 typedef struct bgi_worker bgi_worker;
@@ -198,7 +197,7 @@ typedef struct bgi_copying {
     size_t size_bytes, piece_bytes;
 } bgi_copying;
 
-/* The tensors that a device contributes to a meeting, and those of the current round. */
+/* The tensors that a device contributes to a collective operation, and those of the current round. */
 typedef struct bgi_brought {
     bgi_exchange *all, *round;
     uint32_t count, round_count;
@@ -215,7 +214,7 @@ struct bgi_runner {
     _Atomic uint64_t position;    /* steps << 32 | completed share of the program x 2^32 */
 
     /* Helping. */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* of the call's parts */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* claims parts of the current call */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* the number of parts that helpers have completed */
 
     /* Notes from the host and other devices to this one. */
@@ -234,11 +233,11 @@ struct bgi_runner {
     bgi_copying copying;     /* written by the holder; read by threads that hold a piece of it */
     uint64_t io_start_ns;    /* while tracing: when the current transfer began */
     atomic_bool is_copying;  /* the next transfer has been cut into pieces and is not complete */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* of its pieces */
-    _Atomic uint32_t pieces_left;                        /* not copied yet */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* claims pieces of the current transfer */
+    _Atomic uint32_t pieces_left;                        /* number of pieces that are not copied yet */
 
-    /* A sum over replicas beside the program: the owner begins it, and the holder of the queue continues it. Its pair
-     * (counter, target) is a hint, like that of the program. */
+    /* A sum over replicas that overlaps with the program: the owner begins it, and the holder of the queue continues
+     * it. Its pair (counter, target) is a hint, like that of the program. */
     bgi_counter sums_begun, sums_done; /* counted over the life of the engine */
     _Atomic(bgi_counter *) sum_counter;
     _Atomic uint64_t sum_target;
@@ -246,7 +245,7 @@ struct bgi_runner {
     bgi_brought sum_brought;
     bgi_wait sum_meeting;
     bool sum_is_delivered; /* the device has delivered its share of the round */
-    uint64_t sum_step;     /* for the trace */
+    uint64_t sum_step;     /* the step of the sum, for the trace */
     uint64_t sum_ns[2];    /* while tracing: when the first share began and the last one ended */
     uint32_t sum_worker;   /* the worker that did the last share */
 
@@ -266,23 +265,23 @@ struct bgi_runner {
     uint32_t replica, number;     /* `number` is that of the device within the replica */
     bgi_device *device;
     bgi_transport *transport;
-    uint32_t index;      /* among all replicas' devices */
-    uint32_t first_link; /* of the replica's edges */
+    uint32_t index;      /* number among the devices of all replicas */
+    uint32_t first_link; /* number of the first link of the replica's edges */
     uint64_t *sent_ns;   /* by edge, while tracing: when the last message left */
     bool is_between_runs;
     bool is_ending;         /* in a strict plan: the instruction is done except for its transfers */
     uint64_t run_count;     /* runs done */
     uint64_t run_begin;     /* iteration of its first step; does not change while transfers are in progress */
     uint64_t run_iteration; /* steps done in this run */
-    uint32_t micro_batch;   /* of the current instruction */
-    uint32_t phase;         /* of REDUCE, GATHER and a collective call */
-    uint32_t next_call;     /* of an instruction that waits between its calls; otherwise 0 */
-    bgi_wait meeting;       /* the counter that the device waits for in a meeting */
-    bgi_brought brought;    /* the tensors that the device contributes to a meeting */
-    uint64_t meeting_ns;    /* when its share of the meeting began, while tracing */
+    uint32_t micro_batch;   /* the micro-batch of the current instruction */
+    uint32_t phase;         /* the step of a REDUCE, GATHER or collective call (collective.c) */
+    uint32_t next_call;     /* the next call of an instruction that waits between its calls; otherwise 0 */
+    bgi_wait meeting;       /* the counter that the device waits for in a collective operation */
+    bgi_brought brought;    /* the tensors that the device contributes to it */
+    uint64_t meeting_ns;    /* while tracing: when its share of the operation began */
     uint32_t put_off;       /* the first instruction with a delayed sum, or BGI_NO_INSTRUCTION */
     uint64_t looked_ns;     /* when bgi_sum_look last looked */
-    size_t touched_bytes;   /* of the arena; by operands only while tracing */
+    size_t touched_bytes;   /* bytes of the arena; those of operands only while tracing */
     atomic_bool is_traced;  /* changes only between runs */
     bool is_sampled;        /* the calls of this step are timed */
     bgi_trace_ring trace;
@@ -306,7 +305,7 @@ struct bgi_worker {
     uint32_t number;
     uint32_t cpu;         /* the system's number; BGI_NO_CPU: not bound */
     bgi_trace_ring helps; /* while tracing: when it ran parts of other devices' calls; under help_mutex */
-    bool is_caller;       /* has no thread of its own: the caller of bgi_engine_run works */
+    bool is_caller;       /* has no separate thread: the caller of bgi_engine_run works */
     bool does_io;         /* does only transfers */
     bool is_on_loan;      /* a thread of the calling program (options.execution.start_thread), which is not joined */
     bool has_exited;      /* under the engine's mutex */
@@ -326,7 +325,8 @@ typedef struct bgi_engine_options {
     const bgi_ranks *ranks;                   /* the ranks and their devices; NULL: all devices are in this process */
     const bgi_device_type *device_type;       /* NULL: the CPU */
     const bgi_transport_type *transport_type; /* NULL: threads */
-    bgi_stores stores;    /* all zero: the devices' own; the engine releases them, even when its creation fails */
+    bgi_stores stores; /* all zero: the devices allocate them; the engine releases given stores, even when its creation
+                          fails */
     const bool *in_place; /* by variable: it is read at the address from bgi_in_place_set instead of in arenas; NULL: no
                              variable is */
     bgi_progress
@@ -337,7 +337,7 @@ struct bgi_engine {
     const bg_plan *plan;
     bg_plan *own_plan; /* the plan, when the session and the engine own it (own_plan.c); otherwise NULL */
     uint64_t created_ns;
-    uint32_t device_count;  /* of all replicas */
+    uint32_t device_count;  /* number of devices of all replicas */
     const bgi_ranks *ranks; /* NULL: one process; otherwise the engine's own copy */
     bgi_ranks own_ranks;
     uint32_t *own_owners;
@@ -355,17 +355,17 @@ struct bgi_engine {
     bgi_transport *transport;
     bgi_link *links;        /* [replica][edge] */
     bgi_group *groups;      /* [device][axes][group]; see bgi_engine_group */
-    uint32_t *members;      /* of all groups */
+    uint32_t *members;      /* the members of all groups */
     uint64_t *sent_ns;      /* [replica][edge], while tracing; otherwise NULL */
     uint32_t turn_count;    /* instructions of a step on all devices */
     uint32_t *turn_devices; /* [turn]: its device */
     const bgi_device_type *device_type;
-    bgi_device **devices; /* [replica][device]; NULL: of another rank */
+    bgi_device **devices; /* [replica][device]; NULL: the device is on another rank */
     bgi_stores stores;    /* the owner of the remote stores' memory, if the devices do not own it */
     float **sums;         /* [output][replica]: of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
     uint32_t *output_devices; /* [output]: the device that makes it */
-    void **operands;          /* of all devices */
+    void **operands;          /* memory for the operands of all devices */
 
     /* The run. */
     bgi_run given;      /* a copy, because a worker inside a kernel that never returns outlives the caller's run */
@@ -376,11 +376,11 @@ struct bgi_engine {
     bgi_counter runs;         /* begun */
     bgi_counter devices_left; /* the number of devices that have not finished the run */
     atomic_bool asks_to_stop; /* this rank requests that no further run begins */
-    bool is_asked_to_stop;    /* some rank had requested it when the last run was over */
+    bool is_asked_to_stop;    /* some rank had requested this when the last run ended */
     bool has_refused;         /* the last run skipped an update on some rank (options.numerics.guard_loss) */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
-    bool is_dead;             /* after a failure or timeout */
+    bool is_dead;             /* a device failed, or no device made progress within the limit */
     pthread_mutex_t mutex;    /* guards the following fields, and sleeping until the run is done */
     pthread_cond_t changed;   /* run done, failure, worker exit */
     uint32_t exited_count;    /* workers */
@@ -388,7 +388,7 @@ struct bgi_engine {
     bool is_orphaned;
 
     /* Idleness. */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers, and of I/O threads */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* wake workers, and I/O threads */
     uint64_t spin_ns;                                                 /* how long a worker polls before it yields */
     uint64_t
         yield_ns; /* after that, how long it alternates between yielding the processor and polling; then it sleeps */
@@ -396,7 +396,7 @@ struct bgi_engine {
     bool sees_to_sums; /* workers check between calls for parts of sums from other ranks, because no other thread does
                           so */
 
-    pid_t process; /* the process with the workers' threads; a process forked from it has none of them */
+    pid_t process; /* the process with the workers' threads; a process forked from it does not have them */
     bgi_worker *workers;
     uint32_t worker_count;      /* including I/O threads, which come last */
     uint32_t computing_count;   /* without them */
@@ -420,7 +420,7 @@ static inline bg_mesh bgi_runner_place(const bgi_runner *runner)
     return bg_mesh_coordinates(&mesh, runner->replica);
 }
 
-/* The transport's number of the replica's group along the axes. */
+/* The number that the transport gives the replica's group along the axes. */
 static inline uint32_t bgi_engine_group(const bgi_engine *engine, uint32_t device, uint32_t axes, uint32_t replica)
 {
     const bg_mesh mesh = bgi_plan_mesh(engine->plan);
@@ -438,8 +438,8 @@ static inline uint32_t bgi_group_place(const bgi_runner *runner)
 {
     return bgi_runner_place(runner).data;
 }
-/* The replica of a member of the replica's group along the axes, and the transport's number of the same device
- * there. */
+/* The replica of a member of the replica's group along the axes, and the number that the transport gives the same
+ * device there. */
 static inline uint32_t bgi_group_replica(const bgi_runner *runner, uint32_t axes, uint32_t member)
 {
     const bg_mesh mesh = bgi_plan_mesh(runner->plan);
@@ -472,7 +472,7 @@ bool bgi_engine_leaves_processor(const bgi_engine *engine);
 /* The address of a place for the host; NULL when the host cannot access it. This and the following functions may be
  * called only between runs. */
 void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place *place);
-/* The first copies `data` to a place, the second a place to `data`. */
+/* bgi_engine_write copies `data` to a place, and bgi_engine_read a place to `data`. */
 void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_place *place, const void *data,
                       size_t size_bytes);
 void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place *place, void *data, size_t size_bytes);
@@ -490,7 +490,7 @@ static inline bool bgi_engine_is_over(bgi_engine *engine)
 {
     return atomic_load(&engine->has_failed) || atomic_load(&engine->devices_left.value) == 0;
 }
-/* Receives what a transport delivers and stores it in events.told. */
+/* Handles notes that a transport delivers (events.told). */
 void bgi_engine_told(void *user, uint32_t to, const bgi_note *note);
 /* Frees an engine whose workers are gone. */
 void bgi_engine_free(bgi_engine *engine);
@@ -502,7 +502,7 @@ void bgi_in_place_choose(const bg_plan *plan, bool *in_place);
 /* Creates the ranges of a new engine; `in_place` by variable. */
 bg_status bgi_in_place_create(bgi_engine *engine, const bool *in_place, bg_error *error);
 void bgi_in_place_clear(bgi_engine *engine);
-/* Sets, between runs, the address of a variable's value from the next run on. NULL: in the arena. */
+/* Called between runs: sets the address of a variable's value from the next run on. NULL: in the arena. */
 void bgi_in_place_set(bgi_engine *engine, const bgi_plan_variable *variable, void *data);
 /* The address from which bytes at an arena offset are read instead; NULL: from the arena. */
 void *bgi_in_place_address(const bgi_in_place *in_place, size_t offset);
@@ -517,8 +517,8 @@ void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns);
 bgi_runner *bgi_workers_find_device(const bgi_engine *engine);
 /* Whether there is a ready device or a call with parts left; both have priority over transfers. A hint. */
 bool bgi_workers_are_wanted(const bgi_engine *engine);
-/* Tells all workers to leave and waits for them, at most `limit_ns` (UINT64_MAX: without a limit); returns true when
- * all left. */
+/* Makes all workers leave and waits for them, at most `limit_ns` (UINT64_MAX: without a limit); returns true when all
+ * left. */
 bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns);
 
 /* ---- runner.c ---- */
@@ -530,7 +530,7 @@ bool bgi_runner_advance(bgi_runner *runner, const bgi_worker *worker);
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 /* The current address of an operand. */
 void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t size_bytes);
-/* Whether the device need not wait; otherwise notes what it waits for. Called by the owner. */
+/* Whether the counter has reached the target; otherwise notes that the device waits for it. Called by the owner. */
 bool bgi_runner_reached(bgi_runner *runner, bgi_counter *counter, uint64_t target);
 /* Sends a note to another device, or to the host. */
 void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64_t value);
@@ -559,8 +559,8 @@ static inline bool bgi_runner_is_ready(bgi_runner *runner)
 #define BGI_IO_ALL        (UINT64_MAX - 1)
 #define BGI_IO_WHILE_IDLE UINT64_MAX
 
-/* Does issued transfers in order until `until` of them are done in total, unless another thread holds the queue.
- * Returns true when it did any. */
+/* Does issued transfers in order until the total number of completed ones is `until`, unless another thread holds the
+ * queue. Returns true when it did any transfer. */
 bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until);
 /* Whether there are transfers that no thread is doing; a hint. */
 bool bgi_io_is_wanted(bgi_runner *runner);
@@ -573,7 +573,7 @@ uint32_t bgi_io_late_replica(const bgi_runner *runner);
 /* For the owner: the next `count` transfers may run. */
 void bgi_io_issue(bgi_runner *runner, uint32_t count);
 /* Called by the owner: checks whether `count` transfers are done. If not, it does them or, when another thread holds
- * the queue, notes what the device waits for. */
+ * the queue, notes that the device waits for `io_done`. */
 bool bgi_io_reached(bgi_runner *runner, const bgi_worker *worker, uint64_t target);
 
 /* ---- share.c ---- */
@@ -591,9 +591,9 @@ bool bgi_parts_wanted(bgi_runner *runner);
 bool bgi_collective_advance(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker);
 /* Does the same for a collective among an instruction's calls. */
 bool bgi_collective_call(bgi_runner *runner, const bgi_call *call, const bgi_worker *worker);
-/* Whether any sum of the program runs beside it (engine.c). */
+/* Whether any sum overlaps with the program (engine.c). */
 bool bgi_has_sums_beside(const bgi_plan_device *program);
-/* Called by the owner: begins a REDUCE that runs beside the program. */
+/* Called by the owner: begins a REDUCE that overlaps with the program. */
 void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction);
 /* Called by the holder of the queue: advances the sum as far as possible; returns whether it did anything. */
 bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker);
@@ -603,8 +603,8 @@ bool bgi_sum_is_wanted(const bgi_runner *runner);
  * notes what the device waits for. */
 bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker);
 
-/* Between calls, if engine->sees_to_sums: moves what other ranks have sent, and continues sums that wait for it.
- * Returns false when nothing is in progress, or when it checked a moment ago. */
+/* Called between kernel calls if engine->sees_to_sums: receives parts of sums from other ranks, and continues sums that
+ * wait for them. Returns false when nothing is in progress, or when it checked a moment ago. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker);
 /* The exchange, without addresses, of a group of this size for a variable of REDUCE or GATHER, or for a call. */
 bgi_exchange bgi_collective_exchange(const bgi_instruction *instruction, uint32_t index, uint32_t size);
@@ -614,7 +614,8 @@ bgi_pattern bgi_collective_pattern(const bgi_call *call);
 
 void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction);
 void bgi_stream_out(bgi_runner *runner, const bgi_instruction *instruction);
-/* Whether outfeeds have free rows for the values of the HOST_OUT or U; otherwise notes what the device waits for. */
+/* Whether outfeeds have free rows for the values of the HOST_OUT or U; otherwise notes the counter that the device
+ * waits for. */
 bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction);
 /* The number of micro-batches of a run that the caller passes for each input, or receives for an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);

@@ -209,7 +209,7 @@ static bg_status check_data(const bg_session *session, const bgi_run *run, uint6
     return bgi_infeed_report(run->infeed, iterations, error);
 }
 
-/* Called inside the session's weights. */
+/* Called after the thread has entered the session's weights. */
 static bg_status execute(bg_session *session, const bg_run *given, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;

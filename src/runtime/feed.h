@@ -1,5 +1,6 @@
 /*
- * feed.h: the engine's view of the queues between the host and the devices, and the gate that lets iterations begin.
+ * feed.h: declares the engine's side of the queues between the host and the devices, and the gate that lets iterations
+ * begin.
  *
  * Infeed. An infeed is a ring of elements that one thread fills and devices read. It holds the elements of one whole
  * iteration, and prefetch_depth more for each group of replicas that read the same elements. An iteration begins when
@@ -21,12 +22,12 @@
  *
  * Gate. An iteration begins when its conditions are known: the limit, the infeed, the value that stops the run or keeps
  * a while loop running, and a request to stop. The gate is on the host. A device asks at the beginning of each step,
- * and the transport's notes grant it iterations. The answer is the same for all devices, so every device does the same
- * iterations. With several ranks, rank 0 has the gate. The other ranks forward the requests and votes of their devices
- * and report the progress of their infeeds. Iterations are granted ahead of time, unless a value decides about each of
- * them.
+ * and the transport's notes grant it iterations. The gate decides the same for all devices, so every device does the
+ * same iterations. With several ranks, rank 0 has the gate. The other ranks forward the requests and votes of their
+ * devices and report the progress of their infeeds. Iterations are granted ahead of time, unless a value decides about
+ * each of them.
  *
- * Locks are taken in this order: a queue's own, then the gate's. No lock is held while a kernel or a source runs.
+ * Locks are taken in this order: a queue's lock, then the gate's. No lock is held while a kernel or a source runs.
  */
 #ifndef BGI_RUNTIME_FEED_H
 #define BGI_RUNTIME_FEED_H
@@ -53,8 +54,9 @@ typedef struct bgi_gate {
     uint32_t votes;    /* votes for the following iteration */
     bool wants_end;    /* a replica voted to end */
     bool is_on;        /* a run is in progress */
-    /* The number of iterations of the run whose data are there, and the iteration at which data end. On rank 0 by rank;
-     * on other ranks only their own numbers, as reported to rank 0. NULL: one process. */
+    /* The number of iterations of the run whose data are in the ring, and the iteration at which the data end. On rank
+     * 0 these arrays have an entry for each rank; on other ranks they have only that rank's numbers, as reported to
+     * rank 0. NULL: one process. */
     uint64_t *ready, *ends;
 } bgi_gate;
 
@@ -106,7 +108,7 @@ void bgi_infeed_release(bg_infeed *infeed, uint64_t number);
 typedef struct bgi_leaf {
     const char *path, *output;
     uint32_t stream;    /* output of the plan */
-    bg_type value_type; /* in the row, of one replica */
+    bg_type value_type; /* type of one replica's value in a row */
     bg_dtype from_dtype;
     bool is_per_update;
     size_t value_bytes, row_bytes;
@@ -129,7 +131,7 @@ struct bg_outfeed {
     uint32_t rows_per_step;
     uint32_t writes_per_row; /* the number of writes of this rank's devices to a row: leaves times replicas */
     uint64_t capacity;
-    uint64_t first_row;        /* of the run */
+    uint64_t first_row;        /* the first row of the run */
     _Atomic uint32_t *written; /* by slot: the number of writes to the row so far */
     bg_outfeed *next;          /* the session's next one */
 
@@ -145,8 +147,7 @@ struct bg_outfeed {
 
 bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *error);
-/* The first begins a run of at most `iterations`; the second ends it, with `status` and its message when the run
- * failed. */
+/* Begin and end a run of at most `iterations`; `status` and `message` are those of the run. */
 bg_status bgi_outfeed_begin(bg_outfeed *outfeed, bgi_engine *engine, uint64_t iterations, bg_error *error);
 void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message);
 /* Detaches the outfeed from the session. */

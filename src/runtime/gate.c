@@ -1,10 +1,11 @@
 /*
- * gate.c: decides which iterations of a run begin. The first device that reaches an iteration asks. When the answer is
- * not known yet, the thread that changes one of its conditions re-evaluates it. See feed.h.
+ * gate.c: decides which iterations of a run begin. The first device that reaches an iteration asks whether it may
+ * begin. If that is not decided yet, the thread that changes a condition evaluates the gate again. See feed.h.
  */
 #include "runtime/engine.h"
 
-/* The number of iterations that are granted to several ranks before they ask, because a request takes two messages. */
+/* With several ranks the gate grants this number of iterations before devices ask, because a request takes two
+ * messages. */
 enum { AHEAD = 8 };
 
 static uint32_t count_ranks(const bgi_engine *engine)
@@ -139,7 +140,7 @@ static void tell_all(bgi_engine *engine)
         engine->transport->type->tell(engine->transport, i, &note);
 }
 
-/* Answers current and future requests as far as possible. */
+/* Grants iterations as far as the conditions are known. */
 static void answer(bgi_engine *engine)
 {
     bgi_gate *gate = &engine->gate;

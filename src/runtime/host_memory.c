@@ -1,5 +1,5 @@
 /*
- * host_memory.c: compares the memory that a session needs with the available memory before allocation. A system that
+ * host_memory.c: before allocation, compares the memory that a session needs with the available memory. A system that
  * overcommits grants any address space, and kills a process when the pages are touched.
  *
  *     machine          MemAvailable + SwapFree of /proc/meminfo

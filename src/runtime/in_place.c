@@ -1,6 +1,6 @@
 /*
- * in_place.c: variables that devices read outside of their arenas, which are weights in inference. Their places in the
- * arenas stay unused, and operands in those places are redirected.
+ * in_place.c: finds variables that devices can read outside of their arenas; in inference these are weights. The
+ * variables' places in the arenas stay unused, and operands in these places are redirected.
  */
 #include "runtime/engine.h"
 
@@ -140,7 +140,9 @@ static bgi_range *find_range(const bgi_in_place *in_place, size_t offset)
 {
     uint32_t low = 0, high = in_place->count;
 
-    if (high == 0 || offset >= in_place->ranges[high - 1].end) /* most activations: weights come first */
+    if (high == 0 ||
+        offset >= in_place->ranges[high - 1]
+                      .end) /* most activations end the search here, because weights are at the arena's beginning */
         return NULL;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;

@@ -1,7 +1,7 @@
 /*
- * initialize.c: computes first values as a function of (seed, the variable's number, element), independent of threads
- * and order. Kinds whose elements depend on each other first compute a common part from the whole tensor's random
- * numbers.
+ * initialize.c: computes first values as a function of (seed, the variable's number, element), so that they do not
+ * depend on threads or order. Kinds whose elements depend on each other first compute a common part from the whole
+ * tensor's random numbers.
  *
  * Elements 4 i .. 4 i + 3 come from the four words of one Philox block: a uniform value from one word each, normal
  * values from pairs.
@@ -20,8 +20,9 @@
 #include "runtime/orthogonal.h"
 
 enum { WORDS = 4 };
-static const uint32_t purpose = 0x74696e69u;       /* separates these random blocks from those of random ops */
-static const uint32_t order_purpose = 0x72617073u; /* and the blocks that order a sparse tensor's rows from these */
+static const uint32_t purpose = 0x74696e69u; /* makes these random blocks differ from those of random ops */
+static const uint32_t order_purpose =
+    0x72617073u; /* makes the blocks that order a sparse tensor's rows differ from both */
 
 /* Attempts at a block of truncated values. A value that is still outside after all attempts is set to the bound. Each
  * attempt misses with a probability of 1 in 22, so this does not happen in practice. */

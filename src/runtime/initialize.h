@@ -1,5 +1,5 @@
 /*
- * initialize.h: first values of variables.
+ * initialize.h: computes the first values of variables.
  */
 #ifndef BGI_RUNTIME_INITIALIZE_H
 #define BGI_RUNTIME_INITIALIZE_H

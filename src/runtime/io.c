@@ -10,7 +10,7 @@
  *
  *     hold: publish the pieces -- release -- copy pieces, here and elsewhere -- hold: count it, begin the next
  *
- * A device has one transfer in progress at a time, so when a transfer is done all earlier ones are, too. A piece takes
+ * A device has one transfer in progress at a time, so when a transfer is done, all earlier ones are done. A piece takes
  * about ten microseconds; after each piece an idle worker looks for a ready device.
  *
  * A thread that finds a queue held leaves it; no thread waits for one. So the holder checks once more after releasing
@@ -20,7 +20,7 @@
  * While it waits, its queue counts as empty, and a thread that raises such a counter checks whether the transfer can
  * begin.
  *
- * The holder also does a sum over replicas that runs beside the program (collective.c).
+ * The holder also continues a sum over replicas that overlaps with the program (collective.c).
  */
 #include "runtime/engine.h"
 
@@ -30,8 +30,7 @@
 
 enum {
     PIECE_BYTES = 64 << 10,
-    WAKING_PIECES =
-        8 /* if a device waits for a transfer: copying this number of bytes takes longer than waking a thread */
+    WAKING_PIECES = 8 /* copying this number of pieces takes longer than waking a thread */
 };
 
 /* ---- other replicas ---- */
@@ -290,7 +289,7 @@ void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done)
         bgi_io_wake(runner->engine);
 }
 
-/* Called by the holder. It counts a transfer whose pieces are all copied in any case. */
+/* Called by the holder. It counts a transfer whose pieces are all copied even when it must not begin another one. */
 static bool move_issued(bgi_runner *runner, const bgi_worker *worker, uint64_t until, bool has_moved)
 {
     uint64_t done = atomic_load_explicit(&runner->io_done.value, memory_order_relaxed);
@@ -323,7 +322,7 @@ bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until)
             looks_again = true;
         }
     } while (looks_again && !is_stopping(runner) && may_go_on(runner, until));
-    if (bgi_io_is_wanted(runner)) /* this includes transfers that were issued while the queue was held */
+    if (bgi_io_is_wanted(runner)) /* the check includes transfers that were issued while the queue was held */
         bgi_io_wake(runner->engine);
     return has_moved;
 }

@@ -1,7 +1,7 @@
 /*
- * layout.c: lists devices so that neighbors communicate most, cuts the list into one range for each rank, of almost
- * equal lengths, and assigns the ranges to ranks in the order of their hosts. By default tensor-parallel members come
- * first, then stages, then data-parallel replicas:
+ * layout.c: lists devices so that neighbors communicate most. It cuts the list into ranges of almost equal lengths, one
+ * for each rank, and assigns them to ranks in the order of their hosts. By default tensor-parallel members come first,
+ * then stages, then data-parallel replicas:
  *
  *     data 0: stage 0: tensor 0, 1   stage 1: tensor 0, 1 | data 1: ...
  */

@@ -9,8 +9,9 @@
 #include "plan/plan.h"
 
 /* owners[replica * devices + device]: the rank, according to options.execution.layout. Ranks have almost equal numbers
- * of devices. Rank 0 has at least one, and so has every other rank if there are enough. Errors: BG_ERROR_INVALID for an
- * impossible layout. A plan for inference with fewer replicas than the layout's list has the default layout. */
+ * of devices. Every rank has at least one device or, if there are fewer devices than ranks, at least rank 0 has one.
+ * Errors: BG_ERROR_INVALID for an impossible layout. A plan for inference with fewer replicas than the layout's list
+ * has the default layout. */
 bg_status bgi_layout_make(const bg_plan *plan, const bg_transport *transport, uint32_t *owners, bg_error *error);
 
 /* Checks the layout for one process, which owns all devices in any layout. Errors: BG_ERROR_INVALID for a layout that

@@ -1,19 +1,19 @@
 /*
  * memmap.c: stores the remote memory of a plan in files of a directory. It knows the directory, its lock, and the
- * layout of a plan's stores; device/mapped_store.c handles single files, memmap_index.c the weights.
+ * layout of a plan's stores; device/mapped_store.c handles single files, and memmap_index.c handles the weights.
  *
  *     DIR/lock                     held while a session uses the directory
- *     DIR/replica0.device0.store a page with the identity, then the bytes of the device's remote store
+ *     DIR/replica0.device0.store   a page with the identity, then the bytes of the device's remote store
  *     DIR/replica0.device1.store   ...
- *     DIR/index present when the stores hold one complete state: what it is, and the rest of it
+ *     DIR/index                    present when the stores hold one complete state; has what the stores lack
  *
- * Without the index the stores are worthless. It is removed before the stores change for the first time, and written
+ * Without the index the stores are worthless. A session removes the index before it changes the stores, and writes it
  * atomically when they are complete and on the disk. So whenever a process ends, its files either have no index and are
  * rejected, or are in the state that the index describes:
  *
- *     open --> [index: resume | no files: make them | files without index: reject] --> begin (removes the index) -->
- *     runs
- *              --> finish (flushes the stores, writes the index) --> begin ... --> close
+ *     open --> [index: resume | no files: make them | files without index: reject]
+ *          --> begin (removes the index) --> runs --> finish (flushes the stores, writes the index)
+ *          --> begin ... --> close
  *
  * The identity is the part of a plan that determines the layout of the stores; a session that resumes must have the
  * same one. Each store and the index contain the identity, and a number drawn when the files were made, so that stores
@@ -21,8 +21,9 @@
  * before the first run.
  *
  * With several ranks each rank makes, opens and locks the stores of its own devices, in a directory that may be on its
- * own host. Rank 0 has the directory's lock and the index; it decides the course and distributes the content of the
- * index. An error on one rank is an error on all, so that all ranks take each of these steps together.
+ * own host. Rank 0 has the directory's lock and the index; it decides whether to resume, make or reject files, and
+ * distributes the content of the index. An error on one rank is an error on all, so that all ranks take each of these
+ * steps together.
  */
 #include "runtime/memmap.h"
 
@@ -44,7 +45,7 @@
 
 struct bgi_memmap {
     bgi_transport *transport; /* between ranks; NULL: one process */
-    bgi_progress *progress;   /* that of the session's creation; NULL afterward */
+    bgi_progress *progress;   /* the progress of the session's creation; NULL afterward */
     char *directory, *index_path, *old_index_path;
     bg_memmap_mode mode;
     int lock; /* file descriptor; -1: none */
@@ -133,7 +134,7 @@ static uint64_t find_identity(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Draws a different number each time. */
+/* Draws a random number, which differs in each call. */
 static uint64_t draw_id(const bgi_memmap *memmap)
 {
     struct timespec now = {0};
@@ -258,7 +259,7 @@ static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
     return make_files(memmap, error);
 }
 
-/* Rejects an index in the format of 0.1, with a separate message instead of that for a failed run. */
+/* Rejects an index in the format of 0.1; the message differs from that for a failed run. */
 static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
 {
     if (access(memmap->old_index_path, F_OK) != 0)
@@ -270,7 +271,7 @@ static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
         memmap->old_index_path);
 }
 
-/* Decides the course from the existing files. */
+/* Decides from the existing files whether to resume, to make files or to reject the directory. */
 typedef enum course { COURSE_MEMORY = 1, COURSE_OPEN, COURSE_OPEN_OR_RENEW, COURSE_RENEW, COURSE_MAKE } course;
 
 /* On rank 0. `has_stores`: any rank has stores. */
@@ -297,7 +298,7 @@ static bg_status choose(const bgi_memmap *memmap, bool has_stores, uint32_t *out
     return BG_OK;
 }
 
-/* All ranks take the same course. */
+/* All ranks make the same decision. */
 static bg_status take_course(bgi_memmap *memmap, course what, bg_error *error)
 {
     if (what == COURSE_OPEN || what == COURSE_OPEN_OR_RENEW) {
@@ -491,7 +492,7 @@ void bgi_memmap_forget(bgi_memmap *memmap)
         bgi_memmap_index_clear(&memmap->found);
 }
 
-/* ---- complete or not ---- */
+/* ---- the index is removed and written ---- */
 
 /* The removal of the index must be on the disk before the stores that it described change. */
 static bg_status flush_directory(const bgi_memmap *memmap, bg_error *error)

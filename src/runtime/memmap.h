@@ -1,6 +1,6 @@
 /*
- * memmap.h: stores the remote memory of a plan in files of options.files.memmap_dir. The engine uses them as memory;
- * the session says when their content is complete.
+ * memmap.h: stores the remote memory of a plan in files of options.files.memmap_dir. The engine uses the files as
+ * memory; the session calls bgi_memmap_finish when their content is complete.
  */
 #ifndef BGI_RUNTIME_MEMMAP_H
 #define BGI_RUNTIME_MEMMAP_H
@@ -11,7 +11,7 @@
 #include "runtime/session.h"
 
 #define BGI_MEMMAP_INDEX "index"
-#define BGI_MEMMAP_OLD   "index.safetensors" /* the name of the file that 0.1 wrote */
+#define BGI_MEMMAP_OLD   "index.safetensors" /* the file name of the index in Brigade 0.1 */
 #define BGI_MEMMAP_LOCK  "lock"
 
 /* ---- memmap.c ---- */
@@ -49,7 +49,7 @@ void bgi_memmap_forget(bgi_memmap *memmap);
 
 /* ---- memmap_index.c ---- */
 
-/* The index describes the stores: the plan that made them, the progress of the training, and the values of the weights
+/* The index has the identity of the plan that made the stores, the progress of training, and the values of the weights
  * that are not in the stores. */
 typedef struct bgi_memmap_record bgi_memmap_record;
 struct bgi_memmap_index {
@@ -62,7 +62,7 @@ struct bgi_memmap_index {
         *optimizer; /* the optimizer to which all state belongs; NULL: no state, or state of several optimizers */
     bgi_memmap_record *records;
     uint32_t record_count;
-    uint64_t values_begin; /* in the file */
+    uint64_t values_begin; /* offset of the values in the file */
 };
 
 /* Stores and an index that belong together have equal identities (from the plan's layout) and ids (drawn when the files
@@ -83,7 +83,7 @@ bg_status bgi_memmap_index_take(const bgi_memmap_index *index, bg_weights *weigh
 /* Reads bytes of a weight's value in the index; called on the rank that has the file open. */
 bg_status bgi_memmap_index_value(const bgi_memmap_index *index, const bg_weights *weights, uint32_t weight,
                                  size_t offset, void *data, size_t size_bytes, bg_error *error);
-/* Fills an index with all weights of `session`. Moves their newest values to their homes. */
+/* Fills an index with all weights of `session`. Moves the weights' newest values to their homes. */
 bg_status bgi_memmap_index_list(bgi_memmap_index *index, const bg_session *session, bg_error *error);
 /* Writes the index, with the values that are in no store, after the stores are on the disk. */
 bg_status bgi_memmap_index_write(const char *path, uint64_t identity, bgi_memmap_index *index, bg_weights *weights,

@@ -1,10 +1,11 @@
 /*
- * memmap_index.c: the index of files of remote buffers, which makes the stores beside it the state of a training. It
- * identifies its stores and the progress of the training, and contains the values of the weights that are in no store.
+ * memmap_index.c: reads and writes the index of files of remote buffers, which makes the stores in the same directory a
+ * training state. It identifies its stores and the progress of training, and contains the values of the weights that
+ * are in no store.
  *
  *     | page: what it is, plan, files | records, an archive | values, in the order of their records | CRC-64 |
  *
- * Values are written one after another, so that at most one of them is in memory beside the weights.
+ * Values are written one after another, so that at most one of them is in memory in addition to the weights.
  */
 #include "runtime/memmap.h"
 
@@ -79,11 +80,13 @@ static bg_status check_page(const bgi_memmap_index *index, const page *head, bg_
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "was written by a machine with another byte order");
     if (head->version != VERSION)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "version %" PRIu32 " of the format, expected %d: another release of Brigade wrote it",
+                            "has version %" PRIu32
+                            " of the format but must have version %d: another release of Brigade wrote it",
                             head->version, VERSION);
     if (head->records_bytes > rest || head->values_bytes != rest - head->records_bytes)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "has %" PRIu64 " bytes, and says %" PRIu64 " of records and %" PRIu64 " of values",
+                            "has %" PRIu64 " bytes, but its header says %" PRIu64 " of records and %" PRIu64
+                            " of values",
                             index->input.size_bytes, head->records_bytes, head->values_bytes);
     return BG_OK;
 }
@@ -164,7 +167,7 @@ static bg_status read_index(bgi_memmap_index *index, uint64_t identity, const ch
     page head;
 
     if (index->input.size_bytes < sizeof head + SUM_BYTES)
-        return bg_error_set(error, BG_ERROR_PARSE, "has %" PRIu64 " bytes, expected at least %zu",
+        return bg_error_set(error, BG_ERROR_PARSE, "has %" PRIu64 " bytes but must have at least %zu",
                             index->input.size_bytes, sizeof head + SUM_BYTES);
     BGI_TRY(bgi_input_read(&index->input, 0, &head, sizeof head, error));
     if (memcmp(head.magic, magic, sizeof magic) != 0)

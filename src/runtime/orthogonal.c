@@ -1,5 +1,5 @@
 /*
- * orthogonal.c: the Gram-Schmidt process, in blocks of vectors that stay in a core's cache.
+ * orthogonal.c: runs the Gram-Schmidt process in blocks of vectors that stay in a core's cache.
  *
  *     for each block of vectors:   | done | block | later vectors ...
  *         each vector of the block:  minus its parts along those before it in the block; to length 1
@@ -18,7 +18,7 @@
 enum { BLOCK = 32, LANES = 8, MOST_THREADS = 64, PASSES = 2 };
 static const double least_work = 1 << 22; /* the number of multiplications that justifies a thread */
 
-/* LANES sums side by side, so that compilers can use vector instructions. */
+/* LANES independent sums, so that compilers can use vector instructions. */
 static double dot(const double *x, const double *y, int64_t length)
 {
     double sums[LANES] = {0.0}, sum = 0.0;

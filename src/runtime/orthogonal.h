@@ -1,5 +1,5 @@
 /*
- * orthogonal.h: orthonormal sets of vectors, for first values.
+ * orthogonal.h: makes orthonormal sets of vectors, for first values.
  */
 #ifndef BGI_RUNTIME_ORTHOGONAL_H
 #define BGI_RUNTIME_ORTHOGONAL_H

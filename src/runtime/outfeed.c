@@ -112,8 +112,8 @@ bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out,
 
 enum { LARGE_BYTES = 1 << 20 };
 
-/* Allocates `capacity` zeroed entries. The system provides the pages of large allocations when they are first written,
- * so a run with a limit of billions of rows needs memory only for the rows that it produces. */
+/* Allocates `capacity` zeroed entries. The system provides the pages of large allocations when they are first written.
+ * So a run with a limit of billions of rows needs memory only for the rows that it produces. */
 static void *take_room(uint64_t capacity, size_t entry_bytes)
 {
     void *room;
@@ -244,7 +244,7 @@ static uint32_t count_writes(const bg_outfeed *outfeed, const bgi_engine *engine
     return count;
 }
 
-/* Allocates `capacity` rows and keeps the waiting rows. Nobody writes. */
+/* Allocates `capacity` rows and keeps the waiting rows. Called while no device writes. */
 static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value), waiting = outfeed->complete - taken;
@@ -256,7 +256,7 @@ static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
         bgi_leaf *leaf = &outfeed->leaves[i];
         unsigned char *rows = take_room(capacity, leaf->row_bytes);
 
-        /* A ring that has grown does not shrink; it may be larger than necessary if its parts have equal sizes. */
+        /* After a failure the ring keeps its old capacity. */
         if (rows == NULL) {
             for (uint32_t done = 0; done < i; done++) {
                 free_room(outfeed->leaves[done].last, capacity, outfeed->leaves[done].row_bytes);

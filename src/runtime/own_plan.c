@@ -1,6 +1,6 @@
 /*
- * own_plan.c: sessions that compile their plan themselves. The plan is freed after both the session and its engine,
- * because a worker whose kernel does not return outlives the session and reads the plan afterward.
+ * own_plan.c: creates sessions that compile and own their plan. The plan is freed after both the session and its
+ * engine, because a worker whose kernel does not return outlives the session and reads the plan afterward.
  */
 #include "core/error.h"
 #include "runtime/session.h"

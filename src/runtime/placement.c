@@ -1,6 +1,6 @@
 /*
- * placement.c: the processors that the system reports. A companion (src/topology/) orders them by cores and caches; it
- * is called only when threads are bound.
+ * placement.c: reads the processors that the system reports, and chooses those of workers. A companion (src/topology/)
+ * orders them by cores and caches; its function is called only when threads are bound.
  */
 #define _GNU_SOURCE /* sched_getaffinity, pthread_setaffinity_np */
 

@@ -1,6 +1,6 @@
 /*
- * placement.h: the processors that the calling thread may use, and binding threads to them. Where the system does not
- * report processors or cannot bind threads, it chooses where they run.
+ * placement.h: finds the processors that the calling thread may use, and binds threads to them. On a system that does
+ * not report processors or cannot bind threads, threads run unbound.
  */
 #ifndef BGI_RUNTIME_PLACEMENT_H
 #define BGI_RUNTIME_PLACEMENT_H
@@ -29,12 +29,12 @@ void bgi_placement_init(bgi_placement *placement, bg_pinning pinning, bgi_proces
 void bgi_placement_clear(bgi_placement *placement);
 /* The processor of worker `number` out of `count`, at most cpu_count. Needs cpus. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count);
-/* taken.c: moves processors to the end to which other threads of the machine are bound. */
+/* taken.c: moves processors to which other threads of the machine are bound to the end. */
 void bgi_placement_avoid(bgi_placement *placement);
 void bgi_placement_sort(bgi_placement *placement, bool (*is_taken)(const void *user, uint32_t cpu), const void *user);
-/* Lets only one session of the machine look for processors and bind its threads at a time, so that the next session
- * sees the bound threads. Waits at most a second. Without such a lock it returns a negative number, which callers may
- * ignore. */
+/* Locks the search for processors, so that only one session of the machine chooses processors and binds threads at a
+ * time, and the next one sees the bound threads. Waits at most a second. Without such a lock it returns a negative
+ * number, which callers may ignore. */
 int bgi_placement_lock(void);
 void bgi_placement_unlock(int lock);
 /* Binds a thread to one processor. */

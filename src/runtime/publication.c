@@ -1,5 +1,5 @@
 /*
- * publication.c: blocks, versions and readers: counts the users of blocks and frees those without users.
+ * publication.c: manages blocks, versions and readers of published weights, and frees blocks without users.
  */
 #include "runtime/publish.h"
 
@@ -104,7 +104,7 @@ bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value)
     pthread_mutex_lock(&weights->publication.mutex);
     is_shared = weight->block->users > 1;
     pthread_mutex_unlock(&weights->publication.mutex);
-    if (!is_shared) { /* and only a publisher inside the weights could change that */
+    if (!is_shared) { /* only a publisher could add a user, and it would have to enter the weights first */
         free(weight->block);
         weight->block = NULL;
         return true;

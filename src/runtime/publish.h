@@ -9,8 +9,8 @@
  *
  * Readers take no lock. A reader announces the version that it is about to use and then checks that it is still the
  * current one. The publisher makes the new version current and then checks which readers have announced the old one.
- * These stores and loads are sequentially consistent, so if a reader and a publisher could miss each other, at least
- * one sees the other. So a version that no reader has announced is unused. Unused versions are freed by the next
+ * These stores and loads are sequentially consistent, so either the publisher sees the announcement or the reader sees
+ * the new version. So a version that no reader has announced is unused. Unused versions are freed by the next
  * publication, and with the weights. The mutex guards the list of readers, the list of versions, and the counts of
  * blocks; runs do not lock it.
  */
@@ -49,13 +49,14 @@ struct bgi_version {
 
 /* A session that reads published values. */
 typedef struct bgi_reader {
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic(bgi_version *) using; /* written by its session; NULL: none */
+    _Alignas(
+        BGI_CACHE_LINE_BYTES) _Atomic(bgi_version *) using; /* the version in use, written by its session; NULL: none */
     struct bgi_reader *next;
 } bgi_reader;
 
 /* The publication state of weights. */
 typedef struct bgi_publication {
-    bg_allocator allocator; /* for the blocks' data */
+    bg_allocator allocator; /* allocates the data of blocks */
     pthread_mutex_t mutex;
     _Atomic(bgi_version *) current; /* the newest, which links to the older ones */
     bgi_reader *readers;

@@ -1,6 +1,7 @@
 /*
- * quantize.c: a session's buffers with a float32 parameter's values in 16, 8 or 4 bits. The parameter need not be in
- * the plan. A session finds it by name among its weights, and rounds it again when its version has changed.
+ * quantize.c: fills a session's buffers with the values of float32 parameters in 16, 8 or 4 bits. A parameter need not
+ * be in the plan. The session finds the parameter by name among its weights, and rounds it again when its version has
+ * changed.
  */
 #include "runtime/quantize.h"
 

@@ -1,5 +1,5 @@
 /*
- * quantize.h: a session's buffers of weights in 16, 8 or 4 bits (bgi_plan_variable.quantized).
+ * quantize.h: fills a session's buffers of weights in 16, 8 or 4 bits (bgi_plan_variable.quantized).
  */
 #ifndef BGI_RUNTIME_QUANTIZE_H
 #define BGI_RUNTIME_QUANTIZE_H

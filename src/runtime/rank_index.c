@@ -14,7 +14,7 @@ enum { SPREAD_BYTES = 1 << 20 }; /* at a time */
 /* A value that rank 0 sends, and its readers by rank. */
 typedef struct spreading {
     bool *readers;
-    char *data, *room; /* of the whole value; rank 0 has it even when it does not read the value */
+    char *data, *room; /* memory for the whole value; rank 0 has it even when it does not read the value */
 } spreading;
 
 /* Also allocates memory for the value. */

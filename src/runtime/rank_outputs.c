@@ -93,7 +93,7 @@ static void step(const bgi_engine *engine, stretch *s)
 }
 
 /* Copies values between the output's array and the buffer, which is full afterward unless it is the last part. Returns
- * the number of bytes in it. */
+ * the number of bytes in the buffer. */
 static size_t copy_round(const bgi_engine *engine, stretch *s, char *room, bool is_packing)
 {
     const bg_plan *plan = engine->plan;

@@ -1,6 +1,6 @@
 /*
  * rank_parts.c: cuts the weights of a session with several ranks into parts. Each element belongs to one part, and each
- * part to a rank that has it. Every rank computes the same cut from plan and layout alone, without communication.
+ * part to a rank that has it. Every rank computes the same cut from the plan and the layout, without communication.
  *
  *     weight --> variables (sections) --> tensor axes --> data replicas' pieces --> stretches of one rank
  *
@@ -72,7 +72,7 @@ static bg_status visit_variable(const bg_session *home, uint32_t number, const b
 {
     const bg_mesh mesh = bgi_plan_mesh(home->plan);
     const bool is_pieces = variable->piece_count > 0;
-    /* Statistics of a batch norm may differ between replicas; the first replica's are used, as everywhere. */
+    /* Statistics of a batch norm may differ between replicas; the first replica's statistics are used. */
     const bool takes_turns = variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_STATE;
 
     for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++) {
@@ -129,7 +129,7 @@ static void clip(void *user, const bgi_stretch *stretch)
     c->taken += end - begin;
 }
 
-/* Visits in order; `part` counts from the place's first element. */
+/* Visits ranges in order; `part` counts from the place's first element. */
 static bg_status walk_place(const bg_session *home, const part_place *place, bgi_visit_stretch *visit, void *user,
                             bg_error *error)
 {
@@ -299,7 +299,7 @@ bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uin
     return BG_OK;
 }
 
-/* ---- words between ranks ---- */
+/* ---- messages between ranks ---- */
 
 static const bg_transport *carrier_of(const bg_session *session)
 {
@@ -326,7 +326,7 @@ bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error)
     return bgi_ranks_settle(carrier_of(session) != NULL ? session->engine->transport : NULL, BG_OK, any, error);
 }
 
-enum { SHARED_BYTES = 1 << 20 }; /* the bytes that are sent at a time, as for values */
+enum { SHARED_BYTES = 1 << 20 }; /* the largest number of bytes sent at a time, as for values */
 
 bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error)
 {

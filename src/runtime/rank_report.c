@@ -28,7 +28,7 @@ static const char *const sent_names[SENT_CLASSES] = {"messages", "sums", "gather
 typedef struct figures {
     uint64_t devices;
     uint64_t memory[MEMORY_COLUMNS]; /* the last column is the transport's memory for messages to other ranks and
-                                      * meetings with them */
+                                        collective operations with them */
     uint64_t sent[SENT_CLASSES];
 } figures;
 
@@ -38,8 +38,8 @@ typedef struct survey {
     uint32_t rank_count;
     figures *ranks;
     bgi_exchange *exchanges, *round; /* memory for the exchanges of an instruction */
-    uint64_t meeting;                /* the number of the current meeting */
-    uint64_t *last_meetings;         /* by rank: the last meeting in which a member on that rank was counted */
+    uint64_t meeting;                /* the number of the current collective operation */
+    uint64_t *last_meetings;         /* by rank: the last operation in which a member on that rank was counted */
     char (*rows)[ROW_BYTES];         /* by rank */
 } survey;
 
@@ -75,7 +75,7 @@ static void add_messages(survey *s, uint32_t replica)
 
 /* ---- meetings ---- */
 
-/* Adds a meeting of a device's group along some axes: bytes to members on other ranks, and buffers. */
+/* Adds a collective operation of a device's group along some axes: bytes to members on other ranks, and buffers. */
 static void add_meeting(survey *s, uint32_t replica, uint32_t device, uint32_t axes, uint32_t count, sent_class class,
                         uint64_t *staging)
 {

@@ -1,7 +1,7 @@
 /*
  * rank_trace.c: converts the traces of other ranks' devices to this rank's clock. Ranks on one host have the same
- * clock. Another host's clock is read several times, and the reading with the shortest round trip is used. It is
- * assumed to happen in the middle of the round trip:
+ * clock. Another host's clock is read several times, and the reading with the shortest round trip is used. The other
+ * rank is assumed to read its clock in the middle of the round trip:
  *
  *     this rank     asked ----------------------- answered      its clock - (asked + answered) / 2
  *     the other              looks at its clock

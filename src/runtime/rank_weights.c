@@ -1,6 +1,6 @@
 /*
- * rank_weights.c: weights of a session with several ranks: each rank computes only the first values of its own devices,
- * and sends its parts to the ranks that read them.
+ * rank_weights.c: makes and moves weights of a session with several ranks. Each rank computes only the first values of
+ * its own devices, and sends its parts to the ranks that read them.
  *
  *     the rank that reads     use --> fetch --> announce: number --> take parts | ... | --> announce: end
  *     who has parts of it     serve: take number --> send them                  | ... | --> end
@@ -184,10 +184,10 @@ bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *var
 enum { TEXT_BYTES = 512 };
 static const uint32_t no_more = UINT32_MAX;
 
-/* A request from the rank that reads to the others. */
+/* A request that the reading rank sends to the others. */
 typedef struct request {
     uint32_t number; /* the number of a weight; or no_more */
-    uint32_t status; /* at the end */
+    uint32_t status; /* when `number` is no_more: the status of the reading rank */
     char why[TEXT_BYTES];
 } request;
 
@@ -288,7 +288,7 @@ bg_status bg_session_read_weights(bg_session *session, uint32_t rank, bgi_weight
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
         return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank %u of %u", rank,
                             transport != NULL ? transport->rank_count : 1);
-    /* `use` runs outside the weights, because the functions that it calls enter them. */
+    /* The thread leaves the weights before it calls `use`, because the functions that `use` calls enter them. */
     if (session->owners == NULL || transport->rank == rank)
         return bgi_session_read_weights(session, rank, use, user, error);
     BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_read_weights", error));

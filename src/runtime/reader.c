@@ -1,7 +1,7 @@
 /*
- * reader.c: sessions for inference that read published values. Several may run at once, each with its own workers,
- * while another session trains the same weights. Shared values are in memory once; a run uses one version from its
- * first op to its last.
+ * reader.c: implements sessions for inference that read published values. Several such sessions may run at once, each
+ * with its own workers, while another session trains the same weights. Shared values are in memory once, and a run uses
+ * one version from its first op to its last.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static bg_status open_reading(bg_weights *source, bgi_reading **out, bg_error *e
 
 /* ---- the reader's own weights ---- */
 
-/* Whether ops of the plan write the variable, which then becomes the session's own after its first value. */
+/* Whether ops of the plan write the variable; the session then keeps a separate value, which begins as the published
+ * one. */
 static bool is_written(const bg_plan *plan, const char *name)
 {
     for (uint32_t i = 0; i < plan->variable_count; i++)
@@ -108,7 +109,7 @@ static bg_status publish_first(bg_weights *weights, bg_error *error)
     return status;
 }
 
-/* Called while the reader has a version. */
+/* Called only while the reader has a version. */
 static bg_status create_session(const bg_plan *plan, bgi_reading *reading, bg_session **out, bg_error *error)
 {
     const bgi_version *version = bgi_reader_take(&reading->source->publication, reading->reader);

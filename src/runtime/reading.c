@@ -1,5 +1,5 @@
 /*
- * reading.c: the values of one version that a reader uses during a run.
+ * reading.c: borrows the values of one version for a reader's run.
  */
 #include <stdlib.h>
 

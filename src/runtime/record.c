@@ -1,5 +1,5 @@
 /*
- * record.c: read access to a session's records, except its events.
+ * record.c: gives read access to a session's records, except its events.
  */
 #include "runtime/record.h"
 

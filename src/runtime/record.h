@@ -1,7 +1,7 @@
 /*
- * record.h: read access to a session's records, for reports and predictions. bg_session_trace_event reads events, and
- * these functions read the rest. They may be called only between runs. With several ranks, the records of the others
- * are unknown until bg_session_share_trace fetches them.
+ * record.h: gives read access to a session's records, for reports and predictions. bg_session_trace_event reads events,
+ * and these functions read all other records. They may be called only between runs. With several ranks, the records of
+ * other ranks are unknown until bg_session_share_trace fetches them.
  */
 #ifndef BGI_RUNTIME_RECORD_H
 #define BGI_RUNTIME_RECORD_H
@@ -12,7 +12,7 @@
 /* The record of one device of a replica, since recording began. */
 typedef struct bgi_recorded {
     bgi_trace_ring program, beside; /* counts and times by kind, without events */
-    const bgi_call_time *times;     /* of calls, in sampled steps */
+    const bgi_call_time *times;     /* times of calls, in sampled steps */
     const uint32_t *first;          /* by instruction: its first call in `times` */
     uint32_t time_count;
     uint32_t rank; /* the rank that owns it */
@@ -22,8 +22,8 @@ typedef struct bgi_recorded {
 bool bgi_session_recorded(const bg_session *session, uint32_t replica, uint32_t device, bgi_recorded *out);
 /* The runs of this rank. NULL: the plan does not trace. */
 const bgi_run_spans *bgi_session_runs(const bg_session *session);
-/* When the workers of a rank ran parts of calls of devices that they did not own, by worker, oldest first. *out is
- * malloc'ed. */
+/* The times when the workers of a rank ran parts of calls of devices that they did not own, by worker, oldest first.
+ * *out is malloc'ed. */
 bg_status bgi_session_helps(const bg_session *session, uint32_t rank, bg_trace_event **out, uint64_t *out_count,
                             bg_error *error);
 /* The number of workers of this rank that run devices; I/O threads come after them. */

@@ -57,7 +57,7 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
     }
 }
 
-/* The counter for which a sum beside the device's program waits. */
+/* The counter for which a sum that overlaps with the device's program waits. */
 static const bgi_counter *find_awaited(const bgi_runner *runner)
 {
     const bgi_counter *counter = atomic_load(&runner->wait_counter);
@@ -65,7 +65,7 @@ static const bgi_counter *find_awaited(const bgi_runner *runner)
     return counter == &runner->sums_done ? atomic_load(&runner->sum_counter) : counter;
 }
 
-/* Whether the device, or a sum beside its program, waits at the counter. */
+/* Whether the device, or a sum that overlaps with its program, waits for the counter. */
 static bool waits_at(const bgi_runner *runner, const bgi_counter *counter)
 {
     return atomic_load(&runner->wait_counter) == counter ||
@@ -94,7 +94,7 @@ static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_runner 
     return elsewhere;
 }
 
-/* Describes the meeting in which the device is. */
+/* Describes the collective operation that the device has begun. */
 static void print_meeting(const bgi_runner *runner, char *text, size_t size)
 {
     const bgi_instruction *instruction = find_instruction(runner);
@@ -108,7 +108,7 @@ static void print_meeting(const bgi_runner *runner, char *text, size_t size)
         snprintf(text, size, "collective `%s`", call < instruction->call_count ? instruction->calls[call].name : "?");
 }
 
-/* Returns false when the counter belongs to no meeting of replicas. */
+/* Returns false when the counter belongs to no collective operation. */
 static bool print_replica_wait(const bgi_engine *engine, const bgi_runner *runner, const bgi_counter *counter,
                                char text[TEXT_BYTES])
 {
@@ -189,7 +189,7 @@ static const char *of_rank(const bgi_engine *engine, const bgi_runner *runner, u
     return text;
 }
 
-/* Whether the device waits for a message, a slot or a meeting of another rank. */
+/* Whether the device waits for a message, a slot or a collective operation of another rank. */
 static bool waits_for_rank(const bgi_engine *engine, const bgi_runner *runner)
 {
     const bg_plan *plan = engine->plan;
@@ -251,10 +251,10 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
            atomic_load(&runner->wait_target) != 0;
 }
 
-/* Ranks in a run report their progress several times within the limit, even while they wait. So a silent rank is
- * probably the cause, rather than ranks that wait for it. Writes "; no sign of rank 1 on host node2 meanwhile", or ""
- * when none is silent. Ranks that have been silent for the longest time come first, because a rank that waits for the
- * cause may fall silent after it.
+/* Ranks in a run report their progress several times within the limit, even while they wait. So a rank without reports
+ * is probably the cause, rather than the ranks that wait for it. Writes "; no sign of rank 1 on host node2 meanwhile",
+ * or "" when all ranks have reported. Ranks that have been silent for the longest time come first, because a rank that
+ * waits for the cause may fall silent after it.
  */
 static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
 {

@@ -51,7 +51,7 @@ void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64
     runner->transport->type->tell(runner->transport, to, &note);
 }
 
-/* The failed device is not run again, because its wait never ends. */
+/* A failed device waits for a counter that never grows, so it is not run again. */
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...)
 {
     va_list arguments;
@@ -229,7 +229,7 @@ static uint64_t time_call(bgi_runner *runner, uint32_t call, uint64_t start_ns)
     return now_ns;
 }
 
-/* Returns false when a call must wait for a transfer or other replicas; the next try resumes at that call. Calls
+/* Returns false when a call must wait for a transfer or other replicas; the next attempt resumes at that call. Calls
  * without a wait between them are one event, and a collective is a separate event. */
 static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
@@ -293,7 +293,7 @@ static void send(bgi_runner *runner, const bgi_instruction *instruction)
     raise_in_order(runner, instruction->action.index, true);
 }
 
-/* Whether the instruction is a sum in the middle of a backward pass for which no other worker is free. */
+/* Whether the instruction is a sum in the middle of a backward pass for which no other thread is free. */
 static bool is_put_off(const bgi_runner *runner, const bgi_instruction *instruction)
 {
     return instruction->is_part && instruction->is_beside && !runner->engine->sees_to_sums &&

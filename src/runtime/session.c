@@ -1,5 +1,6 @@
 /*
- * session.c: an engine with weights. Changed values are uploaded to the devices before a run, and downloaded on demand.
+ * session.c: implements sessions, which are engines with weights. Changed values are uploaded to the devices before a
+ * run, and downloaded on demand.
  */
 #include "runtime/session.h"
 
@@ -98,7 +99,7 @@ static bg_status download_variable(const bg_session *session, uint32_t variable,
 /* The next variable of a weight after `after` (UINT32_MAX: the first one); UINT32_MAX if there is none. */
 static uint32_t next_of_weight(const bg_session *session, uint32_t weight, uint32_t after)
 {
-    uint32_t i = after + 1; /* UINT32_MAX + 1 is 0 */
+    uint32_t i = after + 1; /* begins at 0, because UINT32_MAX + 1 wraps */
 
     while (i < session->plan->variable_count && session->variables[i].weight != weight)
         i++;
@@ -180,7 +181,7 @@ static bool is_in_place(const bg_session *session, uint32_t number)
 }
 
 /* Copies a value to the devices, or records its address when they read it in place. A weight whose home is another
- * session has no own address. */
+ * session has no address in the host's memory. */
 static void give_value(bg_session *session, uint32_t number, const void *data)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -253,7 +254,7 @@ static void claim_weights(bg_session *session)
             continue;
         weight = &weights->items[variable->weight];
         if (weight->newest == session) {
-            variable->version = weight->version; /* by another section */
+            variable->version = weight->version; /* another section of the weight did so already */
             continue;
         }
         weight->newest = session;
@@ -737,7 +738,7 @@ static bg_status take_cut(bg_session *session, bg_error *error)
     return most == 0 || session->cut != NULL ? BG_OK : bgi_error_memory(error, "pieces of variables", most);
 }
 
-/* Reads the progress of the training that this session resumes from the files. */
+/* Reads from the files the progress of the training run that this session resumes. */
 static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *error)
 {
     const bgi_memmap_index *found = bgi_memmap_found(session->memmap);
@@ -962,7 +963,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Called inside the weights, if there are any. The session's own reference to them stays. */
+/* The thread has entered the weights, if there are any. The session's own reference to them stays. */
 static void close_session(bg_session *session)
 {
     bg_plan *own_plan = session->own_plan;
@@ -1222,7 +1223,7 @@ static void count_updates(bg_session *session, uint64_t iterations)
             session->weights->items[session->variables[i].weight].updates += iterations;
 }
 
-/* Times a run on request, and otherwise does not read the clock. */
+/* Measures the time of a run if the options request it, and otherwise does not read the clock. */
 static bg_status run_timed(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_options *options = &session->plan->options;
@@ -1254,7 +1255,7 @@ static bg_status report_refused(bg_session *session, const bgi_run *run, uint64_
     BGI_TRY(bgi_engine_fetch(session->engine, 0, &hyper->places[0], NULL, numbers, sizeof numbers, error));
     update = (uint64_t)numbers[BG_UPDATE_SKIP] - 1 - run->optimizer_step;
     *iterations = update < *iterations ? update : *iterations;
-    upload_optimizer(session); /* the next run begins without the skip word */
+    upload_optimizer(session); /* clears the mark of the skipped update for the next run */
     count_updates(session, *iterations);
     update = session->weights->step;
     return bg_error_set(error, BG_ERROR_NOT_FINITE,
@@ -1270,7 +1271,7 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     bg_status status;
 
     bgi_session_drop_traces(session);
-    if (!session->engine->is_dead) /* whose values are lost; the engine reports why it does not run */
+    if (!session->engine->is_dead) /* a failed session's values are lost; the engine reports why it does not run */
         BGI_TRY(pull_weights(session, error));
     BGI_TRY(bgi_memmap_begin(session->memmap, error));
     bgi_memmap_keep(session->memmap);

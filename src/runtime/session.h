@@ -1,5 +1,5 @@
 /*
- * session.h: declarations that the files of the session share.
+ * session.h: declares what the files of the session share.
  */
 #ifndef BGI_RUNTIME_SESSION_H
 #define BGI_RUNTIME_SESSION_H
@@ -63,26 +63,26 @@ struct bg_session {
     bgi_reading *reading; /* NULL: values are its own, or those of its weights */
     bool *in_place;       /* by variable of the plan: read in the memory of the weights (in_place.c); NULL: none is */
     bg_optimizer optimizer;
-    bgi_session_variable *variables; /* of the plan */
-    uint64_t epoch;                  /* of the weights at the last check */
+    bgi_session_variable *variables; /* the variables of the plan */
+    uint64_t epoch;                  /* the weights' epoch at the last check */
     bool makes_values;      /* makes values for parameters that the weights lack, which are otherwise an error */
     bool has_newest;        /* at that epoch, this session has the newest of all values that training changes */
-    bg_outfeed *outfeeds;   /* the attached ones, the newest first */
-    bg_infeed *kept_infeed; /* of bg_session_run_kept, with its key */
+    bg_outfeed *outfeeds;   /* attached outfeeds, the newest first */
+    bg_infeed *kept_infeed; /* the infeed of bg_session_run_kept, with its key */
     const void *kept_key;
     uint64_t kept_number;
-    _Atomic uint64_t cycles;         /* of the last run; 0: none, or not requested */
-    void *condition_memory;          /* of the plan's condition */
-    void **carried;                  /* of a loop: memory for each carried value */
-    char *note;                      /* of the files that the session resumes from; NULL: none */
-    uint32_t *owners;                /* by device: its rank; NULL: one process */
-    bool *readers;                   /* scratch: the ranks that have a part of a variable */
-    char (*hosts)[BGI_HOST_BYTES];   /* by rank: the host's name; NULL: one process */
+    _Atomic uint64_t cycles;       /* duration of the last run; 0: there was no run, or the options do not request it */
+    void *condition_memory;        /* memory for the plan's condition */
+    void **carried;                /* of a loop: memory for each carried value */
+    char *note;                    /* a note about the files that the session resumes from; NULL: none */
+    uint32_t *owners;              /* by device: its rank; NULL: one process */
+    bool *readers;                 /* scratch: the ranks that have a part of a variable */
+    char (*hosts)[BGI_HOST_BYTES]; /* by rank: the host's name; NULL: one process */
     bgi_shared_trace *shared_traces; /* by device; NULL: not shared since the last run */
     bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); or NULL */
     void *cut;                       /* memory for one replica's part of a variable that is cut out of a weight */
     bgi_snapshot_room room;
-    bgi_progress *progress; /* that of the creation; NULL afterward */
+    bgi_progress *progress; /* the progress of the session's creation; NULL afterward */
 };
 
 /* The part that the replica with data coordinate `place` keeps of a value, in bytes. */
@@ -109,7 +109,7 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
 /* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
 
-/* session.c: creates a session that takes over one reference to the weights; the caller is inside the weights. */
+/* session.c: creates a session that takes over one reference to the weights; the caller has entered the weights. */
 bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
                            bg_session **out, bg_error *error);
 /* reading.c: borrows the version of a run, from its beginning until no thread computes with it any more. */
@@ -117,13 +117,13 @@ bg_status bgi_reading_begin(bg_session *session, bg_error *error);
 void bgi_reading_end(bg_session *session);
 /* Called at the end of the session, whose devices are freed or (`is_dead`) may still run. */
 void bgi_reading_close(bgi_reading *reading, bool is_dead);
-/* Frees only its memory. */
+/* Frees only the memory of `reading`. */
 void bgi_reading_free(bgi_reading *reading);
 
 /* stores.c: whether files hold the values of a variable's weight. */
 bool bgi_session_is_in_stores(const bg_session *session, uint32_t variable);
 
-/* rank_weights.c: for sessions with several ranks. Whether the plan's variables cover the whole weight of this
+/* rank_weights.c, for sessions with several ranks. Whether the plan's variables cover the whole weight of this
  * variable. */
 bool bgi_session_has_all(const bg_session *session, const bgi_plan_variable *variable);
 /* readers[rank]: whether the rank has a device with this variable. */
@@ -139,13 +139,13 @@ bg_status bgi_copy_list_add(bgi_copy_list *list, const bgi_engine *engine, uint3
 bg_status bgi_copy_list_add_host(bgi_copy_list *list, const void *from, void *to, size_t size_bytes, bg_error *error);
 /* Makes the copies with at most `thread_count` threads, one of which is the caller. */
 void bgi_copy_list_run(const bgi_copy_list *list, uint32_t thread_count);
-/* rank_parts.c: bgi_session_read_part, except that contiguous ranges are only added to the list. */
+/* rank_parts.c: like bgi_session_read_part, but contiguous ranges are only added to the list. */
 bg_status bgi_session_list_part(const bg_session *session, uint32_t number, bgi_copy_list *list, void *out,
                                 bg_error *error);
 
-/* rank_index.c: sends the value of a new weight from the index, which rank 0 has open, to the ranks that have variables
- * of it, or to all ranks when it has a host copy. *out_data is its address there, and NULL on other ranks. `number`:
- * its first variable. */
+/* rank_index.c: sends the value of a new weight from the index of rank 0 to the ranks that have variables of the
+ * weight, or to all ranks when the weight has a host copy. *out_data is the value's address on these ranks, and NULL on
+ * other ranks. `number`: its first variable. */
 bg_status bgi_session_spread(bg_session *session, uint32_t number, void **out_data, bg_error *error);
 
 /* rank_trace.c: frees the traces from bg_session_share_trace. */

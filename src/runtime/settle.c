@@ -1,6 +1,6 @@
 /*
- * settle.c: combines the results of work that each rank does alone. Rank 0 receives the other ranks' results and sends
- * the combined one.
+ * settle.c: combines the results of work that each rank does separately. Rank 0 receives the other ranks' results and
+ * sends the combined one.
  */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef struct word {
     char why[WHY_BYTES];
 } word;
 
-/* ---- before there are engines ---- */
+/* ---- before engines exist ---- */
 
 static void raise_counter(void *user, bgi_counter *counter, uint64_t value, uint32_t device)
 {

@@ -54,7 +54,7 @@ static void share(bgi_runner *runner, bool is_long)
         bgi_runner_add_progress(runner);
         own++;
     }
-    /* Only helpers have parts now; they are running unless the system has preempted them. */
+    /* Helpers are running the remaining parts, unless the system has preempted them, so the wait is short. */
     for (uint32_t spins = 0; atomic_load_explicit(&runner->helped, memory_order_acquire) != count - own; spins++) {
         if (spins < SPINS_BEFORE_YIELD)
             bgi_pause();

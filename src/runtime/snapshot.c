@@ -1,7 +1,7 @@
 /*
- * snapshot.c: copies many values at a time for a checkpoint that is written while the training continues. The training
- * waits for the copy, so all processors of the session take part. Values that are contiguous on a device are copied
- * from there, without the weights' host copy in between:
+ * snapshot.c: copies many values at a time for a checkpoint that is written while training continues. Training waits
+ * for the copy, so all processors of the session take part. Values that are contiguous on a device are copied from
+ * there, without the weights' host copy in between:
  *
  *     value, value ... --> list (copy_list.c) --> threads
  *
@@ -18,7 +18,7 @@
 #include "core/threads.h"
 #include "runtime/weights.h"
 
-/* A value that needs other ranks, which all call this. */
+/* Copies a value that needs other ranks; all ranks call this function. */
 static bg_status fetch_value(bg_weights *weights, uint32_t number, void *out, bg_error *error)
 {
     const void *value;
@@ -29,8 +29,8 @@ static bg_status fetch_value(bg_weights *weights, uint32_t number, void *out, bg
     return BG_OK;
 }
 
-/* Lists copies of the whole newest value, from the devices that have it or from the host copy. A value that is cut on
- * the devices is joined at once. */
+/* Lists copies of the whole newest value, from the devices that have it or from the host copy. If the devices have
+ * pieces of a value, the function joins them at once. */
 static bg_status list_value(bgi_copy_list *list, bg_weights *weights, uint32_t number, char *out, bg_error *error)
 {
     const bgi_weight *weight = &weights->items[number];

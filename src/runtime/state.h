@@ -1,9 +1,9 @@
 /*
- * state.h: weights and their training state as named tensors, for companions that store them (checkpoints). It is the
- * only header of this room that companions may include. The public functions on weights (session.h) enter and leave the
- * weights in each call. These functions are not public. A checkpoint of one step needs all tensors inside a single
- * entry, and it needs the properties that make a value part of a training (role, age, owner), which other callers do
- * not use.
+ * state.h: gives access to weights and their training state as named tensors, for companions that store them
+ * (checkpoints). It is the only header of src/runtime that companions may include. The public functions on weights
+ * (session.h) enter and leave the weights in each call. These functions are not public. A checkpoint of one step needs
+ * all tensors inside a single entry, and it needs the properties of training state (role, age, owner), which other
+ * callers do not use.
  *
  *     bgi_weights_enter --> tensors by number, values by bgi_weights_fetch, restored --> bgi_weights_leave
  */
@@ -14,8 +14,8 @@
 
 /* ---- one thread at a time ---- */
 
-/* Claims the weights for the calling thread, for an action of a session or (NULL) of the weights alone.
- * BG_ERROR_INVALID when another thread is inside; bgi_weights_leave must then not be called. */
+/* Claims the weights for the calling thread, for an action of a session or, if `session` is NULL, of the weights.
+ * Returns BG_ERROR_INVALID when another thread is inside; bgi_weights_leave must then not be called. */
 bg_status bgi_weights_enter(bg_weights *weights, const bg_session *session, const char *action, bg_error *error);
 void bgi_weights_leave(bg_weights *weights);
 
@@ -61,15 +61,15 @@ bg_status bgi_session_read_weights(bg_session *session, uint32_t rank, bgi_weigh
 /* ---- several ranks (rank_parts.c) ----
  *
  * A weight is cut into parts. Each element belongs to one part, and each part to a rank that has it. The cut is the
- * same on all ranks. A weight whose home is not a session of several ranks belongs to rank 0 as a whole, as all weights
- * do in one process. */
+ * same on all ranks. A weight whose home is not a session of several ranks belongs to rank 0 as a whole, as every
+ * weight does in one process. */
 
 /* Calls `visit` for each range of elements; the ranges of one rank, in this order, are its part. */
 typedef void bgi_visit_part(void *user, uint32_t rank, int64_t first, int64_t count);
 bg_status bgi_session_walk_parts(const bg_session *session, uint32_t number, bgi_visit_part *visit, void *user,
                                  bg_error *error);
-/* Reads this rank's part of the newest value; bgi_session_pull comes first. It does not communicate with other
- * ranks. */
+/* Reads this rank's part of the newest value; the caller calls bgi_session_pull first. It does not communicate with
+ * other ranks. */
 bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void *out, bg_error *error);
 /* Copies many values at a time with all processors of the session: this rank's parts, after bgi_session_pull, or whole
  * values in one process. `out` has memory for each. */
@@ -100,17 +100,17 @@ bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uin
  * `status`. */
 uint32_t bgi_session_rank(const bg_session *session);
 uint32_t bgi_session_rank_count(const bg_session *session);
-/* Combines the results of work that each rank has done alone: BG_OK when it succeeded on all ranks, otherwise the error
- * of the lowest rank that failed. */
+/* Combines the results of work that each rank has done separately: BG_OK when it succeeded on all ranks, otherwise the
+ * error of the lowest rank that failed. */
 bg_status bgi_session_settle(const bg_session *session, bg_status status, bg_error *error);
-/* *any becomes true on all ranks when it is on one. */
+/* *If *any is true on one rank, it becomes true on all ranks. */
 bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error);
 /* Sends data from `root` to all ranks, or from one rank to another. */
 bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error);
 bg_status bgi_session_hand(const bg_session *session, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                            bg_error *error);
 
-/* Resets a session's optimizer state to its first values, as if the training began now. */
+/* Resets a session's optimizer state to its first values, as if training began now. */
 bg_status bgi_session_restart_state(bg_session *session, bg_error *error);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * taken.c: finds processors to which threads of any process are bound. So two sessions that pin threads do not share
- * processors while others are free. The system reports bound threads; the library has no own list, which would be wrong
- * after a crash. On a system without such reports, no processor counts as taken.
+ * processors while others are free. The system reports bound threads; the library keeps no list of them, because a list
+ * would be wrong after a crash. On a system that does not report them, no processor counts as taken.
  */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
 
@@ -23,7 +23,8 @@ enum { MOST_CPUS = 1 << 16, KERNEL_THREAD = 0x00200000, TRIES = 200, NAP_NS = 50
 
 /* ---- one session at a time ---- */
 
-/* The lock is an abstract socket name, which only one process can have and which is released when the process ends. */
+/* The lock is the name of an abstract socket: only one process can have it, and the system releases it when the process
+ * ends. */
 int bgi_placement_lock(void)
 {
     static const char name[] = "brigade-pinning";

@@ -53,8 +53,8 @@ static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction
     return last != BGI_NO_INSTRUCTION && has_calls(&program->instructions[last], of) ? last : BGI_NO_INSTRUCTION;
 }
 
-/* A program alternates between a few stages, so the search continues backward when the last instruction of the kind is
- * another stage's. */
+/* A program alternates between a few stages, so the search continues backward when the last instruction of the kind
+ * belongs to another stage. */
 static uint32_t search_sharer(const bgi_plan_device *program, uint32_t instruction)
 {
     enum { MOST_BACK = 4096 };

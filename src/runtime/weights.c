@@ -1,5 +1,5 @@
 /*
- * weights.c: the table of named weights.
+ * weights.c: implements the table of named weights.
  */
 #include "runtime/weights.h"
 
@@ -69,7 +69,7 @@ static bool is_inside(bg_weights *weights)
     return atomic_load_explicit(&weights->thread, memory_order_relaxed) == (uintptr_t)pthread_self();
 }
 
-/* The other thread may leave, or begin another action, while the message is written. */
+/* While the message is written, the other thread may leave or begin another action. */
 static bg_status refuse(bg_weights *weights, const bg_session *session, const char *action, bg_error *error)
 {
     const bg_session *other = atomic_load_explicit(&weights->session, memory_order_relaxed);
@@ -458,7 +458,7 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
     weight = &weights->items[index];
     BGI_TRY(check_type(weight, type, error));
     if (weight->home == NULL && weight->data == NULL)
-        weight->data = take_value(weights, type); /* memory was out when its home ended */
+        weight->data = take_value(weights, type); /* there was no memory for the value when its home ended */
     if (weight->home == NULL && (weight->data == NULL || !bgi_weights_own(weights, index, false)))
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     weight->version++;

@@ -1,6 +1,7 @@
 /*
- * weights.h: named values that sessions share. A weight has a host copy; its newest value is either that copy or in the
- * session that trained it last. The version counts values; a session uploads when its own version differs.
+ * weights.h: declares named values that sessions share. A weight has a host copy. Its newest value is either the host
+ * copy or in the session that trained it last. The version counts values; a session uploads when its own version
+ * differs.
  *
  * The home of a weight is the first session that trains it, or that has it in files (memmap.h). It then has no host
  * copy, so a large model is not stored twice. Its value is in the memory with which the session computes. A reader gets
@@ -13,7 +14,7 @@
  *
  * One thread at a time uses weights and the sessions that share them. Every public function that reads or changes their
  * state enters the weights first, and fails when another thread is inside. This costs one compare-and-swap for a whole
- * run. Functions of the library that are called inside do not enter again.
+ * run. Functions of the library that are called by a thread inside do not enter again.
  */
 #ifndef BGI_RUNTIME_WEIGHTS_H
 #define BGI_RUNTIME_WEIGHTS_H
@@ -30,7 +31,7 @@ enum { BGI_WEIGHT_ALIGNMENT = 64 };
 typedef struct bgi_weight_holder {
     /* Copies the whole value of a variable's weight (all sections of it that the session has) from the home places of
      * the replicas with different parts. Parts of the weight that the session does not have are unchanged. With several
-     * ranks all ranks call it, and `readers` (by rank; NULL: all) get the value; `data` is NULL on others. */
+     * ranks all ranks call it, and `readers` (by rank; NULL: all) get the value; `data` is NULL on other ranks. */
     bg_status (*download)(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                           bg_error *error);
     /* The address of the whole value of a variable's weight, when one replica has all of it in one place; otherwise
@@ -48,11 +49,11 @@ typedef struct bgi_weight {
     char *name;
     bg_type type;
     bg_variable_role role;
-    void *data;             /* NULL: at home */
+    void *data;             /* NULL: the value is at the home */
     bgi_block *block;       /* a published value, possibly `data`; NULL: none */
     uint64_t block_version; /* the version of that value */
     bg_session *home;       /* NULL: `data` is the host copy */
-    uint32_t home_variable; /* its variable in the home's plan */
+    uint32_t home_variable; /* the weight's variable in the home's plan */
     uint64_t version;
     bg_session *newest; /* the session with a newer value than `data`; NULL: none */
     uint32_t newest_variable;
@@ -63,13 +64,13 @@ typedef struct bgi_weight {
     size_t source_bytes;
     bgi_quantized_error rounding;
     bool is_given;    /* set by the user: its age is the weights' step count */
-    uint64_t updates; /* of optimizer state that a session made: weight updates since */
+    uint64_t updates; /* for optimizer state that a session made: the number of weight updates since then */
     /* Of optimizer state: its optimizer (bg_optimizer_describe_state); "": unknown. */
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
     bool is_lost;     /* the session that had the newest value failed */
     bool is_attached; /* a session uses it */
     bool is_borrowed; /* `data` is a published value that a session reads (reader.c) */
-    bool is_gone;     /* a piece that was joined to a whole; its number stays in use, but the rest is freed */
+    bool is_gone;     /* a piece that was joined to a whole; its number stays in use, but its data are freed */
 } bgi_weight;
 
 struct bg_weights {
@@ -78,9 +79,9 @@ struct bg_weights {
     _Atomic(const char *) action;
     _Atomic(const bg_session *) session;
     _Atomic uint32_t references;
-    _Atomic uint64_t step;              /* may be read from outside */
+    _Atomic uint64_t step;              /* other threads may read it */
     uint64_t epoch;                     /* grows with every change */
-    _Atomic uint32_t count, gone_count; /* may be read from outside */
+    _Atomic uint32_t count, gone_count; /* other threads may read them */
     size_t capacity;
     bgi_weight *items;
     const bgi_weight_holder *holder; /* NULL: no session has used the weights */
@@ -90,7 +91,8 @@ struct bg_weights {
     const bool *readers;
     bool is_reader; /* whether this rank is a reader */
     bgi_publication publication;
-    const bg_session *serving; /* the session that reads alone while the other ranks serve it; NULL: all read */
+    const bg_session *serving; /* the session through which only this rank reads, while the other ranks serve it; NULL:
+                                  all ranks read */
 };
 
 /* Like bgi_weights_enter, for actions that must not fail; waits until the other thread has left. */
@@ -102,7 +104,7 @@ bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *
 /* Adds a weight whose value belongs to another owner; `data` must not change while it is used. */
 bg_status bgi_weights_borrow(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                              void *data, bg_error *error);
-/* Whether bringing the newest value needs other ranks. */
+/* Whether fetching the newest value needs other ranks. */
 bool bgi_weights_takes_ranks(const bg_weights *weights, uint32_t index);
 
 /* publication.c: called before the host copy is written. Makes the copy the weight's own, with its old value if that is
@@ -118,7 +120,7 @@ bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
 /* bg_weights_set, called inside. */
 bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                           bg_error *error);
-/* The first returns memory for a value of this weight in the weights' buffer, and the second releases it. */
+/* Allocate and release memory for a value of this weight in the weights' buffer. */
 bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out, bg_error *error);
 void bgi_weights_drop_view(bg_weights *weights);
 /* bgi_weights_fetch for some ranks (by rank; NULL: all), which all ranks call. *out is NULL on ranks that do not read
@@ -127,11 +129,13 @@ bg_status bgi_weights_fetch_for(bg_weights *weights, uint32_t index, const bool 
                                 const void **out, bg_error *error);
 /* Moves the weight to the session, which has its newest value. */
 void bgi_weights_move_home(bg_weights *weights, uint32_t index, bg_session *home, uint32_t home_variable);
-/* Called before its home is destroyed: the weight gets a host copy again, or is lost when there is no memory for it. */
+/* Called before the home of a weight is destroyed: the weight gets a host copy again, or is lost when there is no
+ * memory for it. */
 void bgi_weights_leave_home(bg_weights *weights, uint32_t index);
 
-/* Joins the weights that are pieces of weight `name` (core/section.h) and writes it to `out`; with NULL it only checks
- * whether that is possible. *out_first is the first piece, or UINT32_MAX. Pieces that a session uses are ignored.
+/* Joins the weights that are pieces of weight `name` (core/section.h) and writes it to `out`; if `out` is NULL, it only
+ * checks whether joining is possible. *out_first is the first piece, or UINT32_MAX. Pieces that a session uses are
+ * ignored.
  * Errors: BG_ERROR_SHAPE when the pieces do not cover the whole. */
 bg_status bgi_weights_gather(const bg_weights *weights, const char *name, const bg_type *type, void *out,
                              uint32_t *out_first, bg_error *error);

@@ -1,5 +1,5 @@
 /*
- * worker.c: the worker threads: they look for work, help others, sleep, start and leave.
+ * worker.c: implements worker threads, which start, look for work, help others, sleep and leave.
  */
 #include "runtime/engine.h"
 
@@ -92,8 +92,8 @@ static bool move_something(const bgi_engine *engine, const bgi_worker *worker, u
     return has_moved;
 }
 
-/* Runs the caller's function for idle workers. The count is raised before the check, so that a run that has ended waits
- * for it. */
+/* Runs the caller's function for idle workers. The count of users is raised before the check, so that the end of the
+ * run waits for the function. */
 static bool do_spare(bgi_engine *engine)
 {
     bool has_done;
@@ -121,12 +121,12 @@ static bool make_progress(const bgi_engine *engine)
 {
     bgi_transport *transport = engine->transport;
 
-    /* Between runs there is no transfer except those that the caller handles. */
+    /* Between runs the caller moves all messages itself. */
     return transport->type->progress != NULL && atomic_load(&engine->devices_left.value) > 0 &&
            transport->type->progress(transport);
 }
 
-/* No thread wakes this one when such a transfer arrives. */
+/* No thread wakes a sleeper when a message from another rank arrives, so the sleep is short. */
 static uint64_t longest_sleep_ns(const bgi_engine *engine)
 {
     return engine->transport->type->progress != NULL && atomic_load(&engine->devices_left.value) > 0 ? POLL_NS
@@ -173,8 +173,8 @@ static bool may_take_again(const bgi_worker *worker, bgi_runner *runner)
     return !is_stopping(worker->engine) && bgi_runner_is_ready(runner) && !atomic_exchange(&runner->is_owned, true);
 }
 
-/* The event that the device waited for may have come after the last check, while no other worker could take the device.
- * So the function checks once more. If this worker leaves a device that is ready, an idle worker takes it. */
+/* The event that the device waits for may have happened after the last check, while no other worker could take the
+ * device. So the function checks once more, and wakes an idle worker for a device that is ready. */
 static void work_on(bgi_runner *runner, const bgi_worker *worker)
 {
     bool has_yielded;
@@ -208,7 +208,7 @@ static void leave(bgi_worker *worker)
 /* Returns false when there was no work. */
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
-    const bool has_moved = make_progress(engine); /* even when a device is always ready */
+    const bool has_moved = make_progress(engine); /* also while a device is always ready */
     bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
 
     if (runner != NULL)

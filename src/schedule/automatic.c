@@ -4,13 +4,13 @@
  * a few parameters of a fixed pattern. Here whole orders are tried:
  *
  *     every other strategy of the table, as it is
- *     greedy orders by several rules and limits of what is in flight
+ *     greedy orders by several rules and limits of micro-batches in flight
  *     all orders, if the problem is small
- *     other limits in flight around the best greedy order
- *     small changes along the critical path of the best
+ *     greedy orders with limits close to the best order's
+ *     small changes along the critical path of the best order
  *
- * The simulator judges every order that is tried. The work is bounded by a count of actions, not by a clock, so the
- * same problem gives the same order everywhere. The search ends at once when the best order meets a lower bound.
+ * Every order that is tried is timed (search.c). The work is bounded by a count of actions, not by a clock, so the same
+ * problem gives the same order everywhere. The search ends at once when the best order meets a lower bound.
  */
 #include "schedule/automatic.h"
 
@@ -49,7 +49,7 @@ typedef struct automatic {
     bgi_greedy *greedy;
     uint32_t *order;
     uint32_t *caps;
-    uint32_t *best_caps; /* those of the last greedy order that was kept */
+    uint32_t *best_caps; /* the caps of the last greedy order that was kept */
     bgi_greedy_rule best_rule;
     bool has_rule;
 } automatic;
@@ -227,8 +227,8 @@ static bg_status explain(const automatic *a, bg_error *error)
         const double fewest = a->search.fewest_bytes[device];
         if (isfinite(fewest) && fewest > (double)problem->device_slot_bytes[device])
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "device %" PRIu32 " has %zu bytes for stash and messages, but the order that needs the "
-                                "fewest needs %.0f; allow that number, or use smaller micro-batches",
+                                "device %" PRIu32 " has %zu bytes for stash and messages, but every tried order needs "
+                                                  "at least %.0f; allow that many, or use smaller micro-batches",
                                 device, problem->device_slot_bytes[device], fewest);
     }
     status = bg_schedule_create(problem, &bgi_schedule_sequential, &schedule, error);

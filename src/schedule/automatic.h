@@ -1,5 +1,5 @@
 /*
- * automatic.h: the parts of the search for the order that ends first, which automatic.c combines:
+ * automatic.h: declares the parts of the search for the order that ends first. automatic.c combines these parts:
  *
  *     search.c      what is tried, timed and kept; the best so far
  *     greedy.c      an order from a rule: every device takes the most urgent action that can begin
@@ -125,7 +125,8 @@ typedef enum bgi_greedy_tie {
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* for F, B, W (R: like B, or last); the lowest is first */
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W, of which the lowest is first; R has the rank of B, or
+                                             is last */
     bool alternates;                      /* F after B and B after F, regardless of ranks */
     bgi_greedy_tie tie;
     /* A device waits for a more urgent action if its inputs are known to arrive within this fraction of the time of the
@@ -148,7 +149,7 @@ bg_status bgi_search_improve(bgi_search *search, bg_error *error);
 
 /* ---- exhaustive.c ---- */
 
-/* Tries all orders when they are few. `any_order` is one of them. */
+/* Tries all orders when they are few. `any_order`: one of these orders. */
 bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool *out_is_complete, bg_error *error);
 
 #endif

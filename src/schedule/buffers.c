@@ -3,10 +3,10 @@
  * complete.c would choose for LOAD and STORE. Any place is correct that obeys these rules in each device's list:
  *
  *     variables   out --LOAD--> clean --a writer--> changed --STORE--> out
- *                 users need clean or changed; LOAD would lose changes; the step ends without changes
- *                 (that start fresh: the first writer needs no LOAD, and the last changes of a step may be lost)
+ *                 users need clean or changed; a LOAD of a changed buffer would lose changes; no step ends with changes
+ *                 (buffers that start fresh: the first writer needs no LOAD, and the last changes may be lost)
  *     edges       producer(m) < STORE(m) < LOAD(m) < first reader(m), each once, in ascending order of m; STORE(m) <
- *                 producer(m + slots), which would wait for it for ever
+ *                 producer(m + slots), which would otherwise wait for this STORE forever
  *
  * An edge that shares a store has only LOADs, each after the STORE whose data it reads.
  *

@@ -1,6 +1,5 @@
 /*
- * buffers.h: remote buffers in a schedule: which actions use them, where LOAD and STORE go, and the proof of their
- * order.
+ * buffers.h: finds which actions use the remote buffers of a schedule, places LOAD and STORE, and proves their order.
  */
 #ifndef BGI_SCHEDULE_BUFFERS_H
 #define BGI_SCHEDULE_BUFFERS_H
@@ -27,7 +26,7 @@ bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stag
 /* A LOAD or STORE that belongs before action `at` of a device's list of compute actions. */
 typedef struct bgi_transfer_place {
     size_t at;
-    size_t number; /* among the places made for the device */
+    size_t number; /* number among the places made for the device */
     bg_action action;
 } bgi_transfer_place;
 

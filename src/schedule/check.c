@@ -1,6 +1,6 @@
 /*
- * check.c: the static part of the verifier: rules for the list of a single device. verify.c checks waiting between
- * devices.
+ * check.c: implements the static part of the verifier, with rules for the list of a single device. verify.c checks
+ * waiting between devices.
  *
  * The rules, for each micro-batch m and each stage or edge:
  *

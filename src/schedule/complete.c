@@ -4,14 +4,14 @@
  *     F1.4   -->   HOST_IN1.4 RECEIVE1.4:e F1.4 SEND1.4:f HOST_OUT1.4
  *     B1.4   -->   R1.4 RECEIVE1.4:g B1.4 SEND1.4:h
  *
- * needs compute actions only does HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader,
- * SEND right after its
- *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE where
- *          replicas share gradients: behind the stage's last B or W, or before its first U, GATHER after its last U
- *          where they share new weights; R ahead of what B has to wait for, on stages that recompute and whose R the
- *          generator has not emitted; LOAD and STORE of remote buffers where transfers.c says, before all that
- *          surrounds one action and after all that surrounds the one before
- * keeps the order of compute actions; actions that do not belong to the problem stay, and the verifier reports them
+ *     needs  compute actions only
+ *     adds   HOST_IN before F where the stage reads inputs, and HOST_OUT after F where it makes outputs;
+ *            RECEIVE right before the first reader of an edge between devices, and SEND right after its producer;
+ *            REDUCE where replicas sum gradients, after the stage's last B or W, or before its first U;
+ *            GATHER after the last U of a stage where replicas share new weights;
+ *            R before the messages that its B waits for, on stages that recompute, unless the generator emitted R;
+ *            LOAD and STORE of remote buffers as transfers.c determines, between the groups of actions above
+ *     keeps  the order of compute actions, and actions that do not belong to the problem, which the verifier reports
  *
  * RECEIVE is placed as late as possible, when the device has nothing to do until the message arrives. Sending never
  * waits, because the producer wrote into a slot of the receiver that was free when the producer started.

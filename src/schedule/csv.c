@@ -5,14 +5,14 @@
  *     0F0,0F1,,0B0,,0B1          F forward, B backward, I and W its two halves; stage before, micro-batch behind
  *     ,1F0,1B0,1F1,1B1           an empty cell is idle
  *
- * PyTorch's runtime form has more actions: UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B, RECV_B, which are
- * skipped (Brigade derives messages from the edges, and has no sharded weights to gather), and "(0F1;1B0)OVERLAP_F_B",
- * two actions that PyTorch may overlap and that run one after the other here.
+ * PyTorch's runtime form has more actions. UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B and RECV_B are
+ * skipped, because Brigade derives messages from the edges and has no sharded weights to gather. "(0F1;1B0)OVERLAP_F_B"
+ * is two actions that PyTorch may overlap; here they run one after the other.
  *
  * PyTorch writes a full backward as B even where other backwards of the file are I and W. A problem of Brigade splits
- * either all weights or none. So in a file with I or W every such B becomes an I followed by its W, and is written as
- * the two. Before PyTorch had I, a B whose W was in the file was the half for the inputs, and a full backward was BW.
- * The two forms are distinguished action by action: a B whose stage and micro-batch have a W is the half.
+ * either all weights or none. So in a file with I or W, each full backward B becomes an I followed by its W, and is
+ * written in this form. Before PyTorch had I, a B whose W was in the file was the half for the inputs, and a full
+ * backward was BW. So a B is read as such a half if the file has a W of its stage and micro-batch.
  *
  * PyTorch's simple runtime derives messages from the neighbors' actions in the same cell. So idle cells are written,
  * and a value is read in a later cell than the one that makes it.
@@ -100,7 +100,7 @@ static bg_status read_action(csv_reader *csv, uint32_t rank)
     return bg_schedule_emit(csv->schedule, rank, action, in->error);
 }
 
-/* Reads the rest of "(0F1;1B0)OVERLAP_F_B" after the bracket. */
+/* Reads "(0F1;1B0)OVERLAP_F_B" after its first bracket. */
 static bg_status read_overlapped(csv_reader *csv, uint32_t rank)
 {
     static const char tail[] = "OVERLAP_F_B";

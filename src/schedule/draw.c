@@ -61,7 +61,7 @@ typedef struct picture {
     bgi_string text;
 } picture;
 
-/* ---- numbers and words ---- */
+/* ---- numbers and text ---- */
 
 enum { NUMBER_BYTES = 32 };
 
@@ -146,7 +146,7 @@ static bg_status check(const bg_schedule_problem *problem, const bg_schedule_tim
             !(event->start >= 0 && event->start <= event->end && event->end <= timing->makespan))
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "event %zu (stage %" PRIu32 " on device %" PRIu32
-                                ", %g to %g) is not of this problem, which has %" PRIu32 " stages and %" PRIu32
+                                ", %g to %g) does not belong to this problem, which has %" PRIu32 " stages and %" PRIu32
                                 " devices and ends at %g",
                                 i, event->action.stage, event->device, event->start, event->end, problem->stage_count,
                                 problem->device_count, timing->makespan);
@@ -161,7 +161,7 @@ static bg_status rank_stages(picture *p, bg_error *error)
     p->stage_ranks = calloc(p->problem->stage_count, sizeof *p->stage_ranks);
     if (counts == NULL || p->stage_ranks == NULL) {
         free(counts);
-        return bgi_error_memory(error, "the stages of a picture", p->problem->stage_count * sizeof *p->stage_ranks);
+        return bgi_error_memory(error, "the stages of a drawing", p->problem->stage_count * sizeof *p->stage_ranks);
     }
     for (uint32_t stage = 0; stage < p->problem->stage_count; stage++) {
         p->stage_ranks[stage] = counts[p->problem->stage_devices[stage]]++;
@@ -190,7 +190,7 @@ static void choose_scale(picture *p)
     p->scale = (p->width - LEFT - RIGHT) / makespan;
 }
 
-/* ---- parts of the picture ---- */
+/* ---- parts of the drawing ---- */
 
 static void draw_head(picture *p)
 {
@@ -323,7 +323,7 @@ static bg_status draw_messages(picture *p, bg_error *error)
     char x1[NUMBER_BYTES], y1[NUMBER_BYTES], x2[NUMBER_BYTES], y2[NUMBER_BYTES];
 
     if (receives == NULL)
-        return bgi_error_memory(error, "the messages of a picture", slots * sizeof *receives);
+        return bgi_error_memory(error, "the messages of a drawing", slots * sizeof *receives);
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < timing->event_count; i++) {
             const struct bg_schedule_event *event = &timing->events[i], *receive;

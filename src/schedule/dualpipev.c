@@ -1,7 +1,8 @@
 /*
- * dualpipev.c: DualPipe cut in half: two stages on each device, placed as a V, whose steady state pairs a forward of
- * one stage with a backward of the other. So one computes while the other communicates (DeepSeek-AI, "DeepSeek-V3
- * Technical Report", 2024, and its published code: DualPipeV). Device r of p, with stages D (down) and U (up):
+ * dualpipev.c: generates DualPipe cut in half: two stages on each device, placed as a V. Its steady state pairs a
+ * forward of one stage with a backward of the other. So one computes while the other communicates (DeepSeek-AI,
+ * "DeepSeek-V3 Technical Report", 2024, and its published code: DualPipeV). Device r of p, with stages D (down) and U
+ * (up):
  *
  *     times              what (W right after its B unless said otherwise)
  *     2 (p - 1 - r)      F of D
@@ -13,8 +14,8 @@
  *     p - 1 - r          the oldest W that was put off, B of D without its own
  *     r + 1              the oldest W that was put off
  *
- * A device keeps at most 2 p + 1 (stages x micro-batches). A device needs at least 2 p micro-batches. With fewer, the
- * order is the one for 2 p without the missing ones.
+ * A device keeps the values of at most 2 p + 1 (stages x micro-batches). The pattern needs at least 2 p micro-batches.
+ * With fewer, the order is that of 2 p micro-batches without the missing ones.
  */
 #include "schedule/schedule.h"
 
@@ -133,7 +134,7 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
 
 const bg_schedule_generator bgi_schedule_dualpipev = {
     .name = "dualpipev",
-    .summary = "a V of two stages a device, forwards of one beside backwards of the other (DualPipeV)",
+    .summary = "a V of two stages a device, forwards of one paired with backwards of the other (DualPipeV)",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_stages,
     .placement = BG_PLACEMENT_FOLD,

@@ -1,7 +1,7 @@
 /*
  * exhaustive.c: tries every order of a small problem. The orders of each device are listed separately. Micro-batches
  * ascend, F comes before R before B before W, and the device makes its own values before it reads them and uses no more
- * slots than it has. Then all combinations of these orders are timed. Two stages of three micro-batches have 25
+ * slots than it has. Then all combinations of these orders are timed. Two stages with three micro-batches have 25
  * combinations, or 1764 when W is separate.
  */
 #include "schedule/automatic.h"

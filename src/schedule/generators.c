@@ -1,6 +1,6 @@
 /*
- * generators.c: the table of strategies, and their names in other systems. To add a strategy, write a file like
- * single.c and add a line here.
+ * generators.c: lists the strategies in a table, with their names in other systems. To add a strategy, write a file
+ * like single.c and add a line here.
  */
 #include "schedule/schedule.h"
 

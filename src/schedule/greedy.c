@@ -1,6 +1,6 @@
 /*
- * greedy.c: list scheduling. It simulates the devices. Whenever a device is free, it chooses the most urgent action by
- * the rule, among those whose inputs exist. Rules reproduce the pipelines of the literature:
+ * greedy.c: makes orders by list scheduling. It simulates the devices. Whenever a device is free, it chooses the most
+ * urgent action by the rule, among those whose inputs exist. Rules reproduce the pipelines of the literature:
  *
  *     B F W, N - k in flight         1F1B; W fills the gaps, as in the zero-bubble schedules (Qi et al., 2023)
  *     F B W, all in flight           all forwards, then all backwards (GPipe)
@@ -28,8 +28,8 @@ typedef struct device_state {
     double time;
     choice next;
     bool is_stale;            /* `next` must be found again */
-    bg_action_kind last_kind; /* its last action */
-    uint32_t locked_row;      /* it must continue with this row; or UINT32_MAX */
+    bg_action_kind last_kind; /* the kind of the device's last action */
+    uint32_t locked_row;      /* the row with which the device must continue; UINT32_MAX: any */
     uint32_t count;           /* actions emitted */
 } device_state;
 
@@ -139,7 +139,7 @@ static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
     return greedy->missing[layout->rows[backward].first + micro_batch] > own;
 }
 
-/* R is as urgent as its B if the B waits only for it; before that it fills pauses. */
+/* An R is as urgent as its B if the B waits only for this R; before that, the R fills pauses. */
 static uint32_t find_rank(const bgi_greedy *greedy, const device_state *device, uint32_t row)
 {
     bg_action_kind kind = greedy->search->layout.rows[row].kind;
@@ -269,8 +269,8 @@ static uint32_t begins_first(const bgi_greedy *greedy, uint32_t a, uint32_t b)
     return greedy->devices[b].next.start < greedy->devices[a].next.start ? b : a;
 }
 
-/* The device that begins an action next; the lowest of those that begin together. Its choice does not depend on the
- * other devices: their actions begin no earlier, so their results come later. */
+/* The device that begins an action next; if several begin at the same time, the one with the lowest number. Its choice
+ * does not depend on the other devices: their actions begin no earlier, so their results come later. */
 static uint32_t find_next_device(bgi_greedy *greedy)
 {
     while (greedy->stale_count > 0) {

@@ -1,6 +1,6 @@
 /*
- * grouped.c: the pipeline in which every device runs a forward and then a backward in each step. It stores about twice
- * the activations of "interleaved", but balances a short forward against a long backward.
+ * grouped.c: generates the pipeline in which every device runs a forward and then a backward in each step. It stores
+ * about twice the activations of "interleaved", but balances a short forward against a long backward.
  *
  * The pipeline has N positions for the forward stages and N for the backward ones, in reverse; position s holds
  * micro-batch t - s at step t. If the loss is merged (PopTorch), the last stage's forward and backward are one

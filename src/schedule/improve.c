@@ -1,12 +1,11 @@
 /*
- * improve.c: improves a good order by small changes. The last action waited for an action that ended when it began, and
- * so on back to the beginning of the step. These actions are the critical path. It consists of blocks: actions that
- * follow each other on one device without a pause. Exchanges inside a block do not help, but those at its ends may
- * (Nowicki and Smutnicki, "A fast taboo search algorithm for the job shop problem", 1996). Three changes are tried for
- * each block:
+ * improve.c: improves a good order by small changes. The critical path ends with the last action of the step; each of
+ * its actions began when the one before it ended. It consists of blocks: actions that follow each other on one device
+ * without a pause. Exchanges inside a block do not help, but those at its ends may (Nowicki and Smutnicki, "A fast
+ * taboo search algorithm for the job shop problem", 1996). Three changes are tried for each block:
  *
  *     exchange its first two, or its last two, actions
- *     put a W of it behind it, or to the end
+ *     put a W of the block right behind the block, or at the end of the list
  *     fill the pause before it with a later action of the device
  *
  * Only changes that make the order end earlier are kept, so the search terminates.
@@ -31,7 +30,7 @@ typedef struct improver {
     uint32_t *places; /* by instance: place in the order */
     block *blocks;
     uint32_t block_count;
-    double now_ns; /* from the fast clock */
+    double now_ns; /* the end of the order by the fast clock */
 } improver;
 
 /* The action on another device for which an action waited, or UINT32_MAX, and the arrival time of its result. */

@@ -1,6 +1,6 @@
 /*
- * interleaved.c: the pipeline in which every device alternates one forward and one backward (1F1B; Harlap et al.,
- * "PipeDream", 2018, in the synchronous form of Narayanan et al., 2021). Stage k stores N - k micro-batches.
+ * interleaved.c: generates the pipeline in which every device alternates one forward and one backward (1F1B; Harlap et
+ * al., "PipeDream", 2018, in the synchronous form of Narayanan et al., 2021). Stage k stores N - k micro-batches.
  *
  * A micro-batch enters every second step; position s of 2N holds micro-batch m at step 2m + s. The forwards of a stage
  * fall on steps of one parity and its backwards on the other, so a device never has two actions in a step. N = 3:

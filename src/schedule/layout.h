@@ -1,11 +1,10 @@
 /*
  * layout.h: numbers the actions of a problem, and lists the edges that begin and end at each.
  *
- * A row is a family of actions that differ only in the micro-batch: (F, stage), (R, stage), (B, stage), (W, stage),
- * (HOST_IN, stage), (HOST_OUT, stage), (REDUCE, stage), (GATHER, stage), (U, stage, level), (SEND, edge), (RECEIVE,
- * edge). A row has `count` instances: one per micro-batch, one for REDUCE, GATHER and U, or none when the problem has
- * no such action. Instances of all rows are numbered consecutively. LOAD and STORE have no rows, because their number
- * depends on the order (buffers.c).
+ * A row is a family of actions that differ only in the micro-batch. F, R, B, W, HOST_IN, HOST_OUT, REDUCE and GATHER
+ * have a row for each stage, U for each stage and level, SEND and RECEIVE for each edge. A row has `count` instances:
+ * one per micro-batch, one for REDUCE, GATHER and U, or none when the problem has no such action. Instances of all rows
+ * are numbered consecutively. LOAD and STORE have no rows, because their number depends on the order (buffers.c).
  */
 #ifndef BGI_SCHEDULE_LAYOUT_H
 #define BGI_SCHEDULE_LAYOUT_H
@@ -33,7 +32,7 @@ typedef struct bgi_schedule_incidence {
 typedef struct bgi_schedule_edge_rows {
     uint32_t from, to, last;
     uint32_t send, receive; /* rows without instances when the edge stays on one device */
-    bool crosses;           /* from one device to another */
+    bool crosses;           /* goes from one device to another */
 } bgi_schedule_edge_rows;
 
 typedef struct bgi_schedule_layout {

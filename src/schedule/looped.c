@@ -1,12 +1,12 @@
 /*
- * looped.c: 1F1B with several stages per device ("virtual stages", the interleaved schedule of Narayanan et al.,
- * "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v stages
- * on each, stage k is on device k mod p. The ramps are v times shorter than with one large stage per device.
+ * looped.c: generates 1F1B with several stages per device ("virtual stages", the interleaved schedule of Narayanan et
+ * al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v
+ * stages on each, stage k is on device k mod p. The ramps are v times shorter than with one large stage per device.
  *
  * Micro-batches come in rounds of p. A device runs its first stage for p micro-batches, then its second stage for the
- * same ones, and so on. Backward passes run in the same way, beginning with its last stage. The device of lane i does 2
- * (p - 1 - i) + (v - 1) p forwards, then alternates forwards and backwards, then does the remaining backwards. 4 stages
- * on 2 devices, 4 micro-batches:
+ * same ones, and so on. Backward passes run in the same way, beginning with its last stage. The i-th device (from 0)
+ * does 2 (p - 1 - i) + (v - 1) p forwards, then alternates forwards and backwards, then does the remaining backwards. 4
+ * stages on 2 devices, 4 micro-batches:
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 ...
@@ -15,10 +15,10 @@
  * without the missing micro-batches. If every action of an order finds its inputs, this remains true without some of
  * the micro-batches. With v = 1 this is 1F1B, which begins with half the number of forwards.
  *
- * With W separate (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the device
- * of lane i does (p - 1 - i) + (v - 1) p forwards, then repeats a forward, a backward B and the W of the i-th backward
- * before it, then does the remaining actions. Delayed W let the last lanes finish their first backwards earlier. With v
- * = 1 this is zb-h1.
+ * With W separate (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the i-th
+ * device begins with (p - 1 - i) + (v - 1) p forwards. Then it repeats a forward, a backward B and the W of the i-th
+ * backward before it, and at the end does the remaining actions. Delayed W let the last lanes finish their first
+ * backwards earlier. With v = 1 this is zb-h1.
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 .    B2.0 W2.0 F0.2 B2.1 W2.1 F0.3 B0.0 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 W3.0 F1.2 B1.0 W3.1 F1.3 ...
@@ -41,8 +41,8 @@ static bg_status reject(const bg_schedule_problem *problem, const loops *l, uint
     return bg_error_set(
         error, BG_ERROR_INVALID,
         "stage %" PRIu32 " is on device %" PRIu32 ", which is not allowed; with %" PRIu32 " stages on device %" PRIu32
-        " this strategy needs as many on each device, every one %" PRIu32
-        " positions after the one before (stage k on device k mod %" PRIu32 "): place them so, or use \"looped-bfs\"",
+        " this strategy needs the same number on each device, each %" PRIu32
+        " positions after the previous one (stage k on device k mod %" PRIu32 "): place them so, or use \"looped-bfs\"",
         stage, problem->stage_devices[stage], l->loop_count, problem->stage_devices[0], l->lane_count, l->lane_count);
 }
 
@@ -55,11 +55,12 @@ static bg_status find_loops(const bg_schedule_problem *problem, loops *l, uint32
         l->loop_count += problem->stage_devices[stage] == problem->stage_devices[0];
     l->lane_count = positions / l->loop_count;
     if (positions % l->loop_count != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "device %" PRIu32 " has %" PRIu32 " stages of %" PRIu32
-                            " positions; this strategy has as many stages on each device: change the number of stages "
-                            "or devices, or use \"looped-bfs\"",
-                            problem->stage_devices[0], l->loop_count, positions);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "device %" PRIu32 " has %" PRIu32 " stages of %" PRIu32
+            " positions; this strategy needs the same number of stages on each device: change the number of stages "
+            "or devices, or use \"looped-bfs\"",
+            problem->stage_devices[0], l->loop_count, positions);
     l->lane_stages = calloc((size_t)problem->device_count * l->loop_count, sizeof *l->lane_stages);
     if (l->lane_stages == NULL)
         return bgi_error_memory(error, "the stages of devices", problem->device_count * sizeof *l->lane_stages);

@@ -1,5 +1,5 @@
 /*
- * order.c: the few loops that generators consist of. It knows only compute actions; complete.c adds messages.
+ * order.c: has the few loops that generators consist of. It knows only compute actions; complete.c adds messages.
  *
  * Loops over stages also cover positions: stages are numbered along the data flow, and concurrent ones are on different
  * devices, whose lists are separate.

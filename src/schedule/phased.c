@@ -1,7 +1,7 @@
 /*
- * phased.c: one phase after another, each for all micro-batches (PopTorch's phased execution; the step of PopXL's large
- * language models). Between its phases a device can store weights, optimizer state and activations remotely. 3 phases
- * of one stage each on one device, 2 micro-batches, loss merged:
+ * phased.c: runs one phase after another, each for all micro-batches (PopTorch's phased execution; the step of PopXL's
+ * large language models). Between its phases a device can store weights, optimizer state and activations remotely. 3
+ * phases of one stage each on one device, 2 micro-batches, loss merged:
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
  *
@@ -9,11 +9,11 @@
  * positions has a separate device it runs as 1F1B, otherwise one micro-batch at a time. A stage's weights are updated
  * right after its last backward, while they are on the device. When the update has several levels or messages between
  * stages, all updates come at the end instead. The first of several levels does not read values of other stages (it
- * computes sums of squares of gradients, for example). If gradients are reduced in the backward pass, it still runs
- * right after the last backward, while the gradients are on the device too.
+ * computes sums of squares of gradients, for example). If gradients are reduced in the backward pass, this first level
+ * still runs right after the last backward, while the gradients are on the device too.
  *
  * An update that reads sums which replicas have just begun would have to wait for them. If the gradients stay on the
- * device in any case, such updates come a phase later, and the sums run beside the next phase's backward:
+ * device in any case, such updates come a phase later, and the sums overlap with the next phase's backward:
  *
  *     dev0 ... B1.0 B1.1 REDUCE1 B0.0 B0.1 REDUCE0 U1:0 U0:0 ...
  *

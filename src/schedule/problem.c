@@ -1,6 +1,6 @@
 /*
- * problem.c: the scheduling problem: defaults, a plain chain of stages, and the checks that allow the other files of
- * the room to use a problem's numbers as indices. It knows no strategy.
+ * problem.c: makes scheduling problems (defaults, a plain chain of stages) and checks them, so that other files can use
+ * a problem's numbers as indices. It knows no strategy.
  */
 #include "schedule/schedule.h"
 
@@ -280,12 +280,11 @@ static bg_status check_shared_store(const bg_schedule_problem *problem, uint32_t
     if (before != NULL && before->to_kind == edge->from_kind && before->to_stage == edge->from_stage &&
         of->size_bytes == buffer->size_bytes)
         return BG_OK;
-    return bg_error_set(
-        error, BG_ERROR_INVALID,
-        "buffer %" PRIu32 " shares the store of buffer %" PRIu32
-        "; that must be a buffer before it of as many bytes, with STOREs, whose edge ends at the action "
-        "where this one's begins",
-        index, buffer->store_of);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "buffer %" PRIu32 " shares the store of buffer %" PRIu32
+                        "; that buffer must come before it, be of the same size and have STOREs, and its edge must end "
+                        "at the action where this buffer's edge begins",
+                        index, buffer->store_of);
 }
 
 static bg_status check_edge_buffer(const bg_schedule_problem *problem, uint32_t index, bg_error *error)
@@ -303,8 +302,8 @@ static bg_status check_edge_buffer(const bg_schedule_problem *problem, uint32_t 
         return bg_error_set(error, BG_ERROR_INVALID,
                             "buffer %" PRIu32 ": edge %" PRIu32 " from stage %" PRIu32 " to %" PRIu32 ", %" PRIu32
                             " slots, for stage %" PRIu32
-                            "; a buffer's edge lives on one device, once a micro-batch, ends at the buffer's stage, "
-                            "and its producer has at least one slot",
+                            "; a buffer's edge must stay on one device, have a value for each micro-batch and end at "
+                            "the buffer's stage, and the buffer needs at least 1 slot",
                             index, buffer->edge, edge->from_stage, edge->to_stage, buffer->slots, buffer->stage);
     if (buffer->shares_store)
         BGI_TRY(check_shared_store(problem, index, error));
@@ -325,8 +324,9 @@ static bg_status check_buffer(const bg_schedule_problem *problem, uint32_t index
         return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": of stage %" PRIu32 ", but there are %" PRIu32,
                             index, buffer->stage, problem->stage_count);
     if (buffer->store_bytes > buffer->size_bytes)
-        return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": STORE copies %zu bytes, but it has %zu",
-                            index, buffer->store_bytes, buffer->size_bytes);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "buffer %" PRIu32 ": STORE copies %zu bytes, but the buffer has %zu", index,
+                            buffer->store_bytes, buffer->size_bytes);
     if (buffer->per_micro_batch)
         return check_edge_buffer(problem, index, error);
     if (users == 0 || (users & ~(1u << BG_ACTION_REDUCE | 1u << BG_ACTION_GATHER)) >> (BG_ACTION_UPDATE + 1) != 0)

@@ -43,8 +43,8 @@ static bg_status reject_fold(const bg_schedule_problem *problem, uint32_t a, uin
 {
     return bg_error_set(error, BG_ERROR_INVALID,
                         "stage %" PRIu32 " is on device %" PRIu32 ", stage %" PRIu32 " on device %" PRIu32
-                        "; in training this strategy needs a V, stages k and N - 1 - k together on a device of their "
-                        "own, as 0 1 2 2 1 0: place them so, or use \"looped\"",
+                        "; in training this strategy needs a V, with stages k and N - 1 - k together on a separate "
+                        "device (0 1 2 2 1 0): place them so, or use \"looped\"",
                         a, problem->stage_devices[a], b, problem->stage_devices[b]);
 }
 

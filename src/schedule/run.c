@@ -1,10 +1,10 @@
 /*
- * run.c: abstract execution. It knows rows, edges and counters, but no strategy.
+ * run.c: executes schedules abstractly. It knows rows, edges and counters, but no strategy.
  *
- * In a strict problem, one action at a time is executed over all devices. Among the actions that can run, it is the
- * first in the data flow (by micro-batch, then by place on the way forward and back). Everything that it starts,
- * including transfers, is complete before the next one begins. Once such an execution has determined the order, later
- * ones follow it.
+ * In a strict problem, one action at a time is executed over all devices. The next action is the runnable one that
+ * comes first in the data flow (by micro-batch, then by position on the way forward and back). It and the transfers
+ * that it starts complete before the next action begins. The first such execution determines the order, and later
+ * executions follow it.
  *
  * Each edge counts sent and consumed messages. Number n of a run (step * micro-batches + micro-batch) may be produced
  * once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times of these
@@ -173,7 +173,8 @@ static double latest(double a, double b)
     return a > b ? a : b;
 }
 
-/* Most runs need only numbers below the depth, for which a division would take longer than the rest of the function. */
+/* Most runs need only numbers below the depth, for which a division would take longer than all other work of the
+ * function. */
 static size_t slot_of(uint64_t number, uint32_t depth)
 {
     return number < depth ? (size_t)number : (size_t)(number % depth);
@@ -423,7 +424,7 @@ static void advance_in_turns(execution *exec, uint64_t *turn)
 
 /* ---- the whole ---- */
 
-/* Adds a slot to the edge for which the lowest device that waits for a slot waits. */
+/* Finds the lowest device that waits for a slot, and adds a slot to the edge that it waits for. */
 static bool deepen(execution *exec)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
@@ -441,7 +442,7 @@ static bool deepen(execution *exec)
 }
 
 /* The schedule was checked, so each awaited action is in its device's list. So each waiting device waits for another
- * waiting device. */
+ * device that also waits. */
 static bg_status report_deadlock(const execution *exec, uint32_t device, bg_error *error)
 {
     const device_state *state = &exec->devices[device];

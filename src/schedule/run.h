@@ -1,6 +1,6 @@
 /*
- * run.h: abstract execution of a schedule: devices run through their lists in order, and messages and slots are
- * counted, without computing. With times it is the simulator; without them it proves that a schedule does not deadlock.
+ * run.h: executes a schedule abstractly: devices run through their lists in order, and messages and slots are counted,
+ * without computing. With times it is the simulator; without them it proves that a schedule does not deadlock.
  *
  * A condition that an action waits for never becomes false again. So the result and every time are independent of the
  * order in which devices are advanced. Each device runs as far as it can, parks, and is woken by the event that it
@@ -15,7 +15,7 @@
  * arrives; other actions start after their wait. */
 typedef struct bgi_schedule_record {
     uint32_t device;
-    uint32_t position; /* in the device's list */
+    uint32_t position; /* position in the device's list */
     double start, end;
 } bgi_schedule_record;
 
@@ -24,10 +24,10 @@ typedef struct bgi_schedule_run {
     const bgi_schedule_layout *layout;
     uint32_t step_count; /* consecutive executions of the lists */
     uint32_t *depths;    /* slots per edge */
-    bool may_deepen;     /* if untimed: when all devices are stuck, an edge without a free slot gets another one, up to
-                          * one
-                            per micro-batch; with those a correct schedule never deadlocks */
-    bool is_timed;       /* computes times; otherwise all times are 0 */
+    /* If untimed: when all devices are stuck, an edge without a free slot gets another one, up to one per micro-batch;
+     * with that number a correct schedule never deadlocks. */
+    bool may_deepen;
+    bool is_timed; /* computes times; otherwise all times are 0 */
     /* For a strict problem: the device of each action of a step, as an earlier execution recorded it; every step
      * follows it. NULL in that earlier execution, and when the problem is not strict. */
     const uint32_t *turns;

@@ -1,6 +1,6 @@
 /*
- * schedule.h: declarations for the files of this room: the schedule object, checks of a problem, helpers of generators,
- * and the text buffer of printers.
+ * schedule.h: declares what the files of src/schedule share: the schedule object, checks of a problem, helpers of
+ * generators, and the text buffer of printers.
  */
 #ifndef BGI_SCHEDULE_SCHEDULE_H
 #define BGI_SCHEDULE_SCHEDULE_H
@@ -53,8 +53,8 @@ bool bgi_action_has_index(bg_action_kind kind);
 
 /* ---- problem.c ---- */
 
-/* Checks everything that the rest of the room relies on: counts are in range, pointers are not NULL, and edges are
- * between existing actions. */
+/* Checks everything that the other files of src/schedule rely on: counts are in range, pointers are not NULL, and edges
+ * are between existing actions. */
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
 
 /* The stage's place along the data flow. */
@@ -88,8 +88,9 @@ double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *ac
 
 /* ---- require.c, order.c: building blocks of generators ---- */
 
-/* Each rejects a kind of problem, with reason and remedy: two stages on one device; training whose W is part of B; any
- * placement except a V (stages k and N - 1 - k on a separate device, and no concurrent stages). */
+/* Each function rejects a kind of problem, with reason and remedy. The first rejects two stages on one device, the
+ * second training whose W is part of B. The third rejects any placement except a V: stages k and N - 1 - k together on
+ * a separate device, and no concurrent stages. */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error);
@@ -102,8 +103,8 @@ bg_status bgi_schedule_emit_action(const bg_schedule_problem *problem, bg_schedu
 bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                     uint32_t stage, uint32_t micro_batch, bg_error *error);
 
-/* Emit the action of the micro-batch at position `offset` of a pipeline at `step`, when a new micro-batch enters every
- * `stride` steps. They emit nothing when the position is empty. */
+/* Emits the action of the micro-batch at position `offset` of a pipeline at `step`, when a new micro-batch enters every
+ * `stride` steps. Emits nothing when the position is empty. */
 bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
 

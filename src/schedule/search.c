@@ -1,10 +1,10 @@
 /*
- * search.c: the state of the search for an order: costs by row, the fast clock, and the best order. It does not know
- * the rules by which orders are made.
+ * search.c: keeps the state of the search for an order: costs by row, the fast clock, and the best order. It does not
+ * know the rules by which orders are made.
  *
- * There are two clocks. bgi_search_time executes only F, R, B, W and U, which never wait for slots, so it is cheap and
- * never later than the simulator. Only an order that is better by this clock is completed, verified and simulated, and
- * the simulated time counts.
+ * There are two clocks. bgi_search_time executes only F, R, B, W and U, which never wait for slots, so it is cheap, and
+ * its times are never later than the simulator's. Only an order that is better by this clock is completed, verified and
+ * simulated, and the simulated time counts.
  */
 #include "schedule/automatic.h"
 #include "schedule/verify.h"
@@ -89,7 +89,7 @@ static void fill_edges(bgi_search *search)
             search->delays[edge] = (double)problem->edges[edge].size_bytes / problem->bytes_per_ns;
 }
 
-/* A loss whose backward waits only for its own forward can follow it at once. */
+/* The backward of a loss can follow its forward at once if it waits for nothing else. */
 static void find_merged(bgi_search *search)
 {
     const bg_schedule_problem *problem = search->problem;
@@ -525,7 +525,7 @@ static bool read_order(const bgi_search *search, const bg_schedule *schedule, ui
 /* Whether the fast clock and the lists already show that an order is not better than the best. */
 static bool is_worse(bgi_search *search, const uint32_t *order)
 {
-    const uint64_t work_left = search->work_left; /* for the search's own orders */
+    const uint64_t work_left = search->work_left; /* restored below, because this check uses up no work */
     double time_ns, bytes = 0.0;
 
     if (!isfinite(search->best_ns))

@@ -1,6 +1,6 @@
 /*
- * sequential.c: one micro-batch at a time over the devices (TensorFlow for IPU: PipelineSchedule.Sequential). It stores
- * one set of activations per stage. It is for debugging, and for models that need the least memory.
+ * sequential.c: runs one micro-batch at a time over the devices (TensorFlow for IPU: PipelineSchedule.Sequential). It
+ * stores one set of activations per stage. It is for debugging, and for models that need the least memory.
  *
  *     dev0 F0 .  .  B0 F1 .  .  B1
  *     dev1 .  F0 B0 .  .  F1 B1 .

@@ -1,6 +1,6 @@
 /*
- * sharded.c: stages on several devices, one micro-batch at a time (PopTorch's ShardedExecution). Same order as
- * "sequential", which is TensorFlow's name for it. The order alone leaves overlaps between devices (messages that leave
+ * sharded.c: runs stages on several devices, one micro-batch at a time (PopTorch's ShardedExecution). The order is that
+ * of "sequential", which is TensorFlow's name for it. This order allows overlaps between devices (messages that leave
  * early, updates, all of inference); a strict problem has no overlaps.
  *
  *     dev0 F0 .  .  B0 F1 .  .  B1

@@ -1,5 +1,5 @@
 /*
- * single.c: everything runs on one device, one micro-batch after another. All other schedules must give results that
+ * single.c: runs everything on one device, one micro-batch after another. All other schedules must give results that
  * are bit-identical to this one's.
  *
  *     dev0 F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 ...        (cells: stage.micro-batch)

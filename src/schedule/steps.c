@@ -1,9 +1,9 @@
 /*
- * steps.c: longest paths over a schedule's compute actions. It knows no costs, slots or messages: an input from another
- * stage arrives one step after it was made.
+ * steps.c: finds longest paths over a schedule's compute actions. It knows no costs, slots or messages: an input from
+ * another stage arrives one step after it was made.
  *
  * Each bound is stored as the first step that it allows, so that 0 means no bound. The late pass applies the same rules
- * backward, and moves only the F.
+ * backward, and moves only F actions.
  */
 #include "schedule/steps.h"
 
@@ -140,7 +140,7 @@ cleanup:
     return status;
 }
 
-/* The step after the last input that comes from another stage; 0 without one. */
+/* The step after the last input that comes from another stage; 0 if there is no such input. */
 static uint32_t inputs_ready(const bgi_schedule_layout *layout, const uint32_t *steps, uint32_t row,
                              uint32_t micro_batch)
 {

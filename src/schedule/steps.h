@@ -1,6 +1,6 @@
 /*
- * steps.h: the timetable of a schedule in lockstep: the step of each F, R, B and W if each takes one step and each
- * device keeps its order.
+ * steps.h: computes the timetable of a schedule in lockstep: the step of each F, R, B and W if each takes one step and
+ * each device keeps its order.
  */
 #ifndef BGI_SCHEDULE_STEPS_H
 #define BGI_SCHEDULE_STEPS_H

@@ -6,12 +6,12 @@
  *     dev0 F0   F1B0 F2B1 B2        dev0 F0 .  .  B0 F1 ...
  *     dev1 F0B0 F1B1 ...            dev1 .  F0 B0 .  .  F1
  *
- * A schedule is a set of orders, for which one of three pictures is chosen. If no micro-batch waits between two stages
- * when each cell holds one action, cells hold one action (interleaved, sequential, inference). Otherwise cells hold a
- * forward and a backward if then no micro-batch waits; each device must have one stage, and each W must come right
- * after its B (grouped). Otherwise cells hold one action, as early as possible (strategies that fill gaps with W, or
- * with other stages). So the picture depends only on the orders, and a schedule from a file is drawn like a generated
- * one. Strategies with the same orders (for few micro-batches) have the same picture.
+ * The file chooses the first of three layouts that fits the schedule. In the first, cells hold one action, and no
+ * micro-batch may wait between two stages (interleaved, sequential, inference). In the second, cells hold a forward and
+ * a backward; no micro-batch may wait, each device must have one stage, and each W must come right after its B
+ * (grouped). In the third, cells hold one action, as early as possible (strategies that fill gaps with W, or with other
+ * stages). So the timetable depends only on the orders, and a schedule from a file is drawn like a generated one.
+ * Strategies with the same orders (for few micro-batches) have the same timetable.
  */
 #include "schedule/steps.h"
 #include "schedule/verify.h"
@@ -145,7 +145,7 @@ static void measure(drawing *draw)
     draw->cell_width = digits > draw->cell_width ? digits : draw->cell_width;
 }
 
-/* Steps in the middle are omitted when the picture would be too large. */
+/* Steps in the middle are omitted when the timetable would be too large. */
 static void leave_out(drawing *draw)
 {
     const size_t column_bytes = ((size_t)draw->schedule->device_count + 1) * (draw->cell_width + 1);
@@ -219,7 +219,8 @@ static void draw_all(drawing *draw)
         draw_device(draw, device);
     }
     if (draw->gap_begin < draw->gap_end)
-        bgi_string_add(&draw->text, "Steps %" PRIu32 " to %" PRIu32 " are left out: the whole would be too large.\n",
+        bgi_string_add(&draw->text,
+                       "Steps %" PRIu32 " to %" PRIu32 " are omitted because the timetable would be too large.\n",
                        draw->gap_begin, draw->gap_end - 1);
 }
 

@@ -1,7 +1,7 @@
 /*
- * v_shape.c: two stages per device, placed as a V, with a choice of memory (Qi et al., "Pipeline Parallelism with
- * Controllable Memory", 2024): zb-v, v-half, v-min. Because device 0 has the first and the last stage, the stash of a
- * micro-batch is spread evenly over devices, and its time on a device can be made short.
+ * v_shape.c: generates pipelines with two stages per device, placed as a V, with a choice of memory: zb-v, v-half,
+ * v-min (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024). Because device 0 has the first and the last
+ * stage, the stash of a micro-batch is spread evenly over devices, and its time on a device can be made short.
  *
  * A building block defines when a micro-batch visits each device. It repeats every 6 steps (F, B and W of two stages),
  * and its visits to a device fall on 4 different steps modulo 6, so that blocks never collide. v-min, p = 4:
@@ -19,9 +19,9 @@
  *     v-min   1     1            2 floor((p + 4) / 3) (a third)              about 4 p; 1F1B 6 (p - 1)
  *
  * The order of a device is that of the visits without gaps, from a run in which every action takes one step. In each
- * step a device runs its next visit if its input exists, otherwise a W, otherwise (zb-v, which has the memory) a visit
- * ahead of its turn. W also comes first when a forward would exceed the limit of stashed micro-batches. Costs do not
- * affect the order.
+ * step a device runs its next visit if its input exists, otherwise a W, otherwise, for zb-v, which has enough memory, a
+ * visit ahead of its turn. W also comes first when a forward would exceed the limit of stashed micro-batches. Costs do
+ * not affect the order.
  */
 #include "schedule/schedule.h"
 
@@ -85,8 +85,8 @@ static bool has_input(const weaver *w, uint32_t device, int v)
     return w->devices[is_down ? device - 1 : device + 1].done[v] > micro_batch;
 }
 
-/* The visit whose turn is `rank`-th on this device, in the order of the blocks (which have no two visits of a device in
- * one step); VISITS when fewer are left. */
+/* The `rank`-th of the device's remaining visits in the order of the blocks, which have no two visits of a device in
+ * one step. VISITS if fewer are left. */
 static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
 {
     for (int v = 0; v < VISITS; v++) {
@@ -197,7 +197,7 @@ static bg_status generate_zb_v(const bg_schedule_problem *problem, bg_schedule *
     return generate(problem, schedule, &b, error);
 }
 
-/* The gaps separate the visits modulo 6. */
+/* These gaps put the visits on different steps modulo 6. */
 static bg_status generate_v_half(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     const uint32_t p = problem->stage_count / 2;

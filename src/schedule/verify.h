@@ -1,5 +1,5 @@
 /*
- * verify.h: the facts about a schedule that passed its checks.
+ * verify.h: declares the facts about a schedule that passed its checks.
  */
 #ifndef BGI_SCHEDULE_VERIFY_H
 #define BGI_SCHEDULE_VERIFY_H
@@ -36,7 +36,7 @@ uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends
 
 /* ---- simulate.c ---- */
 
-/* bg_schedule_simulate of a schedule with its facts. Events take most of the time and the memory. */
+/* Simulates a schedule with its facts. Without events it takes far less time and memory. */
 bg_status bgi_schedule_simulate(const bg_schedule *schedule, const bgi_schedule_facts *facts, bool wants_events,
                                 bg_schedule_timing *out, bg_error *error);
 

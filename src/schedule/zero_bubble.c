@@ -1,6 +1,6 @@
 /*
- * zero_bubble.c: pipelines that fill idle time with W, which no other action waits for: ZB-H1 and ZB-H2 (Qi et al.,
- * "Zero Bubble Pipeline Parallelism", 2023, section 2). A device at position i of p
+ * zero_bubble.c: generates pipelines that fill idle time with W, which no other action waits for: ZB-H1 and ZB-H2 (Qi
+ * et al., "Zero Bubble Pipeline Parallelism", 2023, section 2). A device at position i of p
  *
  *     does w forwards, then in turns: a backward B m, the W of micro-batch m - d, the next forward; then what is left
  *

@@ -1,6 +1,6 @@
 /*
- * order.c: the one file that includes hwloc. hwloc takes long to read a machine, and crashes if memory is out, so it is
- * called only for sessions that bind threads.
+ * order.c: orders processors by cores; it is the only file that includes hwloc. The library hwloc takes long to read a
+ * machine, and crashes if memory is out, so it is called only for sessions that bind threads.
  */
 #include <brigade/topology.h>
 

@@ -1,5 +1,5 @@
 /*
- * batches.c: makes a reader for each size of a batch when the size is first used.
+ * batches.c: runs batches of any size; it makes a reader for a size when that size is first used.
  */
 #include <brigade/batches.h>
 

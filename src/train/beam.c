@@ -1,12 +1,12 @@
 /*
- * beam.c: beam search. A beam is the beginning of a sequence with the sum of its log probabilities. At each step the
- * successors of all beams are ranked by their sums:
+ * beam.c: implements beam search. A beam is the beginning of a sequence with the sum of its log probabilities. At each
+ * step the successors of all beams are ranked by their sums:
  *
  *     rank 0 .. beams - 1    a successor that ends the sequence is kept as a result
- *     any rank               the first `beams` successors that end nothing are the next beams
+ *     any rank               the first `beams` successors that end no sequence are the next beams
  *
- * A slot of the generator may hold another beam's tokens from the previous step. It keeps their common beginning and
- * computes the rest again, with the same bits; nothing is copied between caches.
+ * A slot of the generator may hold another beam's tokens from the previous step. The slot keeps the common beginning of
+ * both beams and computes the other tokens again, with bit-identical results; nothing is copied between caches.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ typedef struct search {
     bg_generator *generator;
     const bg_generation_options *options;
     bgi_sequence beams[MOST];
-    uint32_t slots[MOST]; /* of each beam */
+    uint32_t slots[MOST]; /* the slot of each beam */
     uint32_t beam_count;
     result results[MOST]; /* the best first */
     uint32_t result_count;
@@ -82,7 +82,7 @@ static bool is_better(const successor *a, const successor *b)
     return a->beam != b->beam ? a->beam < b->beam : a->token < b->token;
 }
 
-/* Keeps the best in order. */
+/* Inserts a successor in order; the list keeps only the best ones. */
 static void rank_successor(search *s, successor found)
 {
     size_t at = s->ranked_count;
@@ -224,7 +224,7 @@ static bg_status step_beams(search *s, bg_error *error)
     return status;
 }
 
-/* Reports the best sequence's tokens one after another, as if they had been drawn. */
+/* Reports the tokens of the best sequence one after another, as for drawn tokens. */
 static bg_status tell_best(const search *s, const bg_generation_prompt *prompt, uint32_t prompt_index, bg_error *error)
 {
     const bgi_sequence *best = &s->results[0].sequence;
@@ -280,7 +280,7 @@ bg_status bgi_beam_search(bg_generator *generator, const bg_generation_prompt *p
     search s = {.generator = generator, .options = options};
     bg_status status = BG_OK;
 
-    /* Enough for `beams` successors that do not end, besides all that may end a sequence. */
+    /* Enough for `beams` successors that do not end a sequence, in addition to all that may end one. */
     s.ranked_most = (size_t)options->beams * (2 + (size_t)options->stop_token_count);
     s.ranked = calloc(s.ranked_most, sizeof *s.ranked);
     if (s.ranked == NULL)

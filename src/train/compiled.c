@@ -1,6 +1,6 @@
 /*
- * compiled.c: a task's model, compiled for one shape of calls, with memory for its outputs and for inputs that are not
- * simply the batch's.
+ * compiled.c: compiles a task's model for one shape of calls, with memory for its outputs and for inputs that cannot be
+ * read from the batch directly.
  */
 #include "train/trainer.h"
 
@@ -78,7 +78,8 @@ bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64
 
 /* ---- plans ---- */
 
-/* A period need not divide the rest of a call: an output requested for every n iterations comes once, at the end. */
+/* A smaller last call need not have a multiple of n iterations, so an output requested for every n iterations is
+ * returned once, at the end. */
 static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requests, bg_error *error)
 {
     bg_output_request *requests = NULL;
@@ -99,8 +100,8 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
     return BG_OK;
 }
 
-/* The rest of a call, when it runs on one group of replicas, has nothing to shard over data-parallel replicas. The
- * options request sharding for whole calls, so the plan of the rest must not warn. Activations are sharded inside the
+/* A smaller last call that runs on one group of replicas has no data-parallel replicas to shard over. The options
+ * request sharding for whole calls, so the plan of the smaller call must not warn. Activations are sharded inside the
  * group. */
 static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rules, bg_error *error)
 {
@@ -204,7 +205,7 @@ static bg_status take_streams(bgi_compiled *compiled, const bg_options *options,
     return BG_OK;
 }
 
-/* Files of remote memory belong to one session. It is the session of a fit, which then trains in calls of one shape. */
+/* Files of remote memory belong to one session, the one that trains, so all calls of training must have one shape. */
 static bg_status check_files(const bg_options *options, bool is_rest, bg_error *error)
 {
     const char *folder = options->files.memmap_dir;
@@ -243,8 +244,8 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     options.replicas.count = shape->replicas;
     options.replicas.input_group_size = shape->group;
     options.numerics.initialize_missing |= trainer->options.initialize_missing;
-    /* A stop signal that arrives while another plan is made does not lose the updates so far: all ranks stop after the
-     * next call. */
+    /* A stop signal that arrives while another plan is made must not discard the updates so far, so all ranks stop
+     * after the next call. */
     if (trainer->has_updated)
         options.execution.stop = NULL;
     BGI_TRY(check_files(&options, is_rest, error));
@@ -457,7 +458,7 @@ uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled
         return iterations * micro_batches - shape->replicas + index;
     if (output->mode == BG_OUTPUT_EVERY_N)
         update = (update + 1) * output->period - 1;
-    /* An update's value comes with its last micro-batch. */
+    /* The value of an update is returned with the update's last micro-batch. */
     return (update + 1) * micro_batches - per_update + index % per_update;
 }
 

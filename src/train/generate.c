@@ -1,7 +1,7 @@
 /*
  * generate.c: continues sequences with a GPT, several at once. Up to three sessions share one cache: two long steps for
  * prompts and a step of one token, each for all sequences. The unused part of a step is filled with tokens that the
- * sequence's next step overwrites, so the cache is longer than the model's positions by that much.
+ * sequence's next step overwrites, so the cache is longer than the model's number of positions by the length of a step.
  */
 #include "train/generator.h"
 
@@ -95,8 +95,8 @@ void bgi_generator_forget(bg_generator *generator)
     generator->prompt_count = SIZE_MAX;
 }
 
-/* The slot keeps the matching prefix of the wanted tokens; when all match but logits are missing, the last token is
- * computed again. */
+/* The slot keeps the longest prefix of its tokens that matches the wanted ones. If all match but the logits are
+ * missing, the last token is computed again. */
 static void keep_prefix(bgi_slot *slot, const bgi_wanted *wanted)
 {
     size_t same = 0;
@@ -114,8 +114,8 @@ static size_t find_pending(const bgi_slot *slot, const bgi_wanted *wanted)
     return wanted->count > slot->count ? wanted->count - slot->count : 0;
 }
 
-/* The tokens of a slot in one run. A slot that needs no token gets its last one again, which leaves the same bits in
- * the cache. The rest of the run is filled with tokens that the slot's next tokens overwrite. */
+/* The tokens of a slot in one run. A slot that needs no token gets its last token again, which does not change the
+ * cache. The unused part of the run is filled with tokens that the slot's next tokens overwrite. */
 static size_t fill_inputs(bgi_stepper *s, uint32_t index, const bgi_slot *slot, const bgi_wanted *wanted)
 {
     const size_t pending = find_pending(slot, wanted), length = (size_t)s->length;

@@ -1,7 +1,7 @@
 /*
- * generation.c: continues prompts to their ends. Each sequence of the generator works on a prompt. All sequences step
- * together, and a sequence whose prompt has ended takes the next one. A prompt's result does not depend on its
- * neighbors: its logits have the same bits beside any other sequences, and draws depend only on the prompt's seed and
+ * generation.c: generates the continuations of prompts. Each slot of the generator works on one prompt. All slots step
+ * together, and a slot whose continuation has ended takes the next prompt. A prompt's result does not depend on the
+ * other slots: its logits are bit-identical with any other sequences, and draws depend only on the prompt's seed and
  * positions.
  */
 #include "train/generation.h"

@@ -1,5 +1,6 @@
 /*
- * generation.h: the text of a sequence and where it ends, for drawn sequences and for beams.
+ * generation.h: declares growing sequences with their text and the conditions that end them, for drawn sequences and
+ * for beams.
  */
 #ifndef BGI_TRAIN_GENERATION_H
 #define BGI_TRAIN_GENERATION_H
@@ -10,9 +11,9 @@
 typedef struct bgi_sequence {
     uint32_t *tokens;
     size_t count, prompt_count, capacity;
-    char *text; /* of the added tokens */
+    char *text; /* text of the added tokens */
     size_t text_bytes, text_capacity;
-    double *log_shares; /* of the added tokens */
+    double *log_shares; /* log probabilities of the added tokens */
     size_t share_capacity;
     double log_share; /* their sum */
     bool has_ended;

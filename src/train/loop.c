@@ -1,6 +1,6 @@
 /*
- * loop.c: passes over data. It makes calls from batches, and metrics and events from calls; a fit makes one pass for
- * each epoch, with validations in between.
+ * loop.c: makes passes over data. It splits batches into calls, and reports metrics and events of calls. A fit makes
+ * one pass for each epoch, with validations in between.
  *
  *     fit:   epoch { pass over the training data { ... validation { pass } ... } validation { pass } }
  *     pass:  batch { call, or a call of the whole updates and one of the rest }
@@ -24,12 +24,12 @@ typedef struct pass {
     bg_array *arrays;             /* for them */
     bg_trainer_call call;         /* the newest */
     uint64_t epoch, batch, batch_count;
-    uint64_t limit;          /* of batches in a pass */
+    uint64_t limit;          /* the largest number of batches in the pass */
     uint64_t validate_every; /* number of batches; options.validate_share; 0: not by a share */
-    uint64_t validated_step; /* of the newest validation by share */
-    uint64_t saved_step;     /* of the newest checkpoint, or the beginning of the fit */
-    uint64_t refused_sample; /* of the batch: where the refused update begins */
-    bool data_ended;         /* of an infeed */
+    uint64_t validated_step; /* the step of the newest validation by share */
+    uint64_t saved_step;     /* the step of the newest checkpoint, or of the beginning of the fit */
+    uint64_t refused_sample; /* the sample of the batch at which the refused update begins */
+    bool data_ended;         /* the data of the infeed have ended */
 } pass;
 
 /* ---- events ---- */
@@ -148,7 +148,7 @@ static void describe_call(pass *p, const bgi_compiled *compiled, uint64_t iterat
     p->trainer->has_updated = p->trainer->has_updated || p->call.update_count > 0;
 }
 
-/* Completes the call: its coverage, metrics and predictions, and the listeners' events. */
+/* Completes a call: records its samples, metrics and predictions, and calls the listeners. */
 static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns,
                              bg_error *error)
 {
@@ -247,7 +247,7 @@ static bg_status settle(bg_trainer *trainer, bg_trainer_task task, bg_error *err
     return trainer->tasks[task].options.replicas.total_devices != 0 ? prepare(trainer, task, error) : BG_OK;
 }
 
-/* The plan for the rest of a batch; the previous one when it fits. */
+/* Makes the plan for the remaining samples of a batch, or reuses the previous one if it fits. */
 static bg_status prepare_rest(pass *p, const bgi_call_shape *shape, bg_error *error)
 {
     bgi_task *task = &p->trainer->tasks[p->task];
@@ -338,7 +338,7 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 /* ---- passes ---- */
 
 /* A rank reads only the samples of its own devices if all batches are whole calls and max_steps does not cut one. The
- * last batch may be smaller; it is read whole. */
+ * last batch may be smaller; each rank reads all of it. */
 static bg_status want_own_samples(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -467,7 +467,7 @@ static void unbind(bg_trainer *trainer, bg_trainer_task task)
     trainer->tasks[task].whole.is_bound = trainer->tasks[task].rest.is_bound = false;
 }
 
-/* Without any batch, predictions have their types and no rows. */
+/* If there is no batch, predictions have their types and no rows. */
 static bg_status end_predictions(pass *p, bg_error *error)
 {
     if (p->predictions == NULL || p->predictions->rows != NULL)
@@ -572,14 +572,14 @@ static bg_status save(pass *p, bg_error *error)
     return notify(p, BG_ON_SAVE_CHECKPOINT, 0, error);
 }
 
-/* Whether no epoch follows this one, which is over. */
+/* Whether the epoch that has ended is the last one. */
 static bool is_last(const pass *p)
 {
     return is_over(p->trainer) || p->data_ended || updates_left(p->trainer) == 0 ||
            p->epoch + 1 >= p->trainer->options.max_epochs;
 }
 
-/* Whether the epoch's last batch is done, also when a stop came with it. */
+/* Whether the epoch's last batch is done, even if a stop arrived during it. */
 static bool is_at_end(const pass *p)
 {
     const uint64_t count = bgi_source_batch_count(p->source);
@@ -634,7 +634,7 @@ static bg_status run_epochs(pass *p, bgi_source *validation, bg_error *error)
         if (is_over(trainer))
             break;
     }
-    /* Handles a stop that came with the last validation or the end of the epoch. */
+    /* Handles a stop that arrived during the last validation or at the end of the epoch. */
     if (options->checkpoint_end && p->saved_step != trainer->step)
         BGI_TRY(save(p, error));
     return notify(p, BG_ON_FIT_END, 0, error);

@@ -1,8 +1,9 @@
 /*
- * metrics.c: the scalar outputs over a pass: means of floats, sums of integers (counts), and scores of sums.
+ * metrics.c: computes the metrics of a pass from scalar outputs: means of floats, sums of integers (counts), and scores
+ * of sums.
  *
  * The mean of a micro-batch is weighted by its samples without padding, as in Lightning, which weights by batch size.
- * Values that a mode does not return are not covered. Sums are in the order of the values.
+ * Values that the output mode does not return are not included. Sums are in the order of the values.
  */
 #include "train/trainer.h"
 
@@ -121,7 +122,7 @@ static void add_values(bgi_metric *metric, const bg_trainer_call *call, double s
     sum /= (double)call->input_group_size;
     samples /= call->input_group_size;
     if (samples == 0)
-        return; /* the mode returns only padding */
+        return; /* the returned values cover only padding */
     metric->sum += sum;
     metric->samples += samples;
     metric->last = sum / (double)samples;

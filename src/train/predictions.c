@@ -1,5 +1,5 @@
 /*
- * predictions.c: collects the outputs of a whole pass, call after call, as arrays.
+ * predictions.c: collects the outputs of a whole pass in arrays, call after call.
  */
 #include "train/trainer.h"
 
@@ -37,7 +37,8 @@ bg_status bgi_predictions_begin(bgi_predictions *predictions, const bgi_compiled
                                                                         : bgi_error_memory(error, "predictions", 0);
 }
 
-/* The rows of a call's output: without padding where each sample has a row, and of one replica of each group. */
+/* The rows of a call's output that are collected: those of one replica of each group, without padding if each sample
+ * has a row. */
 static uint64_t count_rows(const bgi_compiled *compiled, const bgi_compiled_output *output, const bg_trainer_call *call)
 {
     const bg_type *type = &output->stream.micro_batch_type;

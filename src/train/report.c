@@ -1,6 +1,6 @@
 /*
  * report.c: writes the profile of a task into a separate folder: training/report.html, training/profile.json, and so
- * on. The first rank writes for all.
+ * on. The first rank writes the profile of all ranks.
  */
 #include "train/trainer.h"
 

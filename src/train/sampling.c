@@ -1,6 +1,6 @@
 /*
  * sampling.c: draws the next token from logits. Penalties for earlier tokens come first, then the temperature, then
- * filters, each applied to the remaining tokens: top-k, top-p, min-p, typical. Everything is computed in double, in one
+ * filters, each applied to the remaining tokens: top-k, top-p, min-p, typical. All sums are double and in a fixed
  * order, so that a draw is a function of logits, history, seed and position.
  */
 #include "train/sampling.h"
@@ -151,7 +151,7 @@ static double sum_shares(const bgi_candidate *candidates, size_t count)
     return sum;
 }
 
-/* The number of first candidates that have `part` of the total probability. A sum equal to that part is enough. */
+/* The smallest number of leading candidates whose probabilities sum to at least `part` of the total. */
 static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
 {
     const size_t last = find_sum(candidates, count, nextafter(part * sum_shares(candidates, count), 0.0));
@@ -159,7 +159,7 @@ static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
     return last < count ? last + 1 : count;
 }
 
-/* Keeps those whose information, -log probability, is nearest to its mean (Meister et al., 2022). */
+/* Keeps the candidates whose information, -log probability, is nearest to its mean (Meister et al., 2022). */
 static size_t keep_typical(bgi_candidate *candidates, size_t count, double part)
 {
     const double sum = sum_shares(candidates, count);
@@ -201,7 +201,7 @@ size_t bgi_sampler_choose(bgi_sampler *sampler, const bg_sampling *sampling, con
     }
     for (size_t i = 0; i < count; i++) {
         const double below = sampler->values[i] - sampler->values[best];
-        /* With infinite logits, all that equal the largest have the same probability. */
+        /* If logits are infinite, all tokens with the largest logit have the same probability. */
         candidates[i] =
             (bgi_candidate){.share = isnan(below) ? 1.0 : exp(below / sampling->temperature), .token = (uint32_t)i};
     }
@@ -227,7 +227,7 @@ uint32_t bgi_sampler_draw(bgi_sampler *sampler, const bg_sampling *sampling, con
     const double uniform = ((double)bgi_random_word(&random) * 0x1p32 + (double)bgi_random_word(&random)) * 0x1p-64;
     size_t drawn = find_sum(candidates, count, uniform * sum_shares(candidates, count));
 
-    /* Rounding may make the bound equal to the sum: then it takes the last candidate with a probability above 0. */
+    /* Rounding may make the bound equal to the sum. Then the last candidate with a probability above 0 is drawn. */
     while (drawn >= count || (drawn > 0 && candidates[drawn].share == 0.0))
         drawn--;
     return candidates[drawn].token;

@@ -1,5 +1,5 @@
 /*
- * score.c: precision, recall, F1 and perplexity from sums over a pass.
+ * score.c: computes precision, recall, F1 and perplexity from sums over a pass.
  */
 #include <brigade/score.h>
 

@@ -1,6 +1,6 @@
 /*
- * sequence.c: a growing sequence. Its text consists of the tokens after the prompt, byte by byte: a stop string may
- * begin in one token and end in another.
+ * sequence.c: implements a growing sequence. Its text is the bytes of all tokens after the prompt, because a stop
+ * string may begin in one token and end in another.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -162,7 +162,7 @@ size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generat
         const size_t length = strlen(options->stop_strings[s]);
         size_t part = length - 1 < sequence->text_bytes ? length - 1 : sequence->text_bytes;
 
-        /* The longest end of the text that is a beginning of the stop string. */
+        /* The length of the longest suffix of the text that is a prefix of the stop string. */
         while (part > 0 && memcmp(sequence->text + sequence->text_bytes - part, options->stop_strings[s], part) != 0)
             part--;
         certain = sequence->text_bytes - part < certain ? sequence->text_bytes - part : certain;

@@ -1,6 +1,6 @@
 /*
- * source.c: the source of a pass's batches: the caller's loader, a loader over the caller's data set, or an infeed that
- * the session reads itself.
+ * source.c: opens the source of a pass's batches: the caller's loader, a loader over the caller's data set, or an
+ * infeed that the session reads itself.
  */
 #include "train/trainer.h"
 

@@ -71,7 +71,7 @@ void bgi_ipu_strategy_check(const bg_ipu_strategy *strategy, bgi_string *problem
         bgi_string_add(problems, "strategy.devices is %u; it must be 1 to %d copies of the model, or BG_DEVICES_AUTO; ",
                        strategy->devices, BGI_MOST_COPIES);
     if (strategy->device_iterations < 1)
-        bgi_string_add(problems, "strategy.device_iterations is 0; a call has at least 1; ");
+        bgi_string_add(problems, "strategy.device_iterations is 0 but must be at least 1; ");
 }
 
 bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training, uint32_t accumulate_grad_batches,
@@ -99,7 +99,7 @@ bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training
         out->execution.device_iterations = strategy->device_iterations;
         out->execution.gradient_accumulation = training ? accumulate_grad_batches : 1;
         out->execution.ipu_limits = strategy->ipu_limits;
-        if (strategy->training_options != NULL) /* the tasks share weights, which have one type */
+        if (strategy->training_options != NULL) /* the tasks share weights, so all tasks need one precision */
             out->numerics.precision = strategy->training_options->numerics.precision;
     }
     out->reporting.trace = out->reporting.trace || strategy->report_folder != NULL;

@@ -1,5 +1,5 @@
 /*
- * task.c: functions of a task and its calls that do not need the trainer.
+ * task.c: implements functions on tasks and calls that do not need the trainer.
  */
 #include "train/trainer.h"
 

@@ -1,5 +1,5 @@
 /*
- * trainer.c: the trainer object: options and their errors, tasks, queries. The loops are in loop.c.
+ * trainer.c: creates a trainer, checks its options, prepares its tasks and answers queries. The loops are in loop.c.
  */
 #include "train/trainer.h"
 
@@ -79,11 +79,11 @@ static void check_given_groups(const char *name, const bg_options *given, bgi_st
     if (given != NULL &&
         (given->replicas.input_group_size == 0 ||
          (given->replicas.total_devices == 0 && given->replicas.count % given->replicas.input_group_size != 0)))
-        bgi_string_add(problems, "%s have input_group_size %u and replicas %u; it must divide them; ", name,
-                       given->replicas.input_group_size, given->replicas.count);
+        bgi_string_add(problems, "%s have input_group_size %u and replicas %u; input_group_size must divide replicas; ",
+                       name, given->replicas.input_group_size, given->replicas.count);
 }
 
-/* Files of remote memory belong to one session: that of a fit. */
+/* Files of remote memory belong to one session, the one that trains. */
 static void check_given_files(const bg_options *given, bgi_string *problems)
 {
     if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
@@ -294,7 +294,7 @@ static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task num
     if (task->shape.iterations >= device_count)
         return BG_OK;
     if (!trainer->options.strategy.ipu_limits || is_given(trainer, number)) {
-        /* The plan of an inference logs this warning itself. */
+        /* Compiling a plan for inference logs this warning. */
         if (number == BG_TRAINER_FIT)
             bgi_trainer_log(
                 trainer, BG_LOG_WARNING,

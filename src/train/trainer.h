@@ -1,6 +1,6 @@
 /*
- * trainer.h: the pieces of the trainer: compiled tasks, sources of batches, metrics and reports; and the trainer, which
- * has one of each for every task. It uses only the library's public interface.
+ * trainer.h: declares what the files of the trainer share: compiled tasks, sources of batches, metrics, reports, and
+ * the trainer itself. It uses only the library's public interface.
  */
 #ifndef BGI_TRAIN_TRAINER_H
 #define BGI_TRAIN_TRAINER_H
@@ -23,11 +23,11 @@ typedef struct bgi_call_shape {
 
 typedef struct bgi_compiled_input {
     bg_stream stream;
-    uint32_t tensor;   /* of a batch, or UINT32_MAX */
-    uint32_t argument; /* of the trainer's options, or UINT32_MAX */
-    void *own;         /* memory for an argument, or for converted data; NULL: the batch's */
+    uint32_t tensor;   /* index among the tensors of a batch, or UINT32_MAX */
+    uint32_t argument; /* index among the arguments of the trainer's options, or UINT32_MAX */
+    void *own;         /* memory for an argument, or for converted data; NULL: the input reads the batch */
     bool is_cast;
-    bg_dtype sample_dtype; /* of its tensor */
+    bg_dtype sample_dtype; /* element type of the batch's tensor */
 } bgi_compiled_input;
 
 typedef struct bgi_compiled_output {
@@ -51,17 +51,18 @@ typedef struct bgi_compiled {
     void **output_data;
     double *rates; /* learning rates, [iterations]; NULL: the optimizer's */
     uint64_t optimizer_version;
-    bool is_bound; /* to tensors of a batch */
+    bool is_bound; /* the inputs are matched to tensors of a batch */
 } bgi_compiled;
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
-/* The next call for the rest of a batch: the whole updates in `samples`, or fewer if no more are wanted. If there is no
- * whole update, it is one update of all remaining samples. In inference it has all remaining samples, on one replica.
- * With canonical reductions micro-batches do not depend on the number of replicas. */
+/* The shape of the next call for the `samples` that remain of a batch: all whole updates in them, or fewer if no more
+ * are wanted. If there is no whole update, it is one update of all remaining samples. In inference the call has all
+ * remaining samples, on one replica. With canonical reductions micro-batches do not depend on the number of
+ * replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
-/* The place of a replica's micro-batch `number`, counted over the call, among those of all replicas. */
+/* The position of a replica's micro-batch `number`, counted over the call, among the micro-batches of all replicas. */
 uint64_t bgi_shape_value(const bgi_call_shape *shape, uint64_t number, uint64_t replica);
 
 /* Compiles the task's model in this shape. `is_rest`: the caller did not choose the shape, so limits on it do not
@@ -89,7 +90,7 @@ uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled
 
 typedef struct bgi_source {
     const bg_trainer_data *data;
-    bg_loader *loader; /* the data's, or the source's own */
+    bg_loader *loader; /* the caller's loader, or the source's own */
     bg_loader *own;
     bg_type types[BG_DATASET_MAX_TENSORS]; /* of a sample */
     uint32_t tensor_count;
@@ -113,12 +114,12 @@ uint64_t bgi_source_batch_count(const bgi_source *source);
 typedef struct bgi_metric {
     char *name;
     const bg_score *score; /* NULL: none */
-    double *sums;          /* of a score: over the pass, [sum_count], followed by those of the newest call */
+    double *sums;          /* of a score: [sum_count] sums over the pass, then those of the newest call */
     uint64_t sum_count;
     double sum, last; /* weighted */
     uint64_t samples;
     bool is_count;
-    uint32_t micro_batch; /* of a whole call */
+    uint32_t micro_batch; /* samples in a micro-batch of a whole call */
 } bgi_metric;
 
 typedef struct bgi_metrics {
@@ -126,8 +127,8 @@ typedef struct bgi_metrics {
     uint32_t count;
 } bgi_metrics;
 
-/* One for each scalar output, and for each score whose sums the task has. `micro_batch`: that of the task's whole
- * calls. */
+/* Creates a metric for each scalar output, and for each score whose sums the task has. `micro_batch`: the micro-batch
+ * size of the task's whole calls. */
 bg_status bgi_metrics_create(const bg_trainer *trainer, const bgi_compiled *compiled, uint32_t micro_batch,
                              bgi_metrics *out, bg_error *error);
 void bgi_metrics_reset(bgi_metrics *metrics);
@@ -158,7 +159,7 @@ bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, cons
 /* ---- the trainer (trainer.c, loop.c) ---- */
 
 typedef struct bgi_task {
-    bg_options options; /* after all adjustments */
+    bg_options options; /* the options after all adjustments */
     bgi_call_shape shape;
     bgi_compiled whole; /* compiled when plan is not NULL */
     bgi_compiled rest;
@@ -173,7 +174,7 @@ struct bg_trainer {
     bg_weights *weights;
     bool owns_weights;
     bgi_task tasks[BG_TRAINER_TASK_COUNT];
-    bg_optimizer optimizer; /* with the numbers of the next call */
+    bg_optimizer optimizer; /* the optimizer, with the numbers of the next call */
     uint64_t optimizer_version;
     uint64_t step, epoch;
     uint64_t first_epoch, first_batch; /* where the next fit begins */

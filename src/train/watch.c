@@ -1,5 +1,5 @@
 /*
- * watch.c: ready-made callbacks.
+ * watch.c: implements ready-made callbacks for trainers: watching a metric, and averaging weights.
  */
 #include <brigade/checkpoint.h>
 #include <brigade/watch.h>

@@ -6,7 +6,7 @@
  *
  * Needs: gradients of one micro-batch. Does: adds accumulators, the accumulate ops and the scale. A mean weights
  * micro-batches by the number of elements that their loss counted (label by label). So the mean does not depend on how
- * a batch is split into micro-batches or over replicas: gradients of sums are accumulated beside the total of counts,
+ * a batch is split into micro-batches or over replicas. The pass accumulates gradients of sums and the total of counts,
  * and the update multiplies by 1 / total. A running mean accumulates gradients of means, and never exceeds the largest
  * of them. Its factors are computed once a micro-batch, in the loss's block, and are sent back like a gradient. With
  * several replicas its last micro-batch leaves s x n instead, so that the sum over replicas and 1 / total give the same
@@ -129,7 +129,7 @@ static void accumulate(const bgi_trainer *trainer, const char *name, bg_value ac
     bgi_accumulate_tree(graph, name, accumulator, gradient, partials, micro_batches);
 }
 
-/* Whether gradient i is the first of several of its parameter, and is kept in rows. */
+/* Whether gradient i is the first of several gradients of its parameter, and is kept in rows. */
 static bool is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                             uint32_t i, const bg_type *kept)
 {
@@ -190,8 +190,8 @@ static bg_value add_constant_scale(bgi_trainer *trainer, double divisor)
     return bg_graph_constant(trainer->graph, "gradient.scale", &scalar, &scale);
 }
 
-/* The scale is 1 / total count for a mean and 1 for a sum; over replicas the accumulators hold sums. It is divided by
- * `scaling`. */
+/* The scale is 1 / total count for a mean and 1 for a sum, divided by `scaling`. Accumulators of several replicas hold
+ * sums over the replicas. */
 static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scaling)
 {
     const bg_options *options = trainer->options;
@@ -216,8 +216,8 @@ static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scali
                            (sums_replicas(options) ? replicas : 1.0) / scaling);
 }
 
-/* The loss's scaling is removed before the norm of gradients is bounded and before the optimizer reads them. Terms that
- * are averaged differently get their scales first, so that one common scale remains. */
+/* The loss scale is removed before the norm of gradients is bounded and before the optimizer reads them. Terms that are
+ * averaged differently get their scales first, so that one common scale remains. */
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;

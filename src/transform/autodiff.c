@@ -3,13 +3,13 @@
  *
  *     x, w -> op -> y -> loss      =>      ... d loss -> d y -> op.backward -> d x, d w
  *
- * Needs: a forward graph and a float scalar in it. Does: walks the ops backward and lets each op's gradient rule add
- * ops, which get the block of their forward op and the phase BACKWARD. Contributions to one value are added in the
- * order of the walk (last reader first), which is fixed. When all readers are in one block the sum is made there, so
- * that only the sum is sent to the block before. Contributions of slices are concatenated rather than padded and added,
- * so that they cost only their own bytes (slice_gradients.c). Keeps: the forward ops. Gradients of variables are
- * separate for each block that uses them. Blocks, unlike stages, are the same under every strategy, so the order of the
- * sum over blocks never depends on the partition.
+ * Needs: a forward graph and a float scalar in it. Does: visits the ops from last to first and lets each op's gradient
+ * rule add ops, which get the block of their forward op and the phase BACKWARD. Contributions to one value are added in
+ * the order in which the pass visits their ops (last reader first), which is fixed. When all readers are in one block
+ * the sum is made there, so that only the sum is sent to the previous block. Contributions of slices are concatenated
+ * rather than padded and added, so that they cost only their own bytes (slice_gradients.c). Keeps: the forward ops.
+ * Gradients of variables are separate for each block that uses them. Blocks, unlike stages, are the same under every
+ * strategy, so the order of the sum over blocks never depends on the partition.
  */
 #include "transform/transform.h"
 
@@ -25,7 +25,7 @@
 typedef struct bgi_contribution {
     bg_value gradient;
     const bgi_slice_attributes *slice; /* the elements whose gradient it is; NULL: all */
-    uint32_t block;                    /* of the op that it comes through */
+    uint32_t block;                    /* the block of the op whose rule made it */
     uint32_t next;                     /* index + 1 of the previous one in the list; 0 ends the list */
 } bgi_contribution;
 
@@ -124,7 +124,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
         if (!bgi_array_reserve((void **)&d->parts, &d->part_capacity, part_count + joined_count, sizeof *d->parts))
             return bgi_error_memory(error, "gradients", (part_count + joined_count) * sizeof *d->parts);
         memmove(d->parts + place + joined_count, d->parts + place, (part_count - place) * sizeof *d->parts);
-        for (size_t i = 0; i < joined_count; i++) /* reversed like the other parts below */
+        for (size_t i = 0; i < joined_count; i++) /* newest first, because the loop below reverses all parts */
             d->parts[place + i] = d->slices[joined_count - 1 - i].gradient;
         part_count += joined_count;
     }
@@ -241,7 +241,7 @@ static bg_value scale_seed(bg_graph *graph, bg_value seed, bg_value scale)
     return bg_elementwise_binary(graph, "loss.scaled_seed", BG_MULTIPLY, seed, scale);
 }
 
-/* The gradient of the loss itself, made in the loss's block. */
+/* The gradient of the loss with respect to itself, made in the loss's block. */
 static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bg_value weight, double scaling, bg_value scale,
                            bg_error *error)
 {

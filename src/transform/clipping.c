@@ -7,20 +7,20 @@
  *
  * Needs: the final gradients, and a scale for them. Does: replaces the scale by scale x maximum / max(norm, maximum),
  * with norm = scale x sqrt(sum of squares). Values that cross stages give the update its levels: a barrier between the
- * last backward pass and the first update. The output is the norm before clipping, and does not delay an update. Each
- * sum of squares has an order that depends on the shape only, and the parameters' order does not depend on stages, so
- * the result does not depend on them either. A norm below the maximum does not change the scale.
+ * last backward pass and the first update. The output is the norm before clipping, and does not delay an update. The
+ * order of each sum of squares depends only on the shape, and the order of the parameters does not depend on stages. So
+ * the result does not depend on stages. A norm below the maximum does not change the scale.
  *
  * With R data-parallel replicas the squares are summed for each of R pieces of a gradient (sharding.c). A replica that
  * gets only the sum of its piece fills that piece's row and writes zeros into the others; a replica that gets the whole
- * gradient fills all rows. A sum of squares cannot decrease when terms are added, also with rounding. So the maximum of
- * a row over the replicas is the value of the replica that had the piece; replicas meet once, when the parameters' sums
- * are added. With canonical reductions, whose results do not depend on R, there is one piece and every replica reads
- * all of it.
+ * gradient fills all rows. A sum of squares cannot decrease when terms are added, even with rounding. So the maximum of
+ * a row over the replicas is the value of the replica that had the piece; one collective call takes this maximum when
+ * the parameters' sums are added. With canonical reductions, whose results do not depend on R, there is one piece and
+ * every replica reads all of it.
  *
  * When a mesh cuts parameters, replicas along the axes of the cut have different squares. These are added over the
- * parameters first, then over the replicas, once for each set of axes: every element of the whole model counts once,
- * and padding, whose gradients are zeros, adds nothing.
+ * parameters first, then over the replicas, once for each set of axes. So every element of the whole model counts once;
+ * padding adds nothing, because its gradients are zeros.
  */
 #include "core/error.h"
 #include "ops/ops.h"
@@ -79,7 +79,7 @@ bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gra
 
     if (!bounds && !trainer->options->reporting.output_gradient_norm)
         return BG_OK;
-    squares = calloc(2 * (size_t)count + 1, sizeof *squares); /* and memory for some of them */
+    squares = calloc(2 * (size_t)count + 1, sizeof *squares); /* the second half is scratch memory */
     if (squares == NULL)
         return bgi_error_memory(error, "sums of squares", count * sizeof *squares);
     for (uint32_t i = 0; i < count; i++) {

@@ -7,13 +7,13 @@
  *     add_n(e, h) -> gradient               =>      embedding_rows_add(h!, rows, slots)          once a step
  *
  * Needs: a parameter with several gradients, the first of which a single embedding makes. Does: keeps only the rows of
- * that gradient which ids name, when an update has fewer ids than the table has rows. The update adds them to the
+ * that gradient that ids select, when an update has fewer ids than the table has rows. The update adds them to the
  * second gradient in that gradient's block, where the parameter is updated, so that only rows cross between stages.
- * Keeps: every bit. A row is summed over a micro-batch, then over micro-batches, and added to the gradient of the
- * second block, as dense tensors are. Whether rows are kept depends on shapes, never on stages.
+ * Keeps: results, bit for bit. A row is summed over a micro-batch, then over micro-batches, and added to the gradient
+ * of the second block, as dense tensors are. Whether rows are kept depends on shapes, never on stages.
  *
- * Data-parallel replicas name different rows, so their gradients are all dense and summed over replicas. Gradients are
- * also dense with canonical reductions, whose results must not depend on the number of replicas.
+ * Ids of data-parallel replicas select different rows, so their gradients are all dense and summed over replicas.
+ * Gradients are also dense with canonical reductions, whose results must not depend on the number of replicas.
  */
 #include "core/error.h"
 #include "kernels/embedding/attributes.h"

@@ -1,6 +1,6 @@
 /*
- * equality.c: finds along which tensor axes of a mesh a value has the same bits on all replicas. It reads a graph and
- * its ops, changes nothing, and knows no plan. In a layer over axes 1 and 2, values are equal along these axes:
+ * equality.c: finds the tensor axes of a mesh along which a value is bit-identical on all replicas. It reads a graph
+ * and its ops, changes nothing, and knows no plan. In a layer over axes 1 and 2, values are equal along these axes:
  *
  *     x                          1      all-reduced along 1 by the layer before
  *     layer norm of x            1      its sums are all-reduced along 2, but x is not equal along 2
@@ -10,7 +10,8 @@
  *     all_reduce along 1         1      + x: the input of the next layer
  *
  * A result is equal along the axes along which all inputs of its op are equal. Axes along which the op depends on its
- * replica's place are removed, and axes that it sums or gathers over are added. Backward ops follow the same rule.
+ * replica's coordinate are removed, and axes that the op sums or gathers over are added. Backward ops follow the same
+ * rule.
  */
 #include "transform/transform.h"
 
@@ -36,7 +37,7 @@ static bool is_library_op(const bg_op_type *type)
     return types[i] != NULL;
 }
 
-/* The axes along which the op's result depends on where the replica is. For users' ops these axes are unknown. */
+/* The axes along which the op's result depends on the replica's coordinate. For users' ops these axes are unknown. */
 static uint32_t find_place_axes(const bgi_op *op)
 {
     if (op->type == &bgi_op_embedding)
@@ -90,7 +91,8 @@ bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t *
         return bgi_error_memory(error, "replicas' values", graph->value_count);
     for (uint32_t v = 1; v < graph->value_count; v++)
         axes[v] = find_leaf_axes(graph, v);
-    /* Passes append ops whose results earlier ops read, so one walk may not be enough; axes are only ever removed. */
+    /* Passes append ops whose results earlier ops read, so one pass over the ops may not be enough; axes are only
+     * removed. */
     while (has_changed) {
         has_changed = false;
         for (uint32_t o = 0; o < graph->op_count; o++) {

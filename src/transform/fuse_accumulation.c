@@ -6,7 +6,8 @@
  *
  * Needs: a training graph. Does: gives an op its accumulating form, if its type has one. Each result of the op must be
  * a float32 gradient that only one accumulate op reads, of the same block and with a float32 accumulator. Keeps: the
- * order of all other ops, names, blocks, phases and every bit, because an accumulating form adds the complete gradient.
+ * order of all other ops, names, blocks, phases and, because an accumulating form adds the complete gradient, results
+ * bit for bit.
  */
 #include "transform/transform.h"
 

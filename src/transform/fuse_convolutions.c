@@ -1,14 +1,15 @@
 /*
- * fuse_convolutions.c: fuses convolutions of an inference with the ops that follow, while results are in the cache.
+ * fuse_convolutions.c: fuses convolutions in inference with the ops that follow them, so that intermediate results stay
+ * in the cache.
  *
  *     x, w -> conv2d -> batch_norm -> t;  t + other -> relu -> y     =>     x, w, ..., other -> fused_conv2d -> y
  *
  * Needs: a forward graph that is not trained, so that batch norms read their running statistics, and its stages. Does:
- * fuses each convolution with those of three ops that follow it: batch norm, the sum with a value of the same type, and
+ * fuses each convolution with any of three ops that follow it: batch norm, the sum with a value of the same type, and
  * an elementwise function. All are float32 and of one stage, and the values between them have no other reader and are
  * not outputs of the graph. When the sum adds the results of two convolutions, the later one includes it. Keeps: blocks
- * (that of the last op for a chain), names of the remaining values, and every bit, because the kernel does the float
- * operations of the separate ops.
+ * (that of the last op for a chain), names of the remaining values, and results bit for bit, because the kernel does
+ * the float operations of the separate ops.
  */
 #include "transform/transform.h"
 

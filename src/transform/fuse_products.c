@@ -1,16 +1,18 @@
 /*
- * fuse_products.c: fuses matrix products with the op that follows, while the result is in the cache.
+ * fuse_products.c: fuses each matrix product with the op that follows it, so that the product's result stays in the
+ * cache.
  *
  *     a, b -> matmul -> t;  t + bias -> z;  gelu(z) -> y       =>      a, b, bias -> fused_product -> y, z
  *     dy, w -> matmul -> t;  unary_backward(t, z, z) -> dz     =>      dy, w, z -> fused_product -> dz
  *
- * Needs: a complete graph, including gradients and repeated ops, and its stages. Does: the op after a product becomes
- * part of it when both are of one block and phase, its other operands exist before the product, and the value between
- * has no other reader; that value is then never written. A pre-activation with other readers (usually the backward
- * pass) stays an output of the fused op, for forward ops whose activation is kept for another segment. Keeps: the order
- * of all other ops; every bit, because the kernel does the float operations of the separate ops; and their names,
- * joined by +. No segment needs more memory: the values that disappear leave memory for results that are now made
- * earlier. Results made beside a pre-activation that stays are in slots, not in the segment's transient memory.
+ * Needs: a complete graph, including gradients and repeated ops, and its stages. Does: an op becomes part of the
+ * product whose result it reads if both are in one block and phase, the op's other operands exist before the product,
+ * and no other op reads the result. That result is then never written. A pre-activation with other readers (usually the
+ * backward pass) stays an output of the fused op, for forward ops whose activation is kept for another segment. Keeps:
+ * the order of all other ops; results bit for bit, because the kernel does the float operations of the separate ops;
+ * and the names of the fused ops, joined by +. No segment needs more memory: the values that disappear leave memory for
+ * results that are now made earlier. If a pre-activation stays, the fused op's other result is in a slot, not in the
+ * segment's transient memory.
  */
 #include "transform/transform.h"
 
@@ -31,7 +33,7 @@ typedef struct bgi_joiner {
     bool *is_absorbed; /* by op: it has become part of a product */
 } bgi_joiner;
 
-/* What a product and the op after it become when they are fused. */
+/* The fused op that replaces a product and the op after it. */
 typedef struct bgi_joint {
     bgi_fused_product_attributes attributes;
     bg_value other; /* one more input, or null */

@@ -4,11 +4,12 @@
  *     x, w, b -> conv2d -> max_pool2d -> relu -> y       =>      x, w, b -> conv2d_pool -> y
  *
  * Needs: a forward graph. Does: rewrites the chain (with or without relu) where the fused kernel supports it. Stride,
- * dilation and groups must be 1. Windows must not overlap, must cover the plane as a floor division does, and have at
- * most 254 elements each. The values between must have no other reader. Keeps: blocks (a chain is never in two blocks,
- * so that the partition does not affect it), names and the meaning of every output. The convolution's output never
- * reaches memory, and its gradient is sparse: one element in a window. An intermediate value that is wanted separately
- * is computed a second time beside the fused op, so that a request for it does not change other results.
+ * dilation and groups of the convolution must be 1. Windows of the pool must not overlap or be padded, ceil_mode must
+ * be off, and a window has at most 254 elements. The intermediate values must have no other reader. Keeps: blocks (a
+ * chain is never in two blocks, so that the partition does not affect it), names and the meaning of every output. The
+ * convolution's output never reaches memory, and its gradient is sparse: one element in a window. A requested
+ * intermediate value is computed a second time, in addition to the fused op, so that a request for it does not change
+ * other results.
  */
 #include "transform/transform.h"
 

@@ -4,9 +4,8 @@
  *     x -> a -> logits*               x -> a -> logits*
  *     x*                     =>       x -> copy*
  *
- * A model may return its input, a constant or a variable. The host then receives a copy, because the memory of an
- * output belongs to the result of an op, and a leaf is not one. (A reshaped leaf is the result of an op; the plan
- * copies it.)
+ * A model may return its input, a constant or a variable. The host then receives a copy, because an output's memory
+ * must belong to the result of an op. (A reshaped leaf is the result of an op; the plan copies it.)
  *
  * Needs: a forward graph. Does: appends a copy for each such output, in the block of the first op that reads the leaf,
  * whose stage has the leaf anyway. Keeps: the existing ops and values.

@@ -7,13 +7,13 @@
  *                loss_guard(optimizer.hyper!, counts)          -->   update, or skip it
  *
  * Needs: the loss, and the optimizer's numbers as the host wrote them. Does: counts the micro-batches of an update
- * whose loss is infinite or NaN, and sets the skip word in the numbers that updates read. The word stays in the
- * variable, so later updates of the call are skipped too. The host then finds the weights and optimizer state from
- * before the refused update. Keeps: the bits of updates whose losses are finite. Counts are whole numbers, so their
- * sums over micro-batches and replicas do not depend on the order.
+ * whose loss is infinite or NaN, and sets the skip flag among the numbers that updates read. The flag stays set, so
+ * later updates of the call are skipped too. The host then finds the weights and optimizer state from before the
+ * refused update. Keeps: updates whose losses are finite, bit for bit. Counts are whole numbers, so their sums over
+ * micro-batches and replicas do not depend on the order.
  *
  * A gradient that overflows under an automatic loss scale does not make the loss infinite: loss_scaling.c skips such an
- * update and lowers the scale, and the training continues. It does not adapt the scale to a refused update.
+ * update and lowers the scale, and training continues. After a refused update the scale does not change.
  */
 #include "ops/ops.h"
 #include "transform/training.h"

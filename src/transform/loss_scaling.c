@@ -1,5 +1,5 @@
 /*
- * loss_scaling.c: an automatic loss scale.
+ * loss_scaling.c: adds an automatic loss scale.
  *
  *     backward:  seed x loss.scale --> gradients of one micro-batch --> accumulators
  *                                      range_count(gradient)        --> accumulators of counts
@@ -8,17 +8,16 @@
  *                counts, not finite?      -->   add_n, loss_scale(loss.scale!, statistics!)  --> update, or skip it
  *                [pieces]                       [the largest over the replicas]
  *
- * Needs: the gradients, and a scale for them that does not include the loss's. Does: counts how many elements of each
- * micro-batch's gradients are near the end of float16's range, as PopART does. It divides the scale by the loss's, and
- * sets in the optimizer's numbers whether the update is skipped, because the accumulated gradients are not finite.
- * Keeps: the bits, as long as the scale is a power of two and no value leaves the range. Counts are whole numbers, so
- * that sums over micro-batches and replicas are the same under every strategy. The update waits for all stages, as it
- * does for clipping.
+ * Needs: the gradients, and a scale for them that does not include the loss scale. Does: counts how many elements of
+ * each micro-batch's gradients are near the end of float16's range, as PopART does. It divides the scale of gradients
+ * by the loss scale. If accumulated gradients are not finite, it sets the skip flag among the optimizer's numbers.
+ * Keeps: results bit for bit, as long as the scale is a power of two and no value leaves the range. Counts are whole
+ * numbers, so that sums over micro-batches and replicas are the same under every strategy. The update waits for all
+ * stages, as it does for clipping.
  *
  * Replicas that share the update (sharding.c) check the piece of the sum that each has for values that are not finite.
  * The maximum of their counts is not 0 when one of the pieces has such a value, and the counts of micro-batches are the
- * same on all replicas. So all replicas adapt the scale in the same way, which is also the way of replicas with whole
- * gradients.
+ * same on all replicas. So all replicas adapt the scale in the same way, as replicas with whole gradients do.
  */
 #include <stdlib.h>
 
@@ -83,7 +82,7 @@ bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *g
 
     if (!options->enabled)
         return BG_OK;
-    counts = calloc(2 * (size_t)count + 1, sizeof *counts); /* and memory for some of them */
+    counts = calloc(2 * (size_t)count + 1, sizeof *counts); /* the second half is scratch memory */
     if (counts == NULL)
         return bgi_error_memory(error, "counts of gradients", count * sizeof *counts);
     for (uint32_t i = 0; i < count; i++) {

@@ -7,12 +7,12 @@
  *             -cross_entropy(b)        averaged over the labels counted in b
  *             0.5 mse                  averaged over the micro-batches
  *
- * Needs: a forward graph with a scalar loss. Does: walks back from the loss through ops that are linear in a mean
- * (sums, scaling, negation, casts, reshapes, products with a factor that does not depend on the data). Each walk ends
- * at a mean over a number of elements that is known only at run time (bg_op_type.weight_output). All other summands
- * together are one more term. Means over the same labels with the same ignored index share a term. If a term needs a
- * value that the graph does not have, forward ops of one element are added. Keeps: all ops and values. A mean inside a
- * nonlinear function has no average over micro-batches that equals the whole batch, so it is an error.
+ * Needs: a forward graph with a scalar loss. Does: follows operands back from the loss through ops that are linear in a
+ * mean (sums, scaling, negation, casts, reshapes, products with a factor that does not depend on the data). Each path
+ * ends at a mean over a number of elements that is known only at run time (bg_op_type.weight_output). All other
+ * summands together are one more term. Means over the same labels with the same ignored index share a term. If a term
+ * needs a value that the graph does not have, forward ops of one element are added. Keeps: all ops and values. A mean
+ * inside a nonlinear function has no average over micro-batches that equals the whole batch, so it is an error.
  */
 #include "core/error.h"
 #include "kernels/elementwise/attributes.h"
@@ -24,7 +24,7 @@
 typedef struct splitter {
     bg_graph *graph;
     bgi_arena scratch;
-    size_t value_count, op_count; /* before ops are added */
+    size_t value_count, op_count; /* counts before the pass adds ops */
     /* By value id: */
     bool *trains;     /* depends on a parameter */
     bool *has_data;   /* depends on an input that has more than one number for each micro-batch */
@@ -238,7 +238,7 @@ static bg_value add_part_of_sum(splitter *s, const bgi_op *op, bg_value value)
 /* The part of the value, a sum of means, that belongs to the term. */
 static bg_value add_part(splitter *s, bg_value value)
 {
-    /* Ops move when one is added. */
+    /* Adding an op may move the ops in memory. */
     const bgi_op op = s->graph->ops[bgi_graph_value(s->graph, value)->op];
     const uint32_t from = is_linear(s->graph, &op) ? 0 : find_multiplied(s, &op);
     bg_value inputs[2];

@@ -1,11 +1,11 @@
 /*
- * offload.c: the ops that move a variable between its remote buffer and the device, and the refresh of a tied
- * parameter.
+ * offload.c: adds the ops that move a variable between its remote buffer and the device, and the op that refreshes a
+ * tied parameter.
  *
  *     update(w, g, m)     =>     m' = load(m);  update(w, g, m');  store(m, m')
  *
- * The plan turns them into transfers, which run beside the device's work. This file decides by class, name and size
- * where a tensor is stored.
+ * The plan turns them into transfers, which run concurrently with the device's program. This file decides by class,
+ * name and size where a tensor is stored.
  */
 #include "transform/transform.h"
 

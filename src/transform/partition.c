@@ -1,11 +1,11 @@
 /*
- * partition.c: cuts a graph into segments (which a device runs without communicating) and lists the values that cross
- * from one segment to another.
+ * partition.c: cuts a graph into segments (groups of ops that a device runs without communicating) and lists the values
+ * that cross from one segment to another.
  *
- * Needs: ops with stages; each variable is written by one stage only. Does: makes these segments. F holds a stage's
- * forward ops. R holds those that run again, when they are separate from the backward pass. B holds its backward ops. W
- * (when split) holds the backward ops whose results no other stage and no B op needs. U holds its update ops by level:
- * an update op that needs another stage's result is one level after it. Keeps: the order of ops.
+ * Needs: ops with stages; each variable is written by one stage only. Does: makes segments of these kinds. F holds a
+ * stage's forward ops. R holds those that run again, when they are separate from the backward pass. B holds its
+ * backward ops. W (when split) holds the backward ops whose results no other stage and no B op needs. U holds its
+ * update ops by level: an update op that needs another stage's result is one level after it. Keeps: the order of ops.
  */
 #include "transform/transform.h"
 
@@ -22,7 +22,7 @@ typedef struct bgi_cutter {
     const bgi_stages *stages;
     bgi_partition *out;
     bgi_segment_kind *kinds; /* by op */
-    uint32_t *levels;        /* by op, of updates */
+    uint32_t *levels;        /* by op, for ops of the update: the level */
     uint32_t *writer_stage;  /* by value: the stage that writes a variable, or NOWHERE */
     uint32_t *write_level;   /* by value: level of its last write in the update */
     uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
@@ -223,7 +223,7 @@ bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *r
     mark_read_elsewhere(graph, stages, is_read_elsewhere);
     for (uint32_t v = 0; v < graph->value_count; v++)
         roots[v] = (bg_value){v};
-    /* Walks op by op, because an alias may read a value with a higher number than its own, which a pass has added. */
+    /* Visits op by op, because an alias may read a value with a higher number than its own, which a pass has added. */
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
         bg_value root;

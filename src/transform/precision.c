@@ -6,9 +6,8 @@
  *
  * Needs: a forward graph. Does: products get 16-bit operands and give 16-bit results. Losses, logarithms and sums get
  * float32, and any other op gets the widest type of its operands. Parameters and constants, and values computed only
- * from them, get the type of the operands beside them. Parameters become 16-bit where the options say so.
- * Keeps: float32 for inputs and outputs of the graph and for the loss; blocks, names, the order of all ops, float64 and
- * integers.
+ * from them, get the type of the op's other operands. Parameters become 16-bit where the options say so. Keeps: float32
+ * for inputs and outputs of the graph and for the loss; blocks, names, the order of all ops, float64 and integers.
  *
  * A value is cast once in each block that reads it in its other type, so that it crosses to a stage in the type of the
  * op that made it.
@@ -34,7 +33,7 @@ typedef struct cast_value {
 typedef struct narrowing {
     bgi_rebuild rebuild;
     bg_dtype narrow;
-    bool *is_neutral;   /* by old value: gets the type of the operands beside it */
+    bool *is_neutral;   /* by old value: gets the type of the op's other operands */
     bool *is_returned;  /* by old value: an output, or the loss */
     bg_value *returned; /* by old value: as float32 */
     cast_value *casts;  /* by old value: in its other type, and where the cast is */
@@ -112,7 +111,7 @@ static op_class classify(const bgi_op *op)
         return is_wide_function(((const bgi_unary_attributes *)op->attributes)->function) ? WIDE : FOLLOWS;
     if (op->type == &bgi_op_reduce)
         return ((const bgi_reduce_attributes *)op->attributes)->function == BG_REDUCE_SUM ? WIDE : FOLLOWS;
-    /* An operand that an op writes keeps its type, and so do the operands beside it; a user's op keeps the types that
+    /* An operand that an op writes keeps its type, and so do the op's other operands; a user's op keeps the types that
      * it was built for. */
     if (!is_library_type(op->type) || (op->type->written_inputs != 0 && !is_batch_norm(op->type)))
         return WIDE;

@@ -1,5 +1,5 @@
 /*
- * quantize.c: weights of an inference in 16, 8 or 4 bits.
+ * quantize.c: makes weights for inference 16-, 8- or 4-bit buffers.
  *
  *     %w float32[768,3072]          =>  %w.int8 uint8[48,52224]
  *     x, %w -> matmul -> y              x, %w.int8 -> quantized_linear -> y
@@ -31,10 +31,10 @@ typedef enum matrix_use { UNUSED = 0, OUT_IN, IN_OUT, REFUSED } matrix_use;
 typedef struct quantizer {
     const bg_graph *graph;
     uint32_t bits;
-    const char *name;  /* of the type: the suffix of the buffers */
+    const char *name;  /* name of the type, which is the suffix of the buffers' names */
     uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
-    matrix_use *uses;  /* by value, of parameters: how ops read it */
-    bool *has_product; /* by value, of parameters: one of these ops is a product */
+    matrix_use *uses;  /* by value, for parameters: how ops read it */
+    bool *has_product; /* by value, for parameters: one of these ops is a product */
     bool *needed;      /* by value: leaves that stay */
     bgi_rebuild rebuild;
 } quantizer;
@@ -133,8 +133,8 @@ static bool is_quantized(const quantizer *q, uint32_t matrix)
 
 /* ---- building ---- */
 
-/* The buffer in place of a parameter. It has the parameter's number and initializer, with which its first values are
- * made where the weights lack them. */
+/* The buffer in place of a parameter. It has the parameter's number and initializer, which make its first values if the
+ * session's weights lack the parameter. */
 static bg_status add_buffer(quantizer *q, uint32_t matrix, bg_error *error)
 {
     const bgi_value *value = &q->graph->values[matrix];
@@ -195,7 +195,7 @@ static void add_op(quantizer *q, const bgi_op *op)
         add_embedding(q, op, table);
     else if (is_quantized(q, weight))
         add_product(q, op, weight);
-    else if (!is_quantized(q, table)) /* the only other op on such a matrix is a cast, which nothing reads now */
+    else if (!is_quantized(q, table)) /* the only other op on such a matrix is a cast, whose result no op reads now */
         bgi_rebuild_op(&q->rebuild, op);
 }
 

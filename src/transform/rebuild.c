@@ -1,5 +1,5 @@
 /*
- * rebuild.c: copying a graph op by op. Variables keep their numbers, so that they are initialized in the same way.
+ * rebuild.c: copies a graph op by op. Variables keep their numbers, so that they are initialized in the same way.
  */
 #include "transform/rebuild.h"
 

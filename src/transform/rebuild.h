@@ -1,6 +1,6 @@
 /*
- * rebuild.h: shared by passes that build a new graph: leaves are copied first, in their order, then ops one by one,
- * with a map from old values to new ones.
+ * rebuild.h: declares functions for passes that build a new graph. They copy leaves first, in their order, then ops one
+ * by one, and map old values to new ones.
  */
 #ifndef BGI_TRANSFORM_REBUILD_H
 #define BGI_TRANSFORM_REBUILD_H

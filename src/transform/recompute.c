@@ -7,9 +7,9 @@
  * Needs: a training graph with stages and copies of shared variables. Does: computes again, by clones of their ops and
  * from kept values, the forward results that a stage's backward pass reads and that the choice does not keep. A clone
  * has the name, block and attributes of its op, so dropout draws the same numbers. Keeps: every op, the order of the
- * existing ops, and every bit, because clones have the same inputs.
+ * existing ops, and, because clones have the same inputs, results bit for bit.
  *
- * Some ops never run again: ops that change variables (batch norm), and ops that read a variable which changes from
+ * Ops that change variables (batch norm) never run again. Neither do ops that read a variable that changes from
  * micro-batch to micro-batch, because the next forward pass may come before this backward pass. A value that enters a
  * stage stays in the receiving slots.
  *
@@ -169,7 +169,7 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
             continue;
         is_repeated[o] = false;
         if (is_alias(r, op))
-            continue; /* its readers need its root instead */
+            continue; /* a view; its readers need the root's value instead */
         if (op->phase != BGI_PHASE_FORWARD) {
             need_operands(r, stage, op, &effect);
             continue;

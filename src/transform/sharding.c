@@ -1,5 +1,6 @@
 /*
- * sharding.c: replicas share the weight update: each keeps the optimizer's state of one piece and updates that piece.
+ * sharding.c: lets replicas share the weight update: each keeps the optimizer's state of one piece and updates that
+ * piece.
  *
  *     n elements over R replicas: R pieces of ceil(n / R), the last ones padded
  *
@@ -8,10 +9,10 @@
  *     in pieces      replica r: piece r        replica r: piece r      replica r updates piece r, then all are gathered
  *
  * Needs: a complete training graph. Does: marks the ops that run on pieces (the update, its loads, stores and
- * refreshes, sums of accumulators before it), the values that have pieces, and those of which a replica has only its
- * piece. The plan gives marked ops operands of one piece. Keeps: the graph, the types of whole tensors, and every
- * number, because all marked ops work element by element. LAMB's norms are sums over exactly these pieces, however many
- * of them an op has.
+ * refreshes, sums of accumulators before it), the values that have pieces, and the values of which a replica has only
+ * its piece. The plan gives marked ops operands of one piece. Keeps: the graph, the types of whole tensors, and every
+ * number, because all marked ops work element by element. LAMB's norms are sums over exactly these pieces, whether an
+ * op has one piece or all.
  *
  * An update is shared only when every op of the update that touches its weights and state works element by element. The
  * squares of a gradient's pieces (clipping.c) are summed where the piece is, and values that are not finite are counted
@@ -235,7 +236,7 @@ static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
     return op->phase == BGI_PHASE_UPDATE && pieces == bgi_graph_data_replicas(s->graph, s->options->replicas.count);
 }
 
-/* Whether the readers are one op that will have pieces, besides sums of squares and counts that may have them. */
+/* Whether exactly one op other than sums of squares and counts of pieces reads the value. */
 static bool is_read_in_pieces(const bgi_sharder *s, bg_value value)
 {
     uint32_t reads = s->returned[value.id];

@@ -6,11 +6,11 @@
  *
  * Needs: a training graph with stages. Does: the stage whose update op writes the parameter keeps it. Each other stage
  * that reads it gets a copy variable, its reads are redirected, and a refresh is appended to the update phase. The
- * gradients already have an accumulator in each block. Keeps: every number, because a copy has the same bits.
+ * gradients already have an accumulator in each block. Keeps: every number, because a copy is bit-identical.
  *
  * A copy on the device whose remote store keeps the parameter needs neither a home nor a refresh, because it is loaded
- * from there. The next step begins with that load, so the update must come after all reads of the copy. It does when
- * the copy's stage contributes to the gradient, because the update waits for the gradient.
+ * from there. The next step begins with that load, so the update must come after all reads of the copy. The update
+ * comes after these reads if the copy's stage contributes to the gradient, because the update waits for the gradient.
  */
 #include "transform/transform.h"
 

@@ -1,12 +1,12 @@
 /*
- * slice_gradients.c: the gradient of a value that is read in slices.
+ * slice_gradients.c: computes the gradient of a value that is read in slices.
  *
  *     d x[0:2], d x[2:3], d x[5:6] of x[7]     =>     concat(d x[0:2], pad(d x[2:3]), pad(d x[5:6]))
  *
  * Needs: gradients of ranges of one value. Does: sorts them and concatenates those that do not overlap, with zeros
- * where no range reads. Ranges that overlap make further sets. Keeps: the sum. Padding each of T slices to the whole
- * and adding them would cost T times the value; this writes it at most twice. Zeros are not added to elements, which
- * only affects the sign of zero (adding 0 would turn -0 into 0).
+ * where no range reads. Ranges that overlap are in separate concatenations, which are added. Keeps: the sum. Padding
+ * each of T slices to the whole and adding them would cost T times the value; this writes it at most twice. Zeros are
+ * not added to elements, which only affects the sign of zero (adding 0 would turn -0 into 0).
  */
 #include "transform/transform.h"
 

@@ -1,5 +1,5 @@
 /*
- * stage_list.c: the list of stages that stages.c and stage_text.c fill.
+ * stage_list.c: implements the list of stages that stages.c and stage_text.c fill.
  */
 #include "transform/transform.h"
 

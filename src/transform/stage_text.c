@@ -32,7 +32,7 @@ typedef struct bgi_stage_reader {
     uint32_t phase;      /* the phase that is being read */
     bool is_phase_begin; /* the phase has no stage yet */
     bool last_is_alone;  /* the last stage is the only one at its position */
-    bool this_is_alone;  /* so is the stage that is being read */
+    bool this_is_alone;  /* the stage that is being read is the only one at its position */
     bg_error *error;
 } bgi_stage_reader;
 

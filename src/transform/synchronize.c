@@ -1,5 +1,5 @@
 /*
- * synchronize.c: batch norm with the statistics of all data-parallel replicas.
+ * synchronize.c: gives batch norms the statistics of all data-parallel replicas.
  *
  *     x -> batch_norm -> y     =>     x -> batch_norm_moments -> all_gather --+
  *                                     x ------------------------------> sync_batch_norm -> y

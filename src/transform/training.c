@@ -6,9 +6,10 @@
  *
  * Needs: a forward graph with a loss. Does: differentiates each term of the loss that is averaged separately
  * (loss_terms.c). It gives each parameter one accumulator for each term and block that uses it (accumulation.c), and
- * sums these in block order. On request it guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds
- * the norm of gradients (clipping.c). It appends the optimizer's update in the block that uses the parameter first.
- * Offloaded state is loaded before the update and stored after it. Keeps: the existing ops and values.
+ * sums these in block order. If the options request it, it guards the loss (loss_guard.c), adapts the loss scale
+ * (loss_scaling.c) and bounds the norm of gradients (clipping.c). It appends the optimizer's update in the block that
+ * uses the parameter first. Offloaded state is loaded before the update and stored after it. Keeps: the existing ops
+ * and values.
  */
 #include "transform/training.h"
 
@@ -41,8 +42,8 @@ static bg_value load_state(bgi_trainer *trainer, bg_value state)
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
 }
 
-/* The state is float32, or float64 for a float64 parameter; on request it has 16 bits, except for float64. Returns the
- * value that the update reads. */
+/* The state is float32, or float64 for a float64 parameter; if the options request it, it has 16 bits, except for
+ * float64. Returns the value that the update reads. */
 static bg_value add_state(bgi_trainer *trainer, update_state *state, bg_value parameter, const char *suffix,
                           bg_dtype asked)
 {
@@ -193,8 +194,8 @@ static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_fina
     bg_graph_add(trainer->graph, rule->update, NULL, inputs, STATE + state->count, rule->attributes, NULL);
 }
 
-/* The optimizer's numbers that an update of the parameter reads, with the parameter's own factors applied. A custom
- * update has no library attribute that could disable weight decay. */
+/* The optimizer's numbers that an update of the parameter reads, with the parameter's factors applied. A custom update
+ * has no library attribute that could disable weight decay. */
 static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool without_decay)
 {
     const bool is_without = without_decay && trainer->optimizer->kind == BG_CUSTOM;
@@ -408,7 +409,7 @@ static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
     for (size_t v = 1; v < graph->value_count; v++)
         if (graph->values[v].kind == BGI_VALUE_VARIABLE && graph->values[v].role == BG_ROLE_ACCUMULATOR)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "the model has its own accumulator, `%s`: training already accumulates gradients "
+                                "the model has an accumulator, `%s`, but training already accumulates gradients "
                                 "over options.gradient_accumulation micro-batches; leave it out",
                                 graph->values[v].name);
     return BG_OK;

@@ -1,6 +1,7 @@
 /*
- * training.h: shared by the files that make a training graph. The driver is training.c. Gradients are accumulated and
- * their scale is determined in accumulation.c; loss_scaling.c adapts the loss's scale to them; clipping.c bounds them.
+ * training.h: declares what the files that make a training graph share. The driver is training.c. Gradients are
+ * accumulated and scaled in accumulation.c; loss_scaling.c adapts the loss scale, and clipping.c bounds the norm of
+ * gradients.
  */
 #ifndef BGI_TRANSFORM_TRAINING_H
 #define BGI_TRANSFORM_TRAINING_H
@@ -40,7 +41,7 @@ typedef struct bgi_accumulator {
 typedef struct bgi_final_gradient {
     bg_value parameter;
     bg_value gradient; /* accumulated over all terms and blocks, before trainer->scale */
-    bg_value counts;   /* its counts, or null */
+    bg_value counts;   /* counts of the gradient's elements by size, or null */
     uint32_t block;    /* the block that uses the parameter first, or second when the first gradient is in rows */
 } bgi_final_gradient;
 
@@ -64,20 +65,21 @@ bg_status bgi_accumulate_rows(bgi_trainer *trainer, const bgi_parameter_gradient
                               const char *suffix, bgi_accumulator *out, bg_error *error);
 /* accumulation.c: adds trainer->scale to the update and, when the loss has several terms, the scale of each term. */
 void bgi_add_scale(bgi_trainer *trainer);
-/* accumulation.c: the gradient of all terms: the accumulated gradient of each term (null: the term has none) times the
- * term's scale, summed in the current block; that of a single term is returned unscaled. */
+/* accumulation.c: returns the sum over the terms of the accumulated gradient (null: the term has none) times the term's
+ * scale, in the current block. If the loss has a single term, its gradient is returned unscaled. */
 bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients);
 
-/* loss_scaling.c, when the options request it. The first adds the variables, before gradients are made. The second adds
- * the accumulator of a gradient's counts, or returns null. The third adapts the scale, with trainer->scale and
- * trainer->hyper for the updates. */
+/* loss_scaling.c, when the options request it. The first function adds the variables, before gradients are made. The
+ * second adds the accumulator of a gradient's counts, or returns null. The third adapts the loss scale, and sets
+ * trainer->scale and trainer->hyper for the updates. */
 void bgi_add_loss_scale(bgi_trainer *trainer);
 bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient);
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
 
-/* loss_guard.c, when the options request it. The first counts, in the backward phase, the micro-batches whose loss is
- * not finite. The second, before the rest of the update, makes trainer->hyper the numbers with the skip word. */
+/* loss_guard.c, when the options request it. The first function adds ops to the backward phase that count the
+ * micro-batches whose loss is not finite. The second is called before other ops of the update are added, and lets
+ * trainer->hyper include the skip flag. */
 void bgi_count_losses(bgi_trainer *trainer);
 bg_status bgi_guard_loss(bgi_trainer *trainer, bg_error *error);
 

@@ -1,6 +1,6 @@
 /*
- * training_values.c: shared by the parts of training (training.c): the variables that they add, and the block of ops
- * that belong to the loss.
+ * training_values.c: adds variables for the files of the training pass, and enters the block of ops that belong to the
+ * loss.
  */
 #include "transform/training.h"
 

@@ -1,12 +1,13 @@
 /*
- * transform.h: the passes from a user's graph to segments.
+ * transform.h: declares the passes from a user's graph to segments.
  *
  *     graph --fuse--> graph --differentiate--> + backward ops --train--> + accumulators, update ops
  *           --assign stages--> op -> stage --share--> + copies of tied parameters --shard--> + marks of pieces
  *           --recompute--> + forward ops again --fuse products--> products with what follows them
  *           --cut--> segments and crossings
  *
- * Large steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
+ * Some passes build a new graph (rebuild.h), others change the graph or append to it. After each pass bgi_graph_verify
+ * succeeds.
  */
 #ifndef BGI_TRANSFORM_TRANSFORM_H
 #define BGI_TRANSFORM_TRANSFORM_H
@@ -17,7 +18,7 @@
 #include "core/text.h"
 #include "graph/graph.h"
 
-/* quantize.c: Needs a forward graph that is not trained. Does: makes the matrices of products 8- or 4-bit buffers.
+/* quantize.c: Needs a forward graph that is not trained. Does: makes the matrices of products 16-, 8- or 4-bit buffers.
  * Errors: BG_ERROR_UNSUPPORTED for a mesh with tensor axes, or a graph without such a matrix. */
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error);
 
@@ -41,7 +42,8 @@ bg_status bgi_copy_leaf_outputs(bg_graph *graph, bg_error *error);
 bg_status bgi_make_loop(bg_graph *graph, const bg_loop *loop, bg_error *error);
 
 /* slice_gradients.c: Needs gradients of ranges of a value of type `whole`; adds ops that turn them into gradients of
- * the whole value. `slices` then has `*out_count` of these, first ones first. Their sum does not change. */
+ * the whole value. On return, `slices` begins with these `*out_count` gradients, and their sum is the same as
+ * before. */
 typedef struct bgi_slice_gradient {
     bg_value gradient;
     uint32_t axis;
@@ -57,10 +59,10 @@ typedef struct bgi_parameter_gradient {
     bg_value parameter;
     uint32_t term;     /* the term of the loss; 0 from bgi_differentiate */
     uint32_t block;    /* where the parameter is used */
-    bg_value gradient; /* of one micro-batch, from this block's uses */
+    bg_value gradient; /* gradient of one micro-batch, from this block's uses */
 } bgi_parameter_gradient;
-/* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The loss's own gradient is `weight` (a scalar;
- * null: 1) times `scaling`, or times `scale` when that is not null. */
+/* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The gradient of the loss with respect to itself
+ * is `weight` (a scalar; null: 1) times `scaling`, or times `scale` when that is not null. */
 bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bg_value weight, double scaling, bg_value scale,
                             bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_error *error);
 
@@ -86,7 +88,8 @@ bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_val
  * statistics over this many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
 bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);
 
-/* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimizer's update (once a step).
+/* training.c: differentiates a graph, then appends accumulation (once a micro-batch) and the optimizer's update (once a
+ * step).
  */
 #define BGI_GRADIENT_NORM     "gradient_norm" /* the output of options.reporting.output_gradient_norm */
 #define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.numerics.auto_loss_scaling, */
@@ -98,8 +101,8 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *
  * them (bg_op_type.accumulating). On success *graph is the new graph and the old one is gone. */
 bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 
-/* offload.c: where a tensor of a class is stored: the class's location, or that of the last rule that matches the name.
- * `remote` is false when the tensor has too few elements. */
+/* offload.c: finds where a tensor of a class is stored: at the location of the class, or of the last rule that matches
+ * the name. `remote` is false when the tensor has too few elements. */
 bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
                                      int64_t element_count);
 
@@ -112,7 +115,7 @@ extern const bg_op_type bgi_op_refresh;
 /* loop.c: copies the iteration's result to a carried value. */
 extern const bg_op_type bgi_op_carry;
 
-/* stages.c: which stage each block belongs to. */
+/* stages.c: the stage of each block. */
 typedef struct bgi_stages {
     uint32_t stage_count;
     uint32_t device_count;     /* 0 until all stages have a device */
@@ -149,7 +152,7 @@ static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
 }
 
 /* fuse_convolutions.c: Needs a forward graph for inference, and its stages. Does: a convolution and batch norm, sum and
- * function that follow it become one op. Keeps every bit, blocks and names. */
+ * function that follow it become one op. Keeps results bit for bit, blocks and names. */
 bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages, bg_graph **out, bg_error *error);
 
 /* shared.c: handles variables that several stages use. A parameter stays in the stage that updates it. Other stages get
@@ -165,7 +168,8 @@ bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error
 /* Whether a location or a rule for one of the classes (bits 1 << bg_location_class) is sharded. */
 bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes);
 
-/* equality.c: by value, the tensor axes (bits of bg_mesh_axis) along which all replicas have the same bits. */
+/* equality.c: lists by value the tensor axes (bits of bg_mesh_axis) along which the value is bit-identical on all
+ * replicas. */
 bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t **out, bg_error *error);
 /* Warns when the options request pieces although there is one replica, so that they have no effect. */
 void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training);
@@ -221,7 +225,8 @@ bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const b
                               bgi_recomputed *out, bg_error *error);
 
 /* fuse_products.c: Needs a graph with all ops, repeated ones too. Does: matrix products include the bias, function or
- * derivative that follows them. Keeps all bits, and values with other readers, and needs no more memory. In place. */
+ * derivative that follows them. Keeps results bit for bit and values with other readers, and needs no more memory. In
+ * place. */
 bg_status bgi_fuse_products(bg_graph *graph, const bgi_stages *stages, bg_error *error);
 
 /* partition.c */
@@ -264,8 +269,8 @@ typedef struct bgi_partition {
     uint32_t crossing_count;
     bgi_crossing *crossings;
     uint32_t *first_crossings;  /* by value id: index + 1 of its first crossing; 0: none */
-    bgi_buckets crossings_from; /* by from_segment */
-    bgi_buckets crossings_to;   /* by to_stage */
+    bgi_buckets crossings_from; /* crossings by from_segment */
+    bgi_buckets crossings_to;   /* crossings by to_stage */
 } bgi_partition;
 
 bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,

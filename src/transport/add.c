@@ -1,5 +1,5 @@
 /*
- * add.c: sums of members' elements in code for every processor, and the choice between the forms.
+ * add.c: sums members' elements in code for every processor, and chooses the form for an instruction set.
  */
 #include "transport/add_body.h"
 

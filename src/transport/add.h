@@ -1,5 +1,5 @@
 /*
- * add.h: sums of several members' elements in one pass: nothing is copied first, and the result is written once.
+ * add.h: sums several members' elements in one pass: nothing is copied first, and the result is written once.
  */
 #ifndef BGI_TRANSPORT_ADD_H
 #define BGI_TRANSPORT_ADD_H
@@ -13,7 +13,7 @@
  * `to` may be one of the terms, or begin before one that it overlaps. */
 typedef void (*bgi_add)(float *to, const float *const *terms, uint32_t term_count, size_t count);
 
-/* Uses the widest registers that `isa` has. All forms give the same bits. */
+/* Uses the widest registers that `isa` has. All forms give bit-identical results. */
 bgi_add bgi_add_choose(bgi_isa isa);
 
 /* The form as compiled for an instruction set; NULL where the compiler has none. */

@@ -1,5 +1,5 @@
 /*
- * add_avx2.c: sums of members' elements with AVX2.
+ * add_avx2.c: sums members' elements with AVX2.
  */
 #include "transport/add_body.h"
 

@@ -1,5 +1,5 @@
 /*
- * add_avx512.c: sums of members' elements with AVX-512.
+ * add_avx512.c: sums members' elements with AVX-512.
  */
 #include "transport/add_body.h"
 

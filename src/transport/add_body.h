@@ -1,5 +1,5 @@
 /*
- * add_body.h: the sums of add.h, written once; add*.c compile it, each with its own flags.
+ * add_body.h: implements the sums of add.h once; each add*.c compiles it with different flags.
  */
 #include "transport/add.h"
 

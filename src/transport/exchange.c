@@ -1,13 +1,14 @@
 /*
- * exchange.c: a member's share of a meeting: sums over contributions in the members' order, or copies of them. Each
- * element is computed once, so all readers have the same bits, whichever member arrives last and however the bytes
- * travel.
+ * exchange.c: does a member's share of a collective operation: it sums contributions in the members' order, or copies
+ * them. Each element is computed once, so all readers get bit-identical values, whichever member arrives last and
+ * however the bytes are sent.
  *
  * A tree splits its members at the largest power of two below their number, and rounds every sum to the elements' type:
  *
  *     ((x0 + x1) + (x2 + x3)) + (x4 + x5)
  *
- * It is the upper part of the tree in which a replica sums its micro-batches (kernels/accumulate/attributes.h).
+ * The leaves of this tree are the sums of the replicas, each of which is a tree over the replica's micro-batches
+ * (kernels/accumulate/attributes.h).
  */
 #include "transport/transport.h"
 
@@ -24,7 +25,7 @@ typedef union sum_block {
     double d[BLOCK_BYTES / sizeof(double)];
 } sum_block;
 
-/* One exchange of a meeting. */
+/* One exchange of a collective operation. */
 typedef struct share {
     bgi_transport *transport;
     uint32_t group, member, index;
@@ -95,7 +96,7 @@ static const char *find_term(const share *s, uint32_t from, size_t row, size_t a
     return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
 }
 
-/* NULL: this reader gets nothing from this member, or the transport copies it from the caller's own result. */
+/* NULL: this reader gets nothing from this member, or the transport copies it from the caller's result. */
 static void *find_result(const share *s, uint32_t reader, size_t row, size_t at)
 {
     bgi_strip piece;
@@ -147,7 +148,8 @@ static void add_tree(const share *s, uint32_t first, uint32_t members, size_t ro
     join(s->exchange->dtype, sum, &right, count);
 }
 
-/* Floats that are summed in order need no sum beside the result. Up to three members a tree has that order. */
+/* Floats that are summed in order need no separate sum: the result has it. A tree of up to three members has that
+ * order. */
 static bool is_one_pass(const bgi_exchange *exchange)
 {
     return exchange->dtype == BG_FLOAT32 && exchange->function == BG_REDUCE_SUM &&
@@ -212,7 +214,7 @@ static void sum_all(const share *s)
 
 /* ---- copies ---- */
 
-/* Copies the whole result to the caller's own destination. */
+/* Copies the whole result to the caller's destination. */
 static void copy_all(const share *s)
 {
     const bgi_exchange *exchange = s->exchange;

@@ -1,5 +1,5 @@
 /*
- * pattern.c: which elements each member takes from each other member.
+ * pattern.c: computes which elements each member takes from each other member.
  */
 #include "transport/pattern.h"
 

@@ -1,15 +1,15 @@
 /*
  * pattern.h: collectives as arithmetic: which elements of which contribution a member takes, and where the results go.
- * It knows no memory, threads or messages, so the order of a sum cannot depend on how bytes travel.
+ * It knows no memory, threads or messages, so the order of a sum cannot depend on how bytes are sent.
  *
- * A group of `size` members meets. Each member has a source and a destination:
+ * A group of `size` members takes part. Each member has a source and a destination:
  *
  *     SUM            every member sums a slice of the whole over members 0, 1, 2, ...; all get all of the sum
  *     SUM_ALONE      the same sums: every member makes all of them, for itself
- *     SUM_PIECES     every member sums a piece; it alone gets it, where it lies in the whole
- *     GATHER_PIECES  every member has a piece, where it lies in the whole; all get the others'
+ *     SUM_PIECES     every member sums a piece, and only this member gets it, at the piece's position in the whole
+ *     GATHER_PIECES  every member has a piece, at its position in the whole; all get the pieces of the others
  *     SUM_ROWS       the whole is rows of `size` pieces: every member sums its piece of each row, and gets these rows
- *     GATHER_ROWS    every member has rows, which are pieces of longer rows; all get these
+ *     GATHER_ROWS    every member has rows, which are pieces of longer rows; all get the longer rows
  */
 #ifndef BGI_TRANSPORT_PATTERN_H
 #define BGI_TRANSPORT_PATTERN_H

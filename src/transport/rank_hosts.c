@@ -1,6 +1,6 @@
 /*
- * rank_hosts.c: communication between the hosts of ranks: runs begin and end together, values are sent from rank to
- * rank, and a rank that fails reports it.
+ * rank_hosts.c: lets the calling threads of ranks communicate: runs begin and end together, values are sent from rank
+ * to rank, and a rank that fails reports its failure.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@
 #include "transport/rank_parts.h"
 
 enum {
-    SPINS = 2000, /* before a waiting host sleeps */
+    SPINS = 2000, /* polls of a waiting host before it sleeps */
     SLEEP_NS = 20000
 };
 
-static const uint64_t leave_ns = 500000000u; /* for the message of a rank that fails */
+static const uint64_t leave_ns = 500000000u; /* time for sending the message of a rank that fails */
 
 void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
 {
@@ -156,8 +156,7 @@ uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank)
     return wanted;
 }
 
-/* The mover, which may be a worker, ends the operation; the memory of the operation then belongs to the caller
- * again. */
+/* The mover, which may be a worker, ends the operation; then the caller owns the operation's memory again. */
 static void end_hand(ranks *r, operation *what)
 {
     atomic_bool *is_over = what->owner;

@@ -1,8 +1,9 @@
 /*
- * rank_meetings.c: meetings of groups with members on several ranks. Each member sends every other member the elements
- * that the other one takes from it. It sums its own share in the members' order, and then sends the sum to its readers.
- * Below some size the second round costs more than it saves. Then each member sends its whole contribution and sums
- * everything, if there is one member on each rank. The terms of a sum, and their order, are the same.
+ * rank_meetings.c: runs collective operations of groups with members on several ranks. Each member sends every other
+ * member the elements that the other member takes. It sums its share in the members' order, and then sends the sum to
+ * its readers. Below some size the second round costs more than it saves. If each member is then on a separate rank,
+ * each sends its whole contribution and sums everything (the short form). The terms of a sum, and their order, are the
+ * same.
  */
 #include "transport/rank_parts.h"
 
@@ -11,12 +12,12 @@
 
 #include "core/arena.h"
 
-/* Short meetings. Two ranks send the same bytes in both forms; n ranks send n / 2 times as many in the short form.
- * Above these sizes a second round costs less than computing all sums on each member. */
+/* Limits of the short form. Two ranks send the same bytes in both forms; n ranks send n / 2 times as many bytes in the
+ * short form. Above these sizes a second round costs less than computing all sums on each member. */
 enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
 /* The bytes of a member's share of a round. A message from another member is still in a near cache when it is summed,
- * and a message of this size takes long compared with the two that begin it. */
+ * and sending a message of this size takes long compared with the two messages that begin it. */
 enum { ROUND_SHARE_BYTES = 512 << 10 };
 
 /* As with threads, the last member to arrive wakes workers for the others. */
@@ -138,8 +139,8 @@ static size_t begin_part(size_t end)
     return (end + mask) & ~mask;
 }
 
-/* The data that the share's member takes of this one: copied without gaps, or sent in place. In short meetings all
- * members receive the same, so one copy is enough. */
+/* The data that the share's member takes of this member: copied without gaps, or sent in place. In the short form all
+ * members receive the same data, so one copy is enough. */
 static bool pack_share(party *p, share *s)
 {
     size_t at = 0;
@@ -254,7 +255,7 @@ static bool pack_sum(party *p)
     return true;
 }
 
-/* The meeting with this member is over when none of its operations is in progress. */
+/* The exchange with this member is over when no send or receive of it is in progress. */
 static void end_share(share *s)
 {
     party *p = s->of;
@@ -281,8 +282,8 @@ static void end_offer(share *s)
         come(s->of->of, &s->of->offered, size_of(s->of));
 }
 
-/* In a short meeting a member may write its sum to the memory that it sends from, so it waits until the data have been
- * sent. Short data have usually left at once, and a copy would take longer. */
+/* In the short form a member may write its sum to the memory that it sends from, so it waits until the data have been
+ * sent. Short data have usually been sent at once, and a copy would take longer. */
 static void begin_offer(party *p)
 {
     for (uint32_t i = 0; i < p->share_count; i++) {
@@ -436,7 +437,8 @@ static bool open_share(ranks *r, party *p, uint32_t member)
     return true;
 }
 
-/* One of the members on each rank; groups with this many members never have short meetings. */
+/* Whether each member is on a separate rank; false for groups with so many members that they never use the short
+ * form. */
 static bool are_apart(const ranks *r, const bgi_group *group)
 {
     if (group->size > SHORT_MEMBERS)
@@ -545,8 +547,8 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
     return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
 }
 
-/* The members' messages had left before they summed, and they send no more, so there is nothing left to move. The whole
- * counter is this member's, and only this member waits for it. */
+/* In the short form all messages were sent before the sums and none follows, so no data remain to be moved. Only this
+ * member uses the counter. */
 static void deliver_short(party *p, uint64_t number)
 {
     p->begun_deliveries = number;

@@ -1,6 +1,7 @@
 /*
- * rank_moves.c: all communication between ranks except meetings: operations of the carrier, notes, messages of links,
- * pieces of stores; and the mover, which begins and ends them.
+ * rank_moves.c: implements all communication between ranks except collective operations: sends and receives of the
+ * carrier, notes, messages of links, and pieces of stores. It has the mover, which begins and ends the sends and
+ * receives.
  */
 #include "transport/rank_parts.h"
 
@@ -30,8 +31,8 @@ bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why)
 
 /* ---- operations ---- */
 
-/* The parts of an operation that is cut. A message that its receiver must request takes longer than several that leave
- * at once. A parcel of notes may be shorter than its buffer, so it is never cut. */
+/* The size of the messages into which an operation is cut. A message that its receiver must request takes longer than
+ * several messages that are sent at once. A parcel of notes may be shorter than its buffer, so it is never cut. */
 static size_t choose_message_bytes(const bg_transport *carrier, uint32_t tag, size_t size_bytes)
 {
     const bool is_worth_it = size_bytes > carrier->eager_bytes && (size_bytes - 1) / MOST_EAGER < carrier->eager_bytes;
@@ -274,7 +275,7 @@ static void begin_fetches(ranks *r)
     }
 }
 
-/* ---- notes that came ---- */
+/* ---- notes that arrived ---- */
 
 static void take_text(ranks *r, peer *from, const wire_note *note)
 {
@@ -384,7 +385,8 @@ static bool may_move(const ranks *r)
            (r->carrier->takes_any_thread || pthread_equal(pthread_self(), atomic_load(&r->caller)));
 }
 
-/* A thread that finds another one moving leaves: the mover checks the queue once more when it is done. */
+/* A thread that finds another thread moving data returns at once: the mover checks the queue once more when it is
+ * done. */
 bool bgi_ranks_move(ranks *r, bool polls)
 {
     bool has_moved = false;

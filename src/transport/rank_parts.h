@@ -1,10 +1,12 @@
 /*
- * rank_parts.h: the internals of a transport of ranks, for ranks.c, rank_moves.c, rank_meetings.c and rank_hosts.c.
+ * rank_parts.h: declares the internals of a transport of ranks, for ranks.c, rank_moves.c, rank_meetings.c and
+ * rank_hosts.c.
  *
- *     owner of a device    post, release, offer, deliver: counts one more, queues the object, moves if nobody does
+ *     owner of a device    post, release, offer, deliver: raises a count, queues the object, and moves data if no other
+ *                          thread does
  *     mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise
  *
- * Data that other threads than the mover change are atomic or under the mutex of the notes; all other data belong to
+ * Data that threads other than the mover change are atomic or under the mutex of the notes; all other data belong to
  * the mover, which holds `moving`. Each object is queued once, however often it changes, in an intrusive stack, so
  * nothing is allocated during a run.
  */
@@ -14,8 +16,8 @@
 #include "transport/ranks.h"
 
 enum {
-    NOTES_IN_ALL = 64, /* of one parcel */
-    PARCELS_OUT = 2,   /* between ranks with a link or a group in common; other ranks have one each way */
+    NOTES_IN_ALL = 64, /* the largest number of notes in a parcel */
+    PARCELS_OUT = 2, /* between ranks with a link or a group in common; other ranks have one parcel in each direction */
     PARCELS_IN = 4,
     TEXT_BYTES = 24, /* of a note */
     WHY_BYTES = 512,
@@ -26,7 +28,7 @@ enum {
 
 /* ---- messages ---- */
 
-/* Kinds of notes between ranks, beside those of the runtime. */
+/* Kinds of notes between ranks, in addition to those of the runtime. */
 enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT };
 
 /* All ranks run the same program, so the struct is sent as it is. */
@@ -68,7 +70,7 @@ typedef struct channel {
     uint64_t begun, done;   /* operations begun; operations before which all are done */
     uint64_t released;      /* of an outgoing channel: as the other side reported. For an incoming channel: the value
                                that this side reported */
-    char *windows;          /* of an outgoing channel */
+    char *windows;          /* memory for the windows of an outgoing channel */
     operation *slots;
 } channel;
 
@@ -79,15 +81,15 @@ typedef struct share {
     operation out, in, sum_out, sum_in;
     char *out_room, *in_room, *sum_room;
     size_t out_capacity, in_capacity, sum_capacity;
-    size_t *offsets; /* by exchange, in in_room */
+    size_t *offsets; /* by exchange: its offset in in_room */
     size_t offset_capacity;
     const char *out_data;
     char *sum_data;
     size_t out_bytes, in_bytes, sum_out_bytes, sum_in_bytes;
     uint32_t offering; /* operations that sums wait for */
-    uint32_t pending;  /* operations that the end of the meeting waits for */
+    uint32_t pending;  /* operations that the end of the collective operation waits for */
     bool wants_sum;    /* the sum is received after the data were sent, because they may share memory */
-    bool is_delivered; /* this meeting's delivery has begun */
+    bool is_delivered; /* the delivery of the current collective operation has begun */
 } share;
 
 /* A member of this rank in a group with members on other ranks. */
@@ -98,22 +100,23 @@ typedef struct party {
     bgi_counter offered, delivered;
     const bgi_exchange *exchanges;
     uint32_t count;
-    bool are_apart;                      /* each member is on a separate rank */
-    bool is_short;                       /* this meeting's members each compute all sums, in one round */
-    _Atomic uint64_t offers, deliveries; /* the number of meetings that the member has reached, and of those in which it
-                                            has done its share */
+    bool are_apart; /* each member is on a separate rank */
+    bool
+        is_short; /* the current collective operation has the short form: each member computes all sums, in one round */
+    _Atomic uint64_t offers, deliveries; /* the number of collective operations that the member has reached, and of
+                                            those in which it has done its share */
     uint64_t begun_offers, begun_deliveries;
     uint32_t share_count;
     share *shares;
     share **by_member; /* NULL: here */
-    char *sum;         /* its sums, without gaps */
+    char *sum;         /* the member's sums, without gaps */
     const char *sum_data;
     size_t sum_bytes, sum_capacity;
 } party;
 
 typedef struct peer {
     uint32_t rank;
-    uint64_t ended; /* its last completed run */
+    uint64_t ended; /* the peer's last completed run */
     uint64_t wanted;
     /* Under the mutex of the notes. */
     wire_note *waiting;
@@ -139,7 +142,7 @@ typedef struct piece {
 struct ranks {
     bgi_transport base;
     const bg_transport *carrier;
-    bgi_transport *threads; /* for devices of this rank among themselves */
+    bgi_transport *threads; /* for communication between devices of this rank */
     void *lane;
     channel *channels; /* by link; only of links between ranks */
     party ***parties;  /* by group, by member; NULL: of another rank, or all members are on this rank */
@@ -152,7 +155,7 @@ struct ranks {
     _Atomic pthread_t caller;
     _Atomic uint64_t heard; /* the number of all operations that ended */
     piece *free_pieces;
-    wire_note *early; /* of runs that have not begun on this rank */
+    wire_note *early; /* notes of runs that have not begun on this rank */
     size_t early_count, early_capacity;
     _Atomic uint64_t run;
     atomic_bool is_losing; /* a thread is writing the reason, or has written it */
@@ -182,17 +185,18 @@ static inline uint32_t bgi_ranks_owner(const ranks *r, uint32_t device)
 
 /* ---- rank_moves.c ---- */
 
-/* Tells all ranks, and the engine of this one, that this rank has failed. */
+/* Notifies all ranks, and the engine of this rank, that this rank has failed. */
 void bgi_ranks_lose(ranks *r, bg_status status, const char *why);
-/* The same without telling the runtime; false when an earlier cause is recorded. */
+/* Records that this rank has failed without notifying the engine; returns false when an earlier cause is recorded. */
 bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why);
 /* Begins all messages of an operation. Called by the mover. */
 void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uint32_t tag, void *data,
                      size_t size_bytes);
 void bgi_ranks_push(ranks *r, queued *item);
-/* Queues it, and moves unless another thread does. */
+/* Queues the object, and moves data unless another thread does. */
 void bgi_ranks_kick(ranks *r, queued *item);
-/* Moves what can be moved, unless another thread does; `polls`: also receives. Returns whether anything moved. */
+/* Moves the data that can be moved, unless another thread does; `polls`: also receives. Returns whether any data
+ * moved. */
 bool bgi_ranks_move(ranks *r, bool polls);
 void bgi_ranks_add_note(ranks *r, uint32_t rank, const wire_note *note);
 void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note);

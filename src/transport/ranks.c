@@ -1,6 +1,6 @@
 /*
- * ranks.c: a transport between several ranks: its creation and end, and the functions that devices call. See ranks.h;
- * rank_parts.h has the internals.
+ * ranks.c: creates and destroys a transport between several ranks, and has the functions that devices call. See
+ * ranks.h; rank_parts.h has the internals.
  */
 #include <stdlib.h>
 
@@ -250,7 +250,7 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
                             : r->threads->type->release(r->threads, link, sequence);
 }
 
-/* Members that are all on this rank copy nothing. */
+/* If all members are on this rank, nothing is copied. */
 static size_t round_bytes(const bgi_transport *transport, uint32_t group)
 {
     return ((const ranks *)transport)->parties[group] != NULL

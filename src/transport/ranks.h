@@ -2,22 +2,23 @@
  * ranks.h: connects devices of several processes over a carrier of bytes (brigade/transport.h). It knows devices, links
  * and groups, and no plans.
  *
- * Devices of one rank communicate like threads (threads.c). Between ranks
+ * Devices of one rank communicate like threads (threads.c). Between ranks:
  *
- *     a message    is sent from a window of the sender's side and received in the receiver's slot; slots are offered
- *                  ahead, credits come back as notes
- *     a meeting    each member sends each other one what that takes of it, sums its share in the members' order, and
- *                  sends the sum to those who get it: of n members each sends and receives 2 (n - 1) / n of the whole
- *     a short one  of few bytes, with each member on a rank of its own: each sends the whole to all others and sums
- *                  all of it, in the same order; one round instead of two
- *     rounds       of much they sum some after the other, so that what was received is in a cache when it is summed,
- *                  and large tensors are sent from where they are
- *     a fetch      is a note to the rank that has the store, which sends
- *     notes        between the same two ranks travel together, as many as there are
+ *     message      is sent from a window on the sender's side and received in the receiver's slot; slots are offered
+ *                  ahead, and credits are returned as notes
+ *     collective   each member sends every other member the elements that the other takes, sums its share in the
+ *                  members' order, and sends the sum to its readers: of n members, each sends and receives
+ *                  2 (n - 1) / n of the whole
+ *     short form   for few bytes, if each member is on a separate rank: each sends the whole to all others and sums all
+ *                  of it, in the same order; one round instead of two
+ *     rounds       large data are summed in rounds, one after the other, so that received data are in a cache when they
+ *                  are summed; large tensors are sent without a copy
+ *     fetch        is a note to the rank that has the store, which sends the bytes
+ *     notes        between the same two ranks are sent together, in parcels
  *
- * A run involves all ranks: `begin` delivers notes of the run that came early, `finish` waits until all ranks have
- * reached its end. Functions that post, release, offer or tell only add to a queue; one thread at a time moves the
- * data.
+ * A run involves all ranks: `begin` delivers notes of the run that arrived early, and `finish` waits until all ranks
+ * have reached the run's end. Functions that post, release, offer or tell only add to a queue; one thread at a time
+ * moves the data.
  */
 #ifndef BGI_TRANSPORT_RANKS_H
 #define BGI_TRANSPORT_RANKS_H
@@ -34,7 +35,7 @@ enum { BGI_HOST_BYTES = 64 };
 struct bgi_ranks {
     const bg_transport *carrier;
     const uint32_t *owners;              /* by device */
-    double wait_limit_s;                 /* for waits on other ranks without progress; INFINITY: no limit */
+    double wait_limit_s;                 /* the limit of waits for other ranks without progress; INFINITY: no limit */
     const char (*hosts)[BGI_HOST_BYTES]; /* by rank: the host's name; NULL: unknown; "": unknown for this rank */
 };
 
@@ -67,8 +68,9 @@ bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, s
 bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                          bg_error *error);
 
-/* The bytes that a member sends to a member on another rank in a meeting, the buffers for the communication between the
- * two, and, once for all members, the buffers for its own sums. `are_apart`: each member is on a separate rank. */
+/* Byte counts of a collective operation: what a member sends to a member on another rank, the buffers for the
+ * communication between the two, and, once for all members, the buffers for the member's own sums. `are_apart`: each
+ * member is on a separate rank. */
 typedef struct bgi_meeting_bytes {
     size_t sent, room, sums;
 } bgi_meeting_bytes;

@@ -1,7 +1,7 @@
 /*
  * threads.c: connects devices of one process. A message is written directly into the receiver's slot, and two counters
- * record the progress of both sides: flow control by credits, without locks and copies. In a meeting each member gives
- * the others the addresses of its memory. A note is a function call.
+ * record the progress of both sides: flow control by credits, without locks and copies. In a collective operation each
+ * member gives the others the addresses of its memory. A note is a function call.
  *
  * No wake-up is lost: raising a counter and announcing a sleeper are sequentially consistent (core/threads.h).
  */
@@ -114,8 +114,8 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
 
 /* ---- meetings ---- */
 
-/* The meeting follows from the number of arrivals, because no member enters the next one before all have arrived. The
- * last member to arrive wakes workers for the others. */
+/* The number of arrivals determines the current collective operation, because no member enters the next one before all
+ * have arrived. The last member to arrive wakes workers for the others. */
 static bgi_wait come(bgi_transport *transport, bgi_counter *counter, uint32_t size)
 {
     const uint64_t before = atomic_fetch_add(&counter->value, 1);
@@ -142,7 +142,7 @@ static bgi_strip contribution(bgi_transport *transport, uint32_t group, uint32_t
     const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype);
     const bgi_region region = bgi_pattern_take(&exchange->pattern, member, from);
 
-    /* The memory is only read. */
+    /* The store is only read. */
     return (bgi_strip){(char *)(uintptr_t)exchange->from + region.first * element_bytes, region.stride * element_bytes};
 }
 

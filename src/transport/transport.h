@@ -1,26 +1,26 @@
 /*
- * transport.h: the communication between devices. It knows devices, and no plans, schedules or workers.
+ * transport.h: declares the communication between devices. It knows devices, and no plans, schedules or workers.
  *
- * No function blocks. A caller that needs something from another device gets a counter on its own side, which only
- * grows, and the number that the counter must reach. It calls again when the counter has reached that number. The
+ * No function blocks. A caller that needs data from another device gets a counter on its own side, which only grows,
+ * and the number that the counter must reach. The caller calls again when the counter has reached that number. The
  * transport reports each counter that it raises (events.raise).
  *
  *     message    sender     credit >= sequence + 1 - depth --> window: write --> post
  *                receiver   arrived > sequence --> read its own slot --> release
- *     meeting    offer --> wait --> sum or copy what the others brought (bgi_exchange_run) --> deliver --> wait
- *     fetch      fetch ... --> fetched               from another device's store; nobody changes that meanwhile
+ *     collective offer --> wait --> sum or copy contributions (bgi_exchange_run) --> deliver --> wait
+ *     fetch      fetch ... --> fetched               from another device's store, which does not change meanwhile
  *     note       tell --> events.told                a few numbers: turns, votes, what the host knows
  *
- * Messages. A link joins two devices: `depth` slots in the receiver's arena. A window is where the sender writes a
- * message: the slot itself, or memory on its own side; the sender may read it back until it posts the message. Messages
- * of a link arrive in order, in the slot sequence % depth; so do the credits that go back.
+ * Messages. A link joins two devices: `depth` slots in the receiver's arena. A window is the memory in which the sender
+ * writes a message: the slot itself, or memory on the sender's side. The sender may read it back until it posts the
+ * message. Messages of a link arrive in order, in the slot sequence % depth; credits are returned in order, too.
  *
- * Meetings. Members of a group contribute exchanges, which are equal except for their addresses (pattern.h says which
- * elements belong where), and must not change them until the meeting is over. Between the two waits each member does
- * its share, with addresses that the transport gives: contributions to read, results to write. Members sum in the
- * members' order, with code that all transports share, so a sum's bits do not depend on the transport. Large exchanges
- * may be cut into rounds (bgi_exchange_cut), each a meeting: the data are then summed while they are in a cache, and
- * need small buffers.
+ * Collective operations. Members of a group contribute exchanges, which are equal except for their addresses (pattern.h
+ * says which elements belong where), and must not change them until the operation is over. Between the two waits each
+ * member does its share, with addresses that the transport gives: contributions to read, results to write. Members sum
+ * in the members' order, with code that all transports share, so a sum does not depend on the transport, bit for bit.
+ * Large exchanges may be cut into rounds (bgi_exchange_cut), each a separate operation: the data are then summed while
+ * they are in a cache, and need small buffers.
  *
  * Posts, deliveries and notes of one device reach another device in order; there is no order between different pairs of
  * devices. The owner of the device, or of its queue of loads and stores, calls the functions; any thread may call
@@ -45,24 +45,24 @@ static inline uint32_t bgi_host_of(uint32_t rank)
 }
 
 typedef struct bgi_link {
-    uint32_t from, to; /* equal: no link, the slots stay on their device */
+    uint32_t from, to; /* if equal, there is no link: the slots stay on their device */
     uint32_t depth;
     size_t slot_bytes, offset; /* offset of slot 0 in the receiver's arena */
 } bgi_link;
 
 typedef struct bgi_group {
-    uint32_t size; /* 0: never meets */
+    uint32_t size; /* 0: has no collective operations */
     const uint32_t *members;
 } bgi_group;
 
-/* A member's contribution to a meeting, and the destination of its results. */
+/* A member's contribution to a collective operation, and the destination of its results. */
 typedef struct bgi_exchange {
     bgi_pattern pattern;
     bg_dtype dtype;
-    bg_reduction function; /* of sums: SUM or MAX */
+    bg_reduction function; /* function of a sum: SUM or MAX */
     const void *from;
     void *to;
-    bool is_tree; /* of sums: SUM as a tree over the members (exchange.c) instead of one after another */
+    bool is_tree; /* a SUM is a tree over the members (exchange.c) instead of one after another */
 } bgi_exchange;
 
 /* The memory of a region: its first element, and bytes from row to row. */
@@ -141,7 +141,7 @@ struct bgi_transport_type {
     uint64_t (*post)(bgi_transport *transport, uint32_t link, uint64_t sequence);
     uint64_t (*release)(bgi_transport *transport, uint32_t link, uint64_t sequence);
 
-    /* Meetings. `member`: the caller's place in the group. */
+    /* Collective operations. `member`: the caller's number in the group. */
     bgi_wait (*offer)(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
                       uint32_t count);
     /* The pattern by which the member does its share of an exchange with pattern `own`: that pattern or an equivalent
@@ -149,12 +149,12 @@ struct bgi_transport_type {
     bgi_pattern (*pattern)(bgi_transport *transport, uint32_t group, uint32_t member, bgi_pattern own);
     /* The caller's part of exchange `index` of `from`. */
     bgi_strip (*contribution)(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t from, uint32_t index);
-    /* The destination for `reader`'s result. `data` NULL: the transport copies it from the caller's own result. */
+    /* The destination for `reader`'s result. If `data` is NULL, the transport copies the result from the caller's. */
     bgi_strip (*result)(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t reader, uint32_t index);
     bgi_wait (*deliver)(bgi_transport *transport, uint32_t group, uint32_t member);
-    /* The bytes of one of the group's rounds; NULL: everything is exchanged in one meeting. */
+    /* The bytes of one of the group's rounds; NULL: everything is exchanged in one operation. */
     size_t (*round_bytes)(const bgi_transport *transport, uint32_t group);
-    /* The two counters that a member may wait for in a meeting, for reports. */
+    /* The two counters that a member may wait for in a collective operation, for reports. */
     bgi_counter *(*meeting)(bgi_transport *transport, uint32_t group, uint32_t member, bool is_delivery);
 
     /* Begins to copy from the store of device `from` to `to`, which is memory of `device`. Called for one queue of
@@ -165,17 +165,17 @@ struct bgi_transport_type {
 
     void (*tell)(bgi_transport *transport, uint32_t to, const bgi_note *note);
 
-    /* Moves what can be moved; returns whether anything moved. Workers call it before they take a device, and
-     * continuously without work; so do I/O threads. NULL: there is never anything to move. */
+    /* Moves the data that can be moved; returns whether any data moved. Workers and I/O threads call it before they
+     * take a device, and continuously while they have no work. NULL: the transport needs no such calls. */
     bool (*progress)(bgi_transport *transport);
 
     /* Used between processes; NULL in one process. `begin`: a run begins on this rank. `finish`: it has ended on this
-     * rank, and the caller waits until it has ended on all. `wanted`: a word that all other ranks receive (ranks.h). */
+     * rank, and the caller waits until it has ended on all. `wanted`: flags that all other ranks receive (ranks.h). */
     void (*begin)(bgi_transport *transport, uint64_t run);
     bg_status (*finish)(bgi_transport *transport, uint64_t wanted, bg_error *error);
-    /* Tells all other ranks why this one fails, and waits briefly for the message to leave. */
+    /* Notifies all other ranks why this rank fails, and waits briefly until the message is sent. */
     void (*give_up)(bgi_transport *transport, bg_status status, const char *why);
-    /* Whether only the thread that calls the engine may move. */
+    /* Whether only the thread that calls the engine may move data. */
     bool (*needs_caller)(const bgi_transport *transport);
 };
 
@@ -184,7 +184,7 @@ struct bgi_transport_type {
 /* The progress of cutting exchanges into rounds; begins as zeros. */
 typedef struct bgi_cut {
     uint32_t exchange; /* the next one; the number of exchanges when none is left */
-    size_t element;    /* its next element */
+    size_t element;    /* the next element of that exchange */
 } bgi_cut;
 
 static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, uint32_t group)
@@ -198,7 +198,7 @@ static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, ui
 uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uint32_t count, bgi_cut *cut,
                           bgi_exchange *out_round);
 
-/* A member's share of a meeting, between the two waits. */
+/* Does a member's share of a collective operation, between the two waits. */
 void bgi_exchange_run(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
                       uint32_t count);
 

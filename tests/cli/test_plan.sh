@@ -30,7 +30,7 @@ begin_case prediction
 devices=$BRIGADE_PRESETS/devices
 "$program" plan mnist --html page.html --svg picture.svg >predicted.out 2>predicted.err
 check "ends with 0: $(cat predicted.err)" test $? -eq 0
-check "devices of their own" grep -q '^4 devices of their own: an update takes .* images/s; idle [0-9.]* %$' predicted.out
+check "separate devices" grep -q '^4 separate devices: an update takes .* images/s; idle [0-9.]* %$' predicted.out
 check "and the cores that are here" grep -q '^[0-9]* cores* shared by them: an update takes .* images/s; idle [0-9.]* %$' predicted.out
 check "where time goes, a row for each device" test "$(grep -c '^device [0-3]   *[0-9.]*  *[0-9.]' predicted.out)" -ge 4
 check "the memory of the process" grep -q '^the process takes [0-9.]* MB: weights [0-9.]* kB, .*program ' predicted.out
@@ -80,7 +80,7 @@ best=$(sed -n 's/^Best: //p' search.out)
 check "the best one as options" test -n "$best"
 # shellcheck disable=SC2086
 "$program" plan mnist --device ipu-mk2 $best >best.out 2>&1
-check "they can be typed, and give what was said" sh -c 'grep -q "^4 devices of their own: an update takes" "$1" &&
+check "they can be typed, and give what was said" sh -c 'grep -q "^4 separate devices: an update takes" "$1" &&
     grep -q "$(sed -n "s/^ 1\. [^,]*, \([^ ]* images.s\);.*/, \1/p" "$2")" "$1"' sh best.out search.out
 check "runners-up and why they lost" grep -q -E '^    (as fast, and needs|[0-9.]+ % slower, mainly because of [a-z]+: )' search.out
 check "what is not possible, and why" grep -q '^    10 micro-batches in an update are not a multiple of 4 replicas$' search.out

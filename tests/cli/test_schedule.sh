@@ -60,7 +60,7 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
     check "its first steps are there" sh -c 'sed -n 4p large | grep -q "^dev1   [.] *F0 "'
     check "and its last ones" sh -c 'sed -n 3p large | grep -q " B599$"'
     check "between them there is a gap in every line" test "$(head -n 602 large | grep -c ' [.][.][.] ')" -eq 601
-    check "which is said" grep -q '^Steps [0-9]* to [0-9]* are left out: the whole would be too large[.]$' large
+    check "which is said" grep -q '^Steps [0-9]* to [0-9]* are omitted because the timetable would be too large[.]$' large
     check "the measures follow" grep -q '^makespan 1.08e+06, idle 99.8 %; 718800 messages a step$' large
     rm -f large
 else

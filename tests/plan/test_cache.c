@@ -694,8 +694,8 @@ static void test_bad_files(void **state)
     }
     memcpy(changed, data, size);
     changed[size] = 0;
-    expect_refused(graph, folder, path, changed, size + 1, "after its head");
-    expect_refused(graph, folder, path, data, size - 1, "after its head");
+    expect_refused(graph, folder, path, changed, size + 1, "after its header");
+    expect_refused(graph, folder, path, data, size - 1, "after its header");
     expect_refused(graph, folder, path, data, 11, "not a plan file");
     expect_refused(graph, folder, path, "", 0, "not a plan file");
     changed[size - 1] ^= 1;

@@ -429,7 +429,7 @@ static void test_training_accumulates_by_itself(void **state)
         bg_plan_destroy(plan);
         bg_graph_variable(m.graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
         expect_training(&m, &options, BG_ERROR_INVALID,
-                        "the model has its own accumulator, `mine`: training already accumulates gradients");
+                        "the model has an accumulator, `mine`, but training already accumulates gradients");
         bg_graph_destroy(m.graph);
     }
 }
@@ -765,7 +765,7 @@ static void test_a_plan_is_stopped_anywhere(void **state)
             status = bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error);
             if (status == BG_ERROR_CANCELED) {
                 assert_null(plan);
-                assert_non_null(strstr(error.message, "stopped, as the caller asked"));
+                assert_non_null(strstr(error.message, "stopped at the caller's request"));
                 assert_true(a.count <= limit + 16);
                 continue;
             }

@@ -120,7 +120,7 @@ static void test_placement_refusals(void **state)
          {.execution.strategy = BG_STRATEGY_PIPELINED,
           .execution.device_mapping = far,
           .execution.device_mapping_count = 4},
-         "device 1 has no stage, but device 68 has; 66 devices would be idle, at most 64 may"},
+         "device 1 has no stage, but device 68 has; 66 devices would be idle, but at most 64 may be"},
         {{4, "", "", ""},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 2},

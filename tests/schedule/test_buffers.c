@@ -357,7 +357,7 @@ static void impossible_buffers_are_refused(void **state)
     buffers[1] = (bg_schedule_buffer){.stage = 1, .per_micro_batch = true, .slots = 2, .edge = 0}; /* F0 -> F1 */
     error = (bg_error){0};
     assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "lives on one device"));
+    assert_non_null(strstr(error.message, "must stay on one device"));
     buffers[1] = weights_of(1, BG_RESIDENCY_STEP, false);
     buffers[1].store_bytes = buffers[1].size_bytes + 1;
     error = (bg_error){0};

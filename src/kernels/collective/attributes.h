@@ -7,7 +7,7 @@
 #include <brigade/ops.h>
 
 /*
- * Collectives have no kernels: the engine makes the replicas of a group meet (runtime/collective.c).
+ * Collective calls have no kernels: the engine runs them for all replicas of a group together (runtime/collective.c).
  *
  *     ALL_REDUCE      x -> y
  *     ALL_GATHER      x -> y        dim `axis` of y is `members` times that of x
