@@ -23,7 +23,7 @@ bg_status checkpoint_convert(const char *from, const char *to, const checkpoint_
 /* checkpoint_diff.c. Sets *out_same to whether the two are equal. */
 bg_status checkpoint_diff(const char *first, const char *second, const checkpoint_settings *settings, bool *out_same,
                           bg_error *error);
-/* The record of a tensor of a checkpoint; in other files each tensor is a parameter with a given value. */
+/* Reads the record of a checkpoint's tensor. For other files the record says that the tensor is a parameter. */
 bg_status checkpoint_record(const bgi_stored *source, const char *name, bgi_checkpoint_record *out, bg_error *error);
 
 #endif

@@ -138,7 +138,7 @@ static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 
 /* ---- the run ---- */
 
-/* Writes the profile of the calls, or of the smaller call if it was the only one. */
+/* Writes the profile of the calls of full size, or that of the smaller last call if it was the only one. */
 static bg_status write_profile(const infer_settings *settings, const bg_trainer *trainer, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade infer", .model = settings->model.path, .samples = "samples"};

@@ -191,7 +191,7 @@ static const way ways[] = {
     {"phased", BG_STRATEGY_PHASED, true, false},
 };
 
-/* Uses enough micro-batches to fill a pipeline, as a real training does. */
+/* Uses enough micro-batches to fill a pipeline, as a real training run does. */
 static bg_options describe(const inspect_settings *settings, const way *w, char stages[32])
 {
     bg_options options = bg_options_defaults();

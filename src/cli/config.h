@@ -19,10 +19,10 @@ typedef struct config_options {
 uint64_t config_layer_count(const config_options *options);
 
 /* Finds the file that a preset's name or a path denotes; *out is malloc'ed. Errors: BG_ERROR_NOT_FOUND, listing the
- * searched places. */
+ * searched folders. */
 bg_status config_find(const char *name, char **out, bg_error *error);
 
-/* Prints the layout of both modes, and adds each misfit to `problems`. */
+/* Prints the layout for training and for inference, and adds everything that does not fit to `problems`. */
 bg_status config_explain(const bg_ipu_config *config, const config_options *options, bgi_problems *problems,
                          bg_error *error);
 

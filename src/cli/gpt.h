@@ -57,7 +57,7 @@ typedef struct gpt_settings {
 /* The commands' options, for cli_table_make. */
 extern const cli_option gpt_pretrain_flags[], gpt_bench_flags[];
 
-/* The options of a training's plan. Prints warnings. */
+/* The options of the training plan. Prints warnings. */
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config);
 
 /* The first lines of --help: the beginning of a sentence, and the end that all commands share. */
@@ -96,7 +96,7 @@ bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *e
 bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
-/* The number of samples in a call of the training. */
+/* The number of samples in a training call. */
 uint64_t gpt_samples_of_call(const bgi_gpt_config *config);
 
 /* Brigade's documents and headers, which the build packs (tools/pack_text.sh). */

@@ -1,5 +1,5 @@
 /*
- * gpt_build.c: makes the language model a model of the trainer, and interprets the outputs of a call.
+ * gpt_build.c: builds the language model for the trainer, and interprets the outputs of a call.
  */
 #include "cli/gpt.h"
 

@@ -23,7 +23,7 @@
 #include "core/file.h"
 #include "profile/scalars.h"
 
-/* The state of a training. */
+/* The state of a training run. */
 typedef struct run {
     gpt_data data;
     bgi_event_file events;
@@ -31,7 +31,7 @@ typedef struct run {
     gpt_position position;
     uint64_t saved_step;          /* step of the last checkpoint; UINT64_MAX before the first one */
     bg_checkpoint_writer *writer; /* writes during the training; NULL if no write is running */
-    uint64_t updates;             /* number of updates that this process has done */
+    uint64_t updates;             /* number of updates that this process has made */
     double loss_sum;              /* sum over the updates since the last checkpoint */
     uint64_t loss_count;
     double seconds; /* duration of the updates of this process, without checkpoints */
@@ -273,7 +273,7 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* After a refused update, writes the folder that can repeat it, beside the checkpoints. */
+/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);

@@ -1,5 +1,5 @@
 /*
- * mnist.c: the row of `brigade mnist`, the pipelining tutorial's program, in the models' table.
+ * mnist.c: defines `brigade mnist`, the pipelining tutorial's program, as a row of the models' table.
  */
 #include "cli/mnist.h"
 

@@ -31,9 +31,9 @@ typedef struct mnist_config {
     const char *dtype, *weight_type;
     const char *data_dir;
     bool download;
-    const char *mirror; /* NULL: public mirrors */
-    bg_costs costs;     /* measured costs of the training's stages (mnist_costs_find); if empty, they are estimated */
-    mnist_ipu ipu;      /* set by mnist_ipu_resolve */
+    const char *mirror;     /* NULL: public mirrors */
+    bg_costs costs;         /* measured costs of the training stages (mnist_costs_find); if empty, they are estimated */
+    mnist_ipu ipu;          /* set by mnist_ipu_resolve */
     cli_plan_room rooms[2]; /* memory for the options of the training and of the test */
 } mnist_config;
 
@@ -56,7 +56,7 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error);
 /* Checks rules between options. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);
 
-/* Checks that the data are enough for one training call. */
+/* Checks that there are enough images for one training call. */
 bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error);
 
 /* How the images after the last whole call of an epoch are handled. */
@@ -65,7 +65,7 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores, for images that were added to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
 
-/* The options of the training's plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
+/* The options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
  * point into `room`. The configuration must have been checked. */
 bg_options mnist_plan_options(const mnist_config *config, bool training, cli_plan_room *room);
 
@@ -103,7 +103,7 @@ typedef struct mnist_shape {
     bool logs_scale;        /* also returns the automatic loss scale */
 } mnist_shape;
 
-/* The shape of the training, and that of the test, whose device iterations are 0 when there are too few images. */
+/* The shapes of training and test calls. The device iterations of the test are 0 when there are too few images. */
 mnist_shape mnist_training_shape(const mnist_config *config);
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 
@@ -159,7 +159,7 @@ typedef struct mnist_test_result {
     double accuracy_sum; /* sum of the accuracies of whole calls, in percent */
 } mnist_test_result;
 
-/* The state of a training. */
+/* The state of a training run. */
 typedef struct mnist_run {
     cli_run common;
     mnist_data data;

@@ -1,6 +1,6 @@
 /*
- * mnist_model.c: makes the digit network a model of the trainer or a plan without a run, and interprets the outputs of
- * a call.
+ * mnist_model.c: builds the digit network for the trainer or for a plan without a run, and interprets the outputs of a
+ * call.
  */
 #include "cli/mnist.h"
 

@@ -418,7 +418,8 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
         return check_metric(settings, error);
     }
     if (!bg_dtype_is_float(output->type.dtype))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "output `%s` is %s: nothing can be learned from integers",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "output `%s` is %s, but a loss needs floats; name another output with --output",
                             output->name, bg_dtype_name(output->type.dtype));
     settings->target_name = find_port(settings, target_word, strlen(target_word)) == NULL ? target_word : "loss.target";
     if (onnx_loss_has_labels(settings->loss)) {

@@ -164,10 +164,10 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
                             save);
     if (settings->validation.count > 0 && settings->inputs.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--validation is given without --input, the data to train with; add it");
+                            "--validation is given without --input, the data to train with; add --input");
     if (settings->target != NULL && settings->inputs.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--target is given without --input, the samples that it belongs to; add it");
+                            "--target is given without --input, the samples of these targets; add --input");
     return BG_OK;
 }
 

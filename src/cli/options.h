@@ -16,13 +16,13 @@ typedef enum cli_kind {
     CLI_HEADING = 0, /* a line between groups of options in the help; only `help` is used */
     CLI_FLAG,        /* bool: given or not */
     CLI_COUNT,       /* uint64_t in minimum..maximum */
-    CLI_SIZE,        /* uint64_t bytes: a number, optionally with K, M or G (powers of 1024) */
+    CLI_SIZE,        /* uint64_t bytes: a number, optionally with K, M, G or T (powers of 1024) */
     CLI_REAL,        /* double: finite, at least 0 */
     CLI_COUNT_LIST,  /* cli_counts: "0,1,1,0", each in minimum..maximum, which is below 2^32 */
     CLI_SIZE_LIST,   /* cli_sizes: "16M,8M" */
     CLI_REAL_LIST,   /* cli_reals: "1,0.5" */
     CLI_TEXT,        /* const char *, a string that is not empty */
-    CLI_TEXT_LIST,   /* cli_texts: all words up to the next option; may be given again */
+    CLI_TEXT_LIST,   /* cli_texts: all arguments up to the next option; may be given again */
     CLI_CHOICE,      /* const char *: one of `choices` */
     CLI_INTEGER,     /* a signed number in minimum..maximum; used only by library options */
     CLI_LIBRARY,     /* represents a flag of the library's options: `name`, and `default_text` where it differs */
@@ -90,11 +90,11 @@ typedef enum cli_help {
     CLI_HELP_TABLE     /* --help table: every option as a line of fields separated by tabs */
 } cli_help;
 
-/* The help of a command besides its options. */
+/* The parts of a command's help other than its options. */
 typedef struct cli_help_page {
     const char *usage;      /* usage and description; each paragraph and each row of a list is one line */
     const char *common;     /* the names of at most ten options, most used first; NULL: --help shows all */
-    const char *examples;   /* command lines, one a line, which tests run; NULL: none */
+    const char *examples;   /* command lines that tests run, one on each line; NULL: none */
     const cli_option *more; /* options of another table, with their defaults; NULL: none */
     const void *more_values;
 } cli_help_page;

@@ -1,6 +1,6 @@
 /*
  * plan_predict.c: the predictions of `brigade plan`: handles the command's own options and the described device, and
- * writes text and pictures. The library computes the times (predict/).
+ * writes text and diagrams. The library computes the times (predict/).
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -359,8 +359,8 @@ static bg_status add_ranks(const cli_prediction *prediction, const bg_plan *plan
     BGI_TRY(read_link(prediction->rank_link, &link, error));
     if (ranks != summary.device_count * summary.replicas)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--rank-link predicts a rank for each of the %u devices of all replicas, and --ranks is "
-                            "%u: set --ranks %u, or cut the model into other stages or replicas",
+                            "--rank-link predicts a rank for each of the %u devices of all replicas, but --ranks is "
+                            "%u; set --ranks %u, or cut the model into other stages or replicas",
                             summary.device_count * summary.replicas, ranks, summary.device_count * summary.replicas);
     return bgi_prediction_add_ranks(made, &link, error);
 }

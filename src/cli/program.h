@@ -105,7 +105,7 @@ typedef struct cli_library {
                 "others (`brigade options` lists them)"                                                                \
     }
 
-/* --replay, for the list of a training command. */
+/* --replay, for the list of a command that trains. */
 #define CLI_REPLAY(library)                                                                                            \
     {                                                                                                                  \
         CLI_TEXT, "replay", AT(library.replay),                                                                        \
@@ -132,7 +132,7 @@ void cli_library_override(const cli_library *library, bg_options *options);
 /* Whether updates change 16-bit values: weights of that type, or moments whose type an option by name sets. */
 bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type);
 
-/* Checks that the options of a training are valid for at least one network. An error means that the command line is
+/* Checks that the training options are valid for at least one network. An error means that the command line is
  * wrong. */
 bg_status cli_options_check(const bg_options *options, bg_error *error);
 
@@ -155,7 +155,7 @@ bg_status cli_schedule_check(bg_strategy strategy, const char *schedule, bg_erro
 
 /* ---- plans (cmd_plan.c) ---- */
 
-/* Prints a few lines about a training's plan; `samples` is the name of a micro-batch's contents. */
+/* Prints a few lines about a training plan; `samples` names the contents of a micro-batch, such as "images". */
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured);
 /* Prints `before`, then the layout of ranks with the memory and traffic of each; prints nothing for one process. */
 bg_status cli_plan_report_ranks(const bg_plan *plan, const char *before, bg_error *error);

@@ -1,6 +1,6 @@
 /*
- * ranks.h: the program as one of several processes of a launcher (mpirun, srun): loads MPI, opens its transport, and
- * selects the rank that prints.
+ * ranks.h: runs the program as one of several processes of a launcher (mpirun, srun): loads MPI, opens its transport,
+ * and selects the rank that prints.
  */
 #ifndef BGI_CLI_RANKS_H
 #define BGI_CLI_RANKS_H

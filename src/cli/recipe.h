@@ -72,13 +72,13 @@ typedef struct cli_plan_room {
     bg_output_request requests[CLI_MOST_REQUESTS];
 } cli_plan_room;
 
-/* The options of the training's plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
+/* The options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
  * point into `room` and to the recipe, which has been checked. */
 bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room);
-/* Adapts the options for a test or validation: nothing is recomputed, and on one replica weights are whole despite
- * --shard. */
+/* Adapts the options for a test or validation: nothing is recomputed, and with one replica weights are not sharded
+ * despite --shard. */
 void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_room *room);
-/* Sets optimizer, limits, rate and checkpoints of a training. `out` points to the recipe. */
+/* Sets the optimizer, limits, rate and checkpoints of a training run. `out` points to the recipe. */
 bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_error *error);
 /* Loader options: order, workers, and the handling of the last batch except for padding, which the model sets. */
 bg_loader_options cli_recipe_loading(const cli_recipe *recipe);
@@ -170,7 +170,7 @@ void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, c
                        const bg_trainer_event *event);
 /* With --debug, prints stages, memory, workers and timetable. */
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error);
-/* After a refused update, writes the folder that can repeat it, beside the checkpoints. */
+/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
 void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                           const bg_trainer_event *event);
 /* Prints "Trained N weight updates, ..." */
@@ -196,7 +196,7 @@ bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error);
 void cli_profile_paths(const cli_recipe *recipe, char *paths[CLI_PROFILE_FILES]);
 bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
                             const char *model, bg_error *error);
-/* Writes the test's profile into a folder `test` beside these files; does nothing without --profile. */
+/* Writes the test's profile to the subfolder `test` of the profile's folder; does nothing without --profile. */
 bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *training, const char *model,
                                  bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * recipe_profile.c: implements --profile: the report of a training and of the test after it, and the trace of the
+ * recipe_profile.c: implements --profile: writes reports of training and of the test after it, and the trace of the
  * shorter last call.
  */
 #include "cli/profile.h"

@@ -1,5 +1,5 @@
 /*
- * schedule.h: the parts of `brigade schedule`: options, the problems that they describe, and pictures in text.
+ * schedule.h: the parts of `brigade schedule`: options, the problems that they describe, and diagrams in text.
  * cmd_schedule.c combines them.
  */
 #ifndef BGI_CLI_SCHEDULE_H
@@ -53,7 +53,7 @@ bg_status schedule_problem_infer(const schedule_config *config, const bg_schedul
 
 void schedule_problem_clear(schedule_problem *made);
 
-/* ---- what a schedule costs (schedule_measure.c) ---- */
+/* ---- costs of a schedule (schedule_measure.c) ---- */
 
 typedef struct schedule_measures {
     double makespan, bubble;
@@ -67,7 +67,7 @@ bg_status schedule_measure(const bg_schedule *schedule, const bg_schedule_proble
                            const bg_schedule_timing *timing, schedule_measures *out, bg_error *error);
 void schedule_measures_clear(schedule_measures *measures);
 
-/* ---- pictures (schedule_picture.c) ---- */
+/* ---- diagrams (schedule_picture.c) ---- */
 
 /* Whether to use colors, from --color, NO_COLOR and whether standard output is a terminal. */
 bool schedule_wants_color(const schedule_config *config);
@@ -75,7 +75,7 @@ bool schedule_wants_color(const schedule_config *config);
 /* Prints a lockstep timetable, optionally with colored cells. */
 void schedule_print_timetable(const char *timetable, bool in_color);
 
-/* Prints a picture to scale: a row is a device, and a column is an interval of time. */
+/* Prints a diagram to scale: a row is a device, and a column is an interval of time. */
 bg_status schedule_print_timed(const schedule_config *config, const bg_schedule_problem *problem,
                                const bg_schedule_timing *timing, bool in_color, bg_error *error);
 
