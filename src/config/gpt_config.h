@@ -1,10 +1,10 @@
 /*
  * gpt_config.h: the configuration of a GPT training run as a tree of named fields. Defaults are overridden by a preset
- * or a file, and these by single values. It has names, types and rules between values; other files make a run from
- * them.
+ * or a file, and these by single values. The tree has names, types and rules between values; other files make a run
+ * from it.
  *
- * A configuration stores no number twice, so derived values (gradient accumulation, devices, the learning rate of a
- * step) are functions.
+ * A configuration does not store derived values (gradient accumulation, devices, the learning rate of a step);
+ * functions compute them.
  */
 #ifndef BGI_CONFIG_GPT_CONFIG_H
 #define BGI_CONFIG_GPT_CONFIG_H
@@ -81,11 +81,12 @@ bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg
 bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
 
 /* The following functions need a configuration that was checked. */
-uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches of an update, for each replica */
+uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches of an update on each replica */
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config);      /* data x tensor 1 x tensor 2, as in the example */
 /* The optimizer with its settings, and the rate of the first update. Biases and norms have no weight decay. */
 bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
-/* The learning rate of the update after `done` updates. It rises from 1e-7 during the warm-up, then falls to 1e-7. */
+/* The learning rate of the next update after `done` updates. It rises from 1e-7 during the warm-up, then falls to
+ * 1e-7. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 
 #endif

@@ -26,10 +26,9 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 
 /* Writes blocks in the order of the data, grouped into stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
 typedef struct stage_writer {
-    bgi_string *text; /* NULL if only data that return to a device are searched */
-    uint32_t *
-        number; /* the plan's number of each device; devices without blocks are left out, without gaps in the numbers */
-    uint32_t device; /* device of the open stage */
+    bgi_string *text; /* NULL: only find whether data return to a device (comes_back) */
+    uint32_t *number; /* the plan's number of each device; devices without blocks have no number */
+    uint32_t device;  /* device of the open stage */
     bool is_open, is_marked, comes_back;
 } stage_writer;
 
@@ -39,7 +38,7 @@ static void end_stage(stage_writer *writer)
         bgi_string_add(writer->text, "@%u", writer->number[writer->device]);
 }
 
-/* `name` NULL: "Layer-" and `layer`. */
+/* Adds a block. If `name` is NULL, its name is "Layer-" and `layer`. */
 static void add_block(stage_writer *writer, uint32_t device, const char *name, uint64_t layer)
 {
     const bool is_same = writer->is_open && writer->device == device;

@@ -168,9 +168,8 @@ void bgi_document_clear(bgi_document *document)
 
 /* ---- writing ---- */
 
-/* Selects the characters of a string that are written as \u: all beyond ASCII as in Python, or only those that a YAML
- * reader would fold or refuse. */
-/* In YAML, a line, which is a line of JSON except for long keys. */
+/* Which characters of a string are escaped: all beyond ASCII as in Python, or only those that a YAML reader would fold
+ * or refuse. */
 typedef enum escape_style { ESCAPE_ALL, ESCAPE_FEW, ESCAPE_YAML } escape_style;
 
 static uint32_t read_character(const unsigned char **at)
@@ -318,7 +317,8 @@ void bgi_json_print(bgi_string *text, const json_t *value)
     print_value(text, value, ESCAPE_FEW, -1);
 }
 
-/* A word that has another meaning in some YAML reader is shorter, or is one of these. */
+/* Whether a key needs no quotes in YAML. Words that some YAML reader interprets are shorter than four letters or listed
+ * here. */
 static bool is_plain_key(const char *key)
 {
     const size_t length = strlen(key);

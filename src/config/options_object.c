@@ -319,7 +319,7 @@ bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_confi
     return status;
 }
 
-/* A text that sets several options; changes are made in a copy. */
+/* The state while a text with several options is read. Values are set in the copy `made`. */
 typedef struct reader {
     bg_run_options *options;
     bg_options made;
