@@ -1,16 +1,17 @@
 /*
- * digits.c: draws handwriting-like digits. It knows the strokes only as a table (digit_strokes.c).
+ * digits.c: draws handwriting-like digits. The strokes are in a table (digit_strokes.c).
  *
  *     pick a digit and one of its styles -> shake the points -> round the corners into a fine line
  *       -> bend the plane (a lattice of control points, Sederberg and Parry 1986) -> slant, turn, stretch, shift
  *       -> ink: the distance of each pixel to the nearest part of the line, against the pen's width -> flecks
  *
- * A sample's randomness is the stream (seed, index). The arithmetic uses only addition, multiplication, division and
- * square root, which IEEE 754 rounds the same everywhere (the build forbids contraction). It avoids the library's sine
- * and exponential, because their last bit differs between machines. So every machine draws the same images.
+ * The random numbers of a sample are the stream (seed, index). The arithmetic uses only addition, multiplication,
+ * division and square root, which IEEE 754 rounds in the same way on every machine (the build forbids contraction). It
+ * avoids the library's sine and exponential, because their last bit differs between machines. So every machine draws
+ * the same images.
  *
- * `hand` holds the variation of handwriting; the values were chosen so that the MNIST convolutional network scores on
- * these digits what it scores on MNIST: 98.1 to 98.8 % after three epochs of 60000.
+ * `hand` holds the variation of handwriting. Its values were chosen so that the MNIST convolutional network has the
+ * same accuracy on these digits as on MNIST: 98.1 to 98.8 % after three epochs of 60000.
  */
 #include "data/digit_strokes.h"
 
@@ -29,14 +30,14 @@ enum {
     ROWS = BG_DIGITS_ROWS,
     COLUMNS = BG_DIGITS_COLUMNS,
     LATTICE = 4,        /* control points along each side of the bending lattice */
-    STEPS_PER_SPAN = 5, /* straight pieces between two points of a curve */
+    STEPS_PER_SPAN = 5, /* straight segments between two points of a curve */
     MAX_LINE_POINTS = BGI_STYLE_STROKES * (BGI_STROKE_POINTS * STEPS_PER_SPAN + 1)
 };
 
 /* Standard deviations and ranges, in units of the glyph's height unless said otherwise. */
 static const struct {
-    float point;                    /* of each stroke point, by itself */
-    float lattice;                  /* of each control point of the bending lattice */
+    float point;                    /* independent shift of each stroke point */
+    float lattice;                  /* shift of each control point of the bending lattice */
     float height_low, height_high;  /* of the glyph, pixels */
     float width;                    /* relative change of the width */
     float turn;                     /* radians */

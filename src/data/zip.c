@@ -1,5 +1,5 @@
 /*
- * zip.c: joins data sets sample by sample: each sample has the tensors of all.
+ * zip.c: joins data sets sample by sample: each sample has the tensors of all data sets.
  *
  *     a: (x)   b: (y, z)   ->   (x, y, z)
  */
