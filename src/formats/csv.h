@@ -1,5 +1,5 @@
 /*
- * csv.h: tables of numbers in memory, for the file reader and for the fuzzer.
+ * csv.h: reads tables of numbers in memory, for the file reader and the fuzz target.
  */
 #ifndef BGI_FORMATS_CSV_H
 #define BGI_FORMATS_CSV_H

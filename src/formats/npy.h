@@ -1,5 +1,5 @@
 /*
- * npy.h: NumPy's files in memory, for the file readers and the fuzzers.
+ * npy.h: reads NumPy's files in memory, for the file readers and the fuzz targets.
  */
 #ifndef BGI_FORMATS_NPY_H
 #define BGI_FORMATS_NPY_H
