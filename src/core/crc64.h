@@ -12,15 +12,15 @@
 
 typedef struct bgi_crc64 {
     uint64_t value;
-    uint64_t table[8][256]; /* of a byte, with 0 to 7 zero bytes after it */
-    uint64_t fold[4];       /* what moves the two halves of 16 bytes on by 16 bytes, then by 64 */
+    uint64_t table[8][256]; /* values of a byte with 0 to 7 zero bytes after it */
+    uint64_t fold[4];       /* factors that move the two halves of 16 bytes forward by 16 bytes, then by 64 */
     bool folds;             /* the processor multiplies polynomials: long data are folded. Results are the same */
 } bgi_crc64;
 
 void bgi_crc64_init(bgi_crc64 *crc);
 void bgi_crc64_add(bgi_crc64 *crc, const void *data, size_t size_bytes);
-/* Adds data of this number of bytes, for which `part` is the value (the field) that began as 0. */
+/* Adds data of which `part` is the checksum computed from an initial value of 0. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes);
-uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* of everything added so far; more may follow */
+uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* checksum of the data so far; more may be added */
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * escape.c: escapes text so that it stays on its line. It is separate from text.c, because errors are escaped and
- * text.c makes errors.
+ * escape.c: escapes control characters, so that text remains on one line. It is separate from text.c, because errors
+ * are escaped and text.c makes errors.
  */
 #include "core/text.h"
 

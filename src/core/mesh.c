@@ -1,6 +1,5 @@
 /*
- * mesh.c: replica groups as arithmetic over replica numbers. It knows no engine, and no memory except the caller's
- * arrays.
+ * mesh.c: computes replica groups from replica numbers. It allocates no memory.
  */
 #include <brigade/mesh.h>
 
@@ -136,7 +135,7 @@ bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *gro
     return BG_OK;
 }
 
-/* The place of a replica in its group. */
+/* The position of a replica in its group. */
 static uint32_t count_before(const uint32_t *groups, uint32_t replica)
 {
     uint32_t count = 0;

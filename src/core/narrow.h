@@ -76,7 +76,7 @@ static inline bool bgi_dtype_is_narrow(bg_dtype dtype)
     return dtype == BG_BFLOAT16 || dtype == BG_FLOAT16;
 }
 
-/* float32, or a 16-bit float that is computed with in float32. */
+/* Whether the type is float32, or a 16-bit float whose operations are computed in float32. */
 static inline bool bgi_dtype_is_single(bg_dtype dtype)
 {
     return dtype == BG_FLOAT32 || bgi_dtype_is_narrow(dtype);

@@ -1,5 +1,5 @@
 /*
- * quantized.h: a matrix of weights in 16, 8 or 4 bits, as products read it. All numbers of bits have this layout:
+ * quantized.h: the layout of a matrix of weights in 16, 8 or 4 bits. It is the same for each number of bits:
  *
  *     panel    64 outputs; panels follow one another, and the last one is filled up with zeros
  *     block    32 inputs of a panel, filled up with zeros: the scales of its outputs, 64 bfloat16, then a row for each
@@ -40,7 +40,7 @@ static inline int64_t bgi_quantized_panels(int64_t out)
     return (out + BGI_QUANTIZED_PANEL - 1) / BGI_QUANTIZED_PANEL;
 }
 
-/* Of 8 or 4 bits. */
+/* Layout of weights of 8 or 4 bits. */
 static inline int64_t bgi_quantized_row_bytes(uint32_t bits)
 {
     return BGI_QUANTIZED_PANEL * (int64_t)bits / 8;
@@ -76,7 +76,8 @@ static inline const char *bgi_quantized_name(uint32_t bits)
     return bits == 16 ? "bfloat16" : bits == 8 ? "int8" : "int4";
 }
 
-/* The length of the float32 matrix's name, without the point and the name of the type; 0: the name has none. */
+/* Returns the length of the float32 matrix's name, which is followed by a point and the name of the type. Returns 0 if
+ * the name has no such ending. */
 static inline size_t bgi_quantized_source_length(const char *name)
 {
     const char *point = strrchr(name, '.');
@@ -114,8 +115,8 @@ static inline float bgi_quantized_value(const void *data, int64_t in, uint32_t b
     return (float)((lane < half ? row[lane] & 15 : row[lane - half] >> 4) - 8) * bgi_bfloat16_to_float(scale);
 }
 
-/* Rounds panels `first` to `end` - 1 of a float32 matrix into `to`, which is the whole matrix's memory, and raises
- * the numbers of `error`. Returns false when a weight is NaN, infinite or beyond 1e38. */
+/* Rounds panels `first` to `end` - 1 of a float32 matrix and writes them to `to`, the memory of the whole result.
+ * Raises the numbers of `error` if needed. Returns false when a weight is NaN, infinite or beyond 1e38. */
 bool bgi_quantize_panels(const bgi_quantized *q, const float *weights, int64_t first, int64_t end, void *to,
                          bgi_quantized_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * random.c: Philox 4x32-10 and numbers made from its words. It knows no seeds or places of particular users.
+ * random.c: implements Philox 4x32-10, and makes numbers from its words.
  */
 #include "core/random.h"
 

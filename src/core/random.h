@@ -1,8 +1,8 @@
 /*
- * random.h: helpers over Philox: numbers from words, and a stream for code that simply wants "the next one".
+ * random.h: makes numbers from Philox's words, and streams for code that needs one number after another.
  *
- * A stream is a value: (key, counter) and the unused words of the current block. Two streams that differ in seed or in
- * any part of `place` never share a block, so each object (sample, tensor, epoch) should have its own stream.
+ * A stream is a value: (key, counter) and the unused words of the current block. Streams that differ in the seed or in
+ * any part of `place` have no block in common, so each object (sample, tensor, epoch) should have its own stream.
  */
 #ifndef BGI_CORE_RANDOM_H
 #define BGI_CORE_RANDOM_H
@@ -13,10 +13,10 @@ typedef struct bgi_random {
     uint32_t key[2];
     uint32_t counter[4]; /* the next block; words 2 and 3 are the place, 0 and 1 count blocks */
     uint32_t words[4];   /* the current block */
-    uint32_t left;       /* unused words of it: words[4 - left] is the next */
+    uint32_t left;       /* number of unused words: words[4 - left] is the next one */
 } bgi_random;
 
-/* The stream of `seed` at `place` (sample index, epoch, tensor number ...), at its beginning. */
+/* Returns the stream of `seed` and `place` (sample index, epoch, tensor number ...), at its beginning. */
 bgi_random bgi_random_make(uint64_t seed, uint64_t place);
 
 /* Derives a seed for one kind of use, so that users of the same seed (loader, digits, weights, dropout) get independent

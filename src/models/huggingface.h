@@ -1,6 +1,6 @@
 /*
- * huggingface.h: the configuration and the tensors of a GPT-2 folder, for files that read and write such folders, and
- * for the fuzzer.
+ * huggingface.h: reads the configuration of a GPT-2 folder and lists its tensors, for the files that read and write
+ * such folders and for the fuzz target.
  */
 #ifndef BGI_MODELS_HUGGINGFACE_H
 #define BGI_MODELS_HUGGINGFACE_H
