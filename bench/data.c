@@ -1,8 +1,8 @@
 /*
  * data.c: measures images per second of a loader over decoded digits in memory, in the caller's thread and with one
- * worker, and the speed of memory: memset over the same number of floats. Rates are based on the processor time of all
- * threads, so they are rates of one core, and other programs on the machine hardly affect them. The fastest epoch
- * counts.
+ * worker. It also measures the speed of memory: memset over the same number of floats. Rates are based on the processor
+ * time of all threads, so they are rates of one core, and other programs on the machine hardly affect them. The result
+ * is that of the fastest epoch.
  */
 #include <brigade/data.h>
 

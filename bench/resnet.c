@@ -23,7 +23,7 @@ static const char *const network_names[NETWORKS] = {"resnet8", "resnet18", "mobi
 typedef struct setting {
     network network;
     const char *path;     /* path of an ONNX model; NULL: this program builds the network */
-    const char *roofline; /* the picture's file, or NULL */
+    const char *roofline; /* the SVG file, or NULL */
     long batch, cores, steps, infers, profiles, lists;
 } setting;
 

@@ -55,7 +55,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, next, BG_LOSS_MEAN, -100);
 }
 
-/* A sequence walks through the tokens with its own step, which its first tokens determine. */
+/* The tokens of a sequence have a constant difference, which the first tokens show. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *next = data[1];

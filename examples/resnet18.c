@@ -54,7 +54,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "fc", x, CLASSES, true), labels, BG_LOSS_MEAN, -100);
 }
 
-/* An image is the picture of its class with noise. */
+/* An image is the pattern of its class with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

@@ -1,5 +1,5 @@
 /* trainer.c: training without writing a loop. The trainer trains on digits, validates after each epoch, then tests. The
- * strategy makes two copies of a model in two stages, and four weight updates in each call. A callback prints. cc
+ * strategy has two replicas of a model in two stages, and four weight updates in each call. A callback prints. cc
  * trainer.c $(pkg-config --cflags --libs brigade) -o trainer && ./trainer */
 #include <brigade.h>
 #include <stdio.h>

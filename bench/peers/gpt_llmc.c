@@ -7,7 +7,7 @@
  *
  * usage: gpt_llmc LAYERS VOCABULARY BATCH LENGTH STEPS
  */
-#define TESTING /* leaves out its main */
+#define TESTING /* omits the main of that program */
 #include "train_gpt2.c"
 
 static void fill_weights(GPT2 *model)

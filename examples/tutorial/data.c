@@ -1,6 +1,6 @@
 /*
- * data.c: a regression from a CSV file, as a pipeline of two stages: houses get prices by rooms, area and age.
- * docs/tutorial/05-data.md explains it.
+ * data.c: a regression on a CSV file, as a pipeline of two stages. It predicts the prices of houses from rooms, area
+ * and age. docs/tutorial/05-data.md explains it.
  */
 #include <brigade.h>
 #include <math.h>
@@ -134,7 +134,7 @@ int main(void)
     bg_graph_output(graph, "loss", loss);
     bg_options options = bg_options_defaults();
     options.execution.strategy = BG_STRATEGY_PIPELINED;
-    options.reporting.output_mode = BG_OUTPUT_SUM; /* of the losses of all micro-batches of a call */
+    options.reporting.output_mode = BG_OUTPUT_SUM; /* sum of the losses of all micro-batches of a call */
     options.execution.gradient_accumulation = MICRO_BATCHES;
     check(bg_session_create_training(graph, loss, &adam, &options, NULL, &training, &error));
     options.execution.gradient_accumulation = 1;

@@ -1,6 +1,6 @@
 /*
- * memory.c: shows where the bytes of a training step are, and what recomputation, offload and phases do to them. The
- * weights that each way learns are the same, bit for bit. docs/tutorial/04-memory.md explains it.
+ * memory.c: shows how much memory a training step uses for what, and how recomputation, offload and phases change it.
+ * All variants learn bit-identical weights. docs/tutorial/04-memory.md explains it.
  */
 #include <brigade.h>
 #include <stdio.h>
