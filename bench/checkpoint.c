@@ -42,7 +42,7 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The processor time of all threads of the process. */
+/* Returns the processor time of all threads of the process. */
 static double processor_s(void)
 {
     struct timespec now;

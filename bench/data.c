@@ -13,7 +13,7 @@
 
 enum { IMAGES = 60000, BATCH = 100, PIXELS = BG_DIGITS_ROWS * BG_DIGITS_COLUMNS, EPOCHS = 8 };
 
-/* The images per second, for images that took the time since `start`. */
+/* Returns the images per second, for images that took the time since `start`. */
 static double rate_since(clock_t start)
 {
     const clock_t now = clock();
@@ -21,7 +21,7 @@ static double rate_since(clock_t start)
     return now > start ? (double)IMAGES * CLOCKS_PER_SEC / (double)(now - start) : 0;
 }
 
-/* The loader's ring of four batches, which is written repeatedly. */
+/* Returns the images per second of writing to a ring of four batches in memory, as the loader has it. */
 static double write_plainly(void)
 {
     enum { RING = 4 };

@@ -84,7 +84,7 @@ static void *run_reader(void *argument)
     return NULL;
 }
 
-/* The bytes or operations per second of all cores together. */
+/* Returns the bytes or operations per second of all cores together. */
 static double measure(const setting *s, const words *data, bool multiplies)
 {
     reader readers[MOST_CORES];

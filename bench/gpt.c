@@ -122,7 +122,7 @@ static void find_matrix(const setting *s, int index, int64_t *in, int64_t *out)
     *out = shapes[index][1];
 }
 
-/* The FLOPs of the model's products: all layers and the head, forward and both gradients. */
+/* Returns the FLOP/s of oneDNN for the model's products: all layers and the head, forward and both gradients. */
 static double find_dnnl_rate(const double seconds[MATRICES], const setting *s)
 {
     double flops = 0.0, total = 0.0;

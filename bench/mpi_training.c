@@ -354,8 +354,8 @@ static void add_messages(const bench *b, const bg_schedule_problem *problem, bg_
     }
 }
 
-/* The time of the collectives of a step, on one device. In groups of n ranks each rank sends 2 (n - 1) shares; a few
- * bytes are sent whole in one turn. */
+/* Returns the time of the collectives of a step, on one device. In groups of n ranks each rank sends 2 (n - 1) shares;
+ * a few bytes are sent whole in one turn. */
 static double find_collectives_ns(const bench *b, const bg_plan *plan)
 {
     double total_ns = 0.0;
@@ -374,8 +374,8 @@ static double find_collectives_ns(const bench *b, const bg_plan *plan)
     return total_ns;
 }
 
-/* The simulated time of a run with the current costs of its stages, on the same inputs. Each stage has the cost that
- * the rank of its device measured, because cores differ in speed. */
+/* Returns the simulated time of a run with the current costs of its stages, on the same inputs. Each stage has the cost
+ * that the rank of its device measured, because cores differ in speed. */
 static double find_bound(const bench *b, const side *traced)
 {
     bg_stage_cost *costs = allocate(traced->plan->problem.stage_count * sizeof *costs);

@@ -1420,7 +1420,7 @@ static void count_line(const char *line)
 
 enum { TURNS = 15 };
 
-/* The microseconds of one run, as the mean of the runs that fit in 0.3 ms. */
+/* Returns the microseconds of one run, as the mean of the runs that fit in 0.3 ms. */
 static double time_turn(bench_work *work)
 {
     const double start = now_us();

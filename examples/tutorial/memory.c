@@ -51,7 +51,7 @@ static uint64_t hash_weights(bg_weights *weights)
     return hash;
 }
 
-/* Kilobytes of a class of memory on all devices. */
+/* Returns the kilobytes of a class of memory on all devices. */
 static double kilobytes(const bg_plan *plan, bg_memory_class memory_class)
 {
     size_t bytes = 0;

@@ -104,7 +104,7 @@ bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key
 bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *name, bgi_checkpoint_record *out,
                                      bg_error *error);
 
-/* The kind of state at the end of a name, such as "exp_avg". */
+/* Returns the kind of state at the end of a name, such as "exp_avg". */
 const char *bgi_checkpoint_kind(const char *state_name);
 /* Sorts `kinds`, and adds each kind once to the string. */
 bg_status bgi_checkpoint_join_kinds(const char **kinds, size_t count, bgi_string *out, bg_error *error);
@@ -132,7 +132,7 @@ typedef struct bgi_checkpoint_content {
 bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, const bg_session *session, size_t more,
                                bg_error *error);
 void bgi_checkpoint_end(bgi_checkpoint_content *content); /* also accepts a zeroed struct */
-/* The bytes that a value takes in a buffer of copies, where values begin at multiples of 64. */
+/* Returns the bytes that a value takes in a buffer of copies, where values begin at multiples of 64. */
 static inline size_t bgi_checkpoint_room(size_t size_bytes)
 {
     return (size_bytes + 63) / 64 * 64;

@@ -161,7 +161,7 @@ static bg_status find_optimizers(const loader *l, const char *kinds, bgi_string 
     return names->failed ? bgi_error_memory(l->error, "optimizers", names->length) : BG_OK;
 }
 
-/* The kinds of state in the file. */
+/* Collects the kinds of state in the file. */
 static bg_status collect_kinds(const loader *l, bgi_string *out)
 {
     const size_t count = l->stored->count;

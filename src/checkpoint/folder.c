@@ -174,7 +174,7 @@ static bool is_meant(const char *directory, uint64_t step, const char *tag)
     return is;
 }
 
-/* The modification time of a checkpoint's file in seconds; 0 if it is unknown. */
+/* Returns the modification time of a checkpoint's file in seconds; 0 if it is unknown. */
 static int64_t time_of(const char *directory, uint64_t step)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];

@@ -24,7 +24,7 @@ typedef struct bgi_runs {
 
 void bgi_runs_add(bgi_runs *runs, uint32_t part, int64_t first, int64_t length);
 void bgi_runs_clear(bgi_runs *runs);
-/* The number of elements in a part. */
+/* Returns the number of elements in a part. */
 int64_t bgi_runs_elements(const bgi_runs *runs, uint32_t part);
 
 /* Prints "float32[4,6] 0:0+3*4/6 1:3+3*4/6": the type, then the part, the first element and the length of each run. If

@@ -100,7 +100,7 @@ static bg_status fail_manifest(const bgi_stored *s, const char *key, const char 
                         expected);
 }
 
-/* "0123456789abcdef host" */
+/* Reads the checksum and host of a part, as in "0123456789abcdef host". */
 static bg_status list_part(bgi_stored *s, uint64_t step, const char *tag, uint32_t number, bg_error *error)
 {
     bgi_stored_part *part = &s->parts[number];

@@ -52,7 +52,7 @@ bg_status bgi_stored_open(const char *path, bgi_stored **out, bg_error *error);
 bg_status bgi_stored_open_checkpoint(const char *path, bgi_stored **out, bg_error *error);
 void bgi_stored_close(bgi_stored *stored);
 const bgi_stored_tensor *bgi_stored_find(const bgi_stored *stored, const char *name); /* NULL: there is none */
-/* The metadata with this key; NULL if there is none. */
+/* Returns the metadata with this key; NULL if there is none. */
 const char *bgi_stored_text(const bgi_stored *stored, const char *key);
 /* Reads the metadata of a checkpoint, except those of tensors. Does not read values. */
 bg_status bgi_stored_head(const bgi_stored *stored, bg_checkpoint *out, bg_error *error);

@@ -21,7 +21,7 @@ static const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "p
 
 enum { FILE_NAME_BYTES = 64 };
 
-/* The number of entries, from `first` on, that fit into one file. */
+/* Returns the number of entries, from `first` on, that fit into one file. */
 static size_t take_file(const bgi_weights_content *s, size_t first)
 {
     uint64_t bytes = 0;

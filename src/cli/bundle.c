@@ -39,7 +39,7 @@ uint64_t cli_bundle_samples(const bg_trainer_event *event)
     return (uint64_t)call->gradient_accumulation * (call->replicas / call->input_group_size) * call->micro_batch;
 }
 
-/* The name of a sample's tensor in the file. */
+/* Returns the name of a sample's tensor in the file. */
 static const char *name_tensor(const cli_training *training, uint32_t tensor, char name[NAME_BYTES])
 {
     if (training->inputs != NULL && training->inputs[tensor] != NULL)

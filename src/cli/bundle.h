@@ -7,7 +7,7 @@
 
 #include "cli/model.h"
 
-/* The number of samples in the update of a BG_ON_REFUSED_UPDATE event. */
+/* Returns the number of samples in the update of a BG_ON_REFUSED_UPDATE event. */
 uint64_t cli_bundle_samples(const bg_trainer_event *event);
 /* All ranks must call it at a BG_ON_REFUSED_UPDATE event. It writes the folder `refused-N` into `folder`, where N is
  * the number of the update, counted from 1. If `folder` is NULL, it writes `brigade-refused-N` in the current folder.

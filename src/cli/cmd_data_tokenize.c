@@ -134,13 +134,13 @@ static bg_status end_document(sink *s, bg_error *error)
 
 /* ---- reading ---- */
 
-/* The end of the line before text[end] = '\n', without a carriage return. */
+/* Returns the end of the line before text[end] = '\n', without a carriage return. */
 static size_t find_line_end(const char *text, size_t at, size_t end)
 {
     return end > at && text[end - 1] == '\r' ? end - 1 : end;
 }
 
-/* The end of the document that begins at text[at], and the beginning of the next one. */
+/* Returns the end of the document that begins at text[at], and sets *next to the beginning of the next one. */
 static size_t find_document(const char *documents, const char *text, size_t size_bytes, size_t at, size_t *next)
 {
     const char *end = text + at;

@@ -57,7 +57,7 @@ static const cli_option infer_flags[] = {
 
 /* ---- outputs ---- */
 
-/* The file for each output of the model; NULL if it is not requested. */
+/* Finds the file for each output of the model; NULL if the output is not requested. */
 static bg_status find_files(const infer_settings *settings, const char **files, bg_error *error)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(settings->model.onnx);

@@ -155,7 +155,7 @@ static void probe_hosts(launch *l)
     }
 }
 
-/* The largest number of ranks that the hosts allow. */
+/* Returns the largest number of ranks that the hosts allow. */
 static uint64_t count_ranks(const launch *l)
 {
     uint64_t slots = 0;
@@ -169,7 +169,7 @@ static uint64_t count_ranks(const launch *l)
 
 /* ---- the command ---- */
 
-/* The value of an option of the command; NULL if it is not given. */
+/* Returns the value of an option of the command; NULL if it is not given. */
 static const char *find_value(const launch *l, const char *option)
 {
     const size_t length = strlen(option);

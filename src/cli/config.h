@@ -15,7 +15,7 @@ typedef struct config_options {
     uint64_t layers, encoder_layers, decoder_layers, batch_size, devices;
 } config_options;
 
-/* The number of layers of the whole model; 0 if unknown. */
+/* Returns the number of layers of the whole model; 0 if unknown. */
 uint64_t config_layer_count(const config_options *options);
 
 /* Finds the file that a preset's name or a path denotes; *out is malloc'ed. Errors: BG_ERROR_NOT_FOUND, listing the

@@ -133,7 +133,7 @@ static bool is_precision_field(const reading *r)
     return strcmp(r->name, "precision") == 0 && bg_dtype_is_float(bg_dtype_find(peek_value(r)));
 }
 
-/* The value of a field as YAML. A list consumes all arguments up to the next option. */
+/* Reads the value of a field, and writes it as YAML. A list consumes all arguments up to the next option. */
 static bg_status read_value(reading *r, bgi_gpt_key kind, bgi_string *text, bg_error *error)
 {
     const bool has_word = r->at + 1 < r->argc && !is_option(r->argv[r->at + 1]);

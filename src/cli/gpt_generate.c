@@ -88,7 +88,7 @@ static void clear_prompts(prompt_list *prompts)
     free(prompts->items);
 }
 
-/* The prompt's tokens. An empty prompt becomes the end-of-text token, after which a new text begins. */
+/* Encodes the prompt. An empty prompt becomes the end-of-text token, after which a new text begins. */
 static bg_status encode_prompt(const bg_tokenizer *tokenizer, const char *text, size_t size_bytes, prompt_list *prompts,
                                bg_error *error)
 {
@@ -248,7 +248,7 @@ cleanup:
     return status;
 }
 
-/* The number of sequences at a time: that of the command line, otherwise the number of beams, or 8 for several
+/* Returns the number of sequences at a time: that of the command line, otherwise the number of beams, or 8 for several
  * prompts. */
 static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
 {

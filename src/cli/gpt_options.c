@@ -262,7 +262,7 @@ static bg_status check_devices(const gpt_options *options, bg_error *error)
 {
     BGI_TRY(cli_library_check(&options->library, error));
     if (options->library.device_memory.count > 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "--device-memory has %u values; give one, for all devices",
+        return bg_error_set(error, BG_ERROR_INVALID, "--device-memory has %u values; give one value for all devices",
                             options->library.device_memory.count);
     return BG_OK;
 }

@@ -53,7 +53,7 @@ static bg_session *session_of(const cli_training *training)
     return bg_trainer_session(training->trainer, BG_TRAINER_FIT);
 }
 
-/* The number of updates after which the run ends. */
+/* Returns the number of updates after which the run ends. */
 static uint64_t last_step(const cli_training *training)
 {
     const uint64_t stop = options_of(training)->stop;
@@ -159,7 +159,7 @@ static void log_call(cli_training *training, const call *c)
         cli_log_close(&training->log);
 }
 
-/* Seconds since 1970. */
+/* Returns the seconds since 1970. */
 static double wall_time_s(void)
 {
     struct timespec now;
@@ -187,7 +187,7 @@ static void add_events(const cli_training *training, const call *c)
 
 /* ---- events ---- */
 
-/* The mean loss of a call, and the norm and rate of its last update. */
+/* Returns the mean loss of a call, and the norm and rate of its last update. */
 static call describe_call(const cli_training *training, const bg_trainer_call *of)
 {
     const bgi_gpt_config *config = config_of(training);

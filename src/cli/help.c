@@ -104,7 +104,7 @@ void cli_print_lines(const char *text)
     }
 }
 
-/* The length up to the next option of a command line, or up to its end. */
+/* Returns the length up to the next option of a command line, or up to its end. */
 static int find_option_end(const char *text)
 {
     int length = 1;

@@ -88,7 +88,7 @@ bool launch_wait(pid_t process, double seconds, int *out_code)
 
 /* ---- descendants ---- */
 
-/* The parent of a process; 0 if the process does not exist. */
+/* Returns the parent of a process; 0 if the process does not exist. */
 static pid_t parent_of(pid_t process)
 {
     char path[64], line[512];

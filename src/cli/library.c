@@ -102,7 +102,7 @@ static void print_dump(void *user, const char *pass, const char *text)
     printf("After pass `%s`:\n%s%s\n", pass, text, length > 0 && text[length - 1] == '\n' ? "" : "\n");
 }
 
-/* The cache folder from the environment: from Brigade's own variable, or from those of IPU programs. */
+/* Returns the cache folder from the environment: from Brigade's own variable, or from those of IPU programs. */
 static const char *find_cache(const char *folder)
 {
     static const char *const names[] = {"BRIGADE_CACHE_DIR", "POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR"};

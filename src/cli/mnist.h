@@ -17,7 +17,7 @@
 
 /* ---- configuration (mnist_config.c) ---- */
 
-/* The result of --config. All zero without it. */
+/* The result of --config; all zero if there is no --config. */
 typedef struct mnist_ipu {
     bg_ipu_options training, test;
 } mnist_ipu;
@@ -65,14 +65,15 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores, for images that were added to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
 
-/* The options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
- * point into `room`. The configuration must have been checked. */
+/* Returns the options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The
+ * options point into `room`. The configuration must have been checked. */
 bg_options mnist_plan_options(const mnist_config *config, bool training, cli_plan_room *room);
 
 uint64_t mnist_test_replicas(const mnist_config *config);
-/* The number of micro-batches of each replica in a test call: that of a training call, or what --config requests. */
+/* Returns the number of micro-batches of each replica in a test call: that of a training call, or what --config
+ * requests. */
 uint64_t mnist_wanted_test_iterations(const mnist_config *config);
-/* The same, limited by the number of images; 0 if they do not fill one micro-batch. */
+/* Returns the same number, limited by the number of images; 0 if they do not fill one micro-batch. */
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count);
 
 /* ---- data (mnist_data.c) ---- */
@@ -103,7 +104,8 @@ typedef struct mnist_shape {
     bool logs_scale;        /* also returns the automatic loss scale */
 } mnist_shape;
 
-/* The shapes of training and test calls. The device iterations of the test are 0 when there are too few images. */
+/* Returns the shapes of training and test calls. The device iterations of the test are 0 when there are too few images.
+ */
 mnist_shape mnist_training_shape(const mnist_config *config);
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 
@@ -112,9 +114,9 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 bg_status mnist_model_save(const mnist_config *config, bg_session *session, const char *path, bg_error *error);
 /* Implements bg_trainer_options.model; `user` is the configuration. */
 bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch);
-/* The options of a plan in this shape. They point into `room` and `config`. */
+/* Returns the options of a plan in this shape. They point into `room` and `config`. */
 bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, cli_plan_room *room);
-/* The network for training or test, compiled. */
+/* Builds and compiles the network for training or test. */
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error);
 
 /* Checks that the options of the training are valid for at least one network. An error means that the command line is
@@ -134,7 +136,7 @@ typedef struct mnist_score {
     double accuracy;
 } mnist_score;
 mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call);
-/* The number of correct predictions in the call's outputs. */
+/* Returns the number of correct predictions in the call's outputs. */
 uint64_t mnist_call_correct(const bg_trainer_call *call);
 /* Returns the first loss that is not finite, and sets the first and last update (from 1) that may have it. Returns 0 if
  * all losses are finite. Output modes that do not return every loss detect it only in a part of the call. */
@@ -175,7 +177,7 @@ void mnist_load(const cli_training *training, bg_loader_options *out);
 bg_status mnist_on_event(cli_training *training, bg_trainer_event *event, bg_error *error);
 /* Checks, before the training, that the plan of a test that --config places separately can be made. */
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
-/* The options of the test's plan, and the size of its micro-batch. */
+/* Returns the options of the test's plan, and the size of its micro-batch. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch);
 /* Tests the network, and prints progress and accuracy. Prints nothing after a signal. */
 bg_status mnist_test(cli_training *training, bg_error *error);

@@ -29,7 +29,7 @@ const cli_option mnist_flags[] = {
     {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "learning rate of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
      .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
-             "step or inverse_root, with settings that differ from its defaults: cosine:warmup=100,final=0.1"},
+             "step or inverse_root; settings that are not defaults follow a colon: cosine:warmup=100,final=0.1"},
     {CLI_LIBRARY, .name = "seed"},
     {CLI_COUNT, "steps", AT(recipe.steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},

@@ -161,7 +161,7 @@ static void add_option(bgi_json_writer *line, const cli_option *option, const mn
     }
 }
 
-/* The number of running workers, counted in the text that describes them. */
+/* Returns the number of running workers, counted in the text that describes them. */
 static uint64_t count_workers(const bg_session *session)
 {
     bg_error ignored = {0};

@@ -196,8 +196,8 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     return BG_OK;
 }
 
-/* The length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma before
- * the next name. */
+/* Returns the length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma
+ * before the next name. */
 static size_t measure_entry(const onnx_settings *settings, const char *text)
 {
     for (const char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ',')) {
@@ -322,7 +322,7 @@ static bg_status take_output(onnx_settings *settings, const char *name, bg_error
                         name, onnx_loss_names());
 }
 
-/* The loss that --loss names, or the one that fits the target (NULL: none) and the output. */
+/* Chooses the loss that --loss names, or the one that fits the target (NULL: none) and the output. */
 static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_error *error)
 {
     const bg_onnx_port *output = &contents_of(settings)->outputs[settings->output_index];
@@ -338,7 +338,8 @@ static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_
     return settings->loss != NULL ? BG_OK : take_output(settings, settings->loss_name, error);
 }
 
-/* The dimension of the classes: the second one as in PyTorch, or the last one when the target's shape requires it. */
+/* Finds the dimension of the classes: the second one, as in PyTorch, or the last one if the target's shape requires
+ * it. */
 static bg_status place_classes(onnx_settings *settings, const bg_type *output, const bg_type *target, bg_error *error)
 {
     bg_type second = *output, last = *output;

@@ -63,8 +63,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "learning rate of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
      .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
-             "step, inverse_root or plateau (of the validations' losses), with settings that differ from its defaults: "
-             "cosine:warmup=100,final=0.1, plateau:patience=2,factor=0.5"},
+             "step, inverse_root or plateau (of the validations' losses); settings that are not defaults follow a "
+             "colon: cosine:warmup=100,final=0.1, plateau:patience=2,factor=0.5"},
     {CLI_LIBRARY, .name = "seed"},
 
     {.help = "Model"},

@@ -349,7 +349,7 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     return read_value(option, value, values, error);
 }
 
-/* The help that an argument requests, together with the next argument (NULL if there is none). */
+/* Returns the help that an argument requests, together with the next argument (NULL if there is none). */
 static cli_help find_help(const char *word, const char *next)
 {
     static const char prefix[] = "--help=";

@@ -70,10 +70,11 @@ typedef struct cli_table {
     bgi_arena arena;
 } cli_table;
 
-/* `library`: offset of the cli_library in the command's struct (program.h). The table must be cleared at the end. */
+/* Makes the table. `library` is the offset of the cli_library in the command's struct (program.h). The table must be
+ * cleared at the end. */
 void cli_table_make(cli_table *table, const cli_option *own, bgi_command command, size_t library);
 void cli_table_clear(cli_table *table);
-/* The index of an option, which must exist. */
+/* Returns the index of an option, which must exist. */
 uint32_t cli_table_find(const cli_table *table, const char *name);
 
 /* A list ends with an option without a name that is not a heading. */
@@ -111,15 +112,15 @@ bg_status cli_options_read(const cli_option *options, int argc, char **argv, voi
 
 /* Prints the page, with the default of each option from `values`, which must not have been read into yet. */
 void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *options, const void *values);
-/* The columns of a line: those of the terminal, but at least 40 and at most 100, or 80 when standard output is not a
- * terminal. */
+/* Returns the columns of a line: those of the terminal, but at least 40 and at most 100, or 80 when standard output is
+ * not a terminal. */
 int cli_columns(void);
 /* Prints words in lines of at most `columns` columns that begin at `indent`; the first line is already at `column`. */
 void cli_print_wrapped(const char *text, int column, int indent);
 /* Prints lines that are paragraphs or rows of a list (" name words"); further lines of a row begin below its words. */
 void cli_print_lines(const char *text);
-/* The choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result is valid
- * until the next call. */
+/* Returns the choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result
+ * is valid until the next call. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

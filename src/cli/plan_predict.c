@@ -42,7 +42,7 @@ static const cli_option prediction_options[] = {
     CLI_OPTIONS_END,
 };
 
-/* The row of the option in a word such as "--svg" or "--svg=x"; NULL if it belongs to the model. */
+/* Returns the row of the option in a word such as "--svg" or "--svg=x"; NULL if it belongs to the model. */
 static const cli_option *find_own(const char *word, bool *has_value)
 {
     const char *equals = strchr(word, '=');
@@ -112,7 +112,7 @@ static bg_status load_device(cli_prediction *prediction, bg_error *error)
     return status;
 }
 
-/* The default of --calibrate, which $BRIGADE_CALIBRATE sets. */
+/* Finds the default of --calibrate, which $BRIGADE_CALIBRATE sets. */
 static bg_status find_default(cli_prediction *prediction, bg_error *error)
 {
     static const char *const choices[] = {"missing", "always", "never"};
@@ -218,7 +218,7 @@ static uint32_t count_cores(const bg_plan *plan)
 /* Limits of a rehearsal's work: beyond the first it is reduced, and beyond the second it takes too long. */
 static const double long_rehearsal_ns = 4e8, longest_rehearsal_ns = 6e9;
 
-/* The time of a step of all replicas on one core, estimated with static costs. */
+/* Estimates the time of a step of all replicas on one core with static costs. */
 static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *error)
 {
     bgi_device_model model;

@@ -142,7 +142,7 @@ static bg_status try_words(const search *s, int argc, char **argv, cli_trial *ou
     return status;
 }
 
-/* The first clause of an error, on one line. */
+/* Keeps the first clause of an error, on one line. */
 static void keep_reason(candidate *c, const bg_error *error)
 {
     snprintf(c->why, sizeof c->why, "%.*s", (int)strcspn(error->message, ";\n"), error->message);
@@ -376,7 +376,7 @@ static bg_status print_answer(search *s, bg_error *error)
 
 /* ---- all of it ---- */
 
-/* The plan of the command line itself gives the size of an update. */
+/* Makes the plan of the command line, which determines the size of an update. */
 static int find_base(search *s, bg_error *error)
 {
     cli_settings settings = {.model = NULL};

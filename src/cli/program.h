@@ -55,7 +55,8 @@ enum { CLI_LOG_DIGITS = 9 };
 
 /* ---- weight files (weights.c) ---- */
 
-/* The file must have every parameter with the right shape, and nothing else; all differences are listed. */
+/* Loads weights from a file, which must have every parameter with the right shape, and nothing else. An error lists all
+ * differences. */
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
 /* With several ranks, the first rank writes. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
@@ -113,7 +114,7 @@ typedef struct cli_library {
             .help = "repeat the update whose loss was not finite, from the folder that it left; nothing is written"    \
     }
 
-/* All defaults, for a command that changes none of them. */
+/* Returns all defaults, for a command that changes none of them. */
 cli_library cli_library_defaults(void);
 /* Whether the command line has the flag; false for one that the command does not have. */
 bool cli_library_is_given(const cli_library *library, const char *flag);
@@ -124,8 +125,8 @@ bg_status cli_library_read(cli_library *library, bg_error *error);
 void cli_library_clear(cli_library *library);
 /* Checks for contradicting flags and invalid values. */
 bg_status cli_library_check(const cli_library *library, bg_error *error);
-/* The options of all flags except --offload, --shard, --device-speeds and related ones, which programs interpret
- * differently. */
+/* Returns the options of all flags except --offload, --shard, --device-speeds and related ones, which programs
+ * interpret differently. */
 bg_options cli_library_options(const cli_library *library);
 /* Applies options by name over everything in `options`. */
 void cli_library_override(const cli_library *library, bg_options *options);

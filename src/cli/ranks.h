@@ -10,7 +10,7 @@
 /* Whether a launcher has started several processes and this is not the first one, for commands that run in one
  * process. */
 bool cli_ranks_is_spare(void);
-/* The name of the launcher: "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
+/* Returns the name of the launcher: "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
 const char *cli_ranks_launcher(void);
 /* Under a launcher, loads its MPI and initializes it; only rank 0 then has standard output. Otherwise it does
  * nothing. */
@@ -21,8 +21,8 @@ const bg_transport *cli_ranks(void);
 bool cli_ranks_is_first(void);
 /* Adds lines "name value\n" that must be equal on all ranks; a difference is an error of the first session. */
 void cli_ranks_agree(const char *format, ...) BG_PRINTF(1, 2);
-/* The path of this rank's log: `path` with the rank's number in place of "%r". With "%r" each rank writes a log;
- * otherwise only the first rank does. */
+/* Returns the path of this rank's log: `path` with the rank's number in place of "%r". With "%r" each rank writes a
+ * log; otherwise only the first rank does. */
 const char *cli_ranks_log(const char *path);
 bool cli_ranks_keeps_log(void);
 /* Whether standard output is the user's terminal, and not one that a launcher has created in place of a pipe. */

@@ -337,7 +337,7 @@ static void set_locations(const cli_recipe *recipe, bg_options *options, cli_pla
         location->minimum_elements_sharded = (size_t)library->shard_minimum;
     }
     set_rules(recipe, options, room);
-    /* If weights are remote only by name, only the named ones are sharded; the others stay whole. */
+    /* If only weights with certain names are remote, only these are sharded. */
     for (uint32_t i = 0; i < options->memory.location_rule_count && !are_weights_remote(options); i++)
         if (options->memory.location_rules[i].classes == 1u << BG_LOCATION_WEIGHTS)
             options->memory.locations[BG_LOCATION_WEIGHTS].sharded = false;

@@ -49,7 +49,7 @@ typedef struct cli_recipe {
     bool debug, quiet;
 } cli_recipe;
 
-/* The defaults of every program; `program` is its name. */
+/* Returns the defaults of every program; `program` is its name. */
 cli_recipe cli_recipe_defaults(const char *program);
 /* Changes the recipe for --replay: one update from the start of its data, which writes nothing. Called before the
  * following functions. */
@@ -72,8 +72,8 @@ typedef struct cli_plan_room {
     bg_output_request requests[CLI_MOST_REQUESTS];
 } cli_plan_room;
 
-/* The options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
- * point into `room` and to the recipe, which has been checked. */
+/* Returns the options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The
+ * options point into `room` and to the recipe, which has been checked. */
 bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room);
 /* Adapts the options for a test or validation: nothing is recomputed, and with one replica weights are not sharded
  * despite --shard. */
@@ -192,7 +192,7 @@ void cli_print_text(const char *title, char *text, uint32_t line_limit);
 enum { CLI_PROFILE_FILES = 5 };
 /* Checks that the profile can be written. */
 bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error);
-/* The paths of the profile's files, NULL without --profile; the caller frees each. */
+/* Makes the paths of the profile's files, which are NULL without --profile; the caller frees each. */
 void cli_profile_paths(const cli_recipe *recipe, char *paths[CLI_PROFILE_FILES]);
 bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
                             const char *model, bg_error *error);

@@ -12,7 +12,8 @@
 /* ---- options and problems (schedule_config.c) ---- */
 
 typedef struct schedule_config {
-    /* 0 means the file's numbers or SCHEDULE_STAGES and SCHEDULE_MICRO_BATCHES; for devices, the schedule's number. */
+    /* A number of 0 was not given. It is then that of the file, or SCHEDULE_STAGES, SCHEDULE_MICRO_BATCHES, or for
+     * devices the number that the schedule requires. */
     uint64_t stages, micro_batches, devices;
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;
@@ -43,11 +44,11 @@ typedef struct schedule_problem {
  * each stage. An error means that the command line is wrong. */
 bg_status schedule_config_check(const schedule_config *config, bool knows_stages, bg_error *error);
 
-/* The problem that the options describe, with stages placed as the generator requires. */
+/* Makes the problem that the options describe, with stages placed as the generator requires. */
 bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
                                   schedule_problem *out, bg_error *error);
 
-/* The problem of a schedule from a file; given options must agree with it. */
+/* Makes the problem of a schedule from a file; given options must agree with it. */
 bg_status schedule_problem_infer(const schedule_config *config, const bg_schedule *schedule, const char *path,
                                  schedule_problem *out, bg_error *error);
 
@@ -62,7 +63,7 @@ typedef struct schedule_measures {
     uint64_t *kept; /* by device: the number of micro-batches whose activations it can store, summed over its stages */
 } schedule_measures;
 
-/* `schedule` must have been verified. */
+/* Measures a schedule, which must have been verified. */
 bg_status schedule_measure(const bg_schedule *schedule, const bg_schedule_problem *problem,
                            const bg_schedule_timing *timing, schedule_measures *out, bg_error *error);
 void schedule_measures_clear(schedule_measures *measures);

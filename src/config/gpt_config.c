@@ -223,7 +223,7 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
-/* The optimizers that have the setting, as "sgd|rmsprop"; NULL means all of them. */
+/* Lists the optimizers that have the setting, as "sgd|rmsprop"; NULL means all of them. */
 static void list_optimizers(const bgi_setting *setting, bgi_string *text)
 {
     const char *name;

@@ -77,16 +77,16 @@ bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
 /* Prints the whole tree as YAML that reads back the same. */
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
 
-/* The element type of stored weights: model.weights, or the precision if model.weights says so. */
+/* Returns the element type of stored weights: model.weights, or the precision if model.weights says so. */
 bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
 
 /* The following functions need a configuration that was checked. */
 uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches of an update on each replica */
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config);      /* data x tensor 1 x tensor 2, as in the example */
-/* The optimizer with its settings, and the rate of the first update. Biases and norms have no weight decay. */
+/* Makes the optimizer with its settings and the rate of the first update. Biases and norms have no weight decay. */
 bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
-/* The learning rate of the next update after `done` updates. It rises from 1e-7 during the warm-up, then falls to
- * 1e-7. */
+/* Returns the learning rate of the next update after `done` updates. It rises from 1e-7 during the warm-up, then falls
+ * to 1e-7. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 
 #endif

@@ -247,8 +247,8 @@ void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written)
     config->hides_version = !is_written;
 }
 
-/* The value of a field in a file; NULL if it has none. If the configuration was not read from a file, inferred values
- * are written as null, so that a reader infers them. */
+/* Returns the value of a field in a file; NULL if it has none. If the configuration was not read from a file, inferred
+ * values are written as null, so that a reader infers them. */
 static json_t *written_value(const bg_ipu_config *config, uint32_t id)
 {
     if (config->is_from_file || config->given[id] != NULL)

@@ -52,7 +52,7 @@ static json_t *read_string(const char *begin, const char *end)
     return bgi_json_parse("key", begin, (size_t)(end - begin), &string, NULL) == BG_OK ? string : NULL;
 }
 
-/* The text is known to be valid JSON, so keys are the strings at depth 1 before a colon. */
+/* Finds the positions of keys. The text is valid JSON, so keys are the strings at depth 1 before a colon. */
 static bool find_places(const char *text, size_t size, json_t *places)
 {
     cursor it = {text, text + size, 1, 1};
@@ -245,7 +245,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The object's keys in order, malloc'ed; NULL if memory is exhausted or there are none. */
+/* Returns the object's keys in order, malloc'ed; NULL if memory is exhausted or there are none. */
 static const char **sort_keys(const json_t *object, size_t *out_count)
 {
     json_t *it = (json_t *)(uintptr_t)object;

@@ -126,7 +126,7 @@ bg_status bg_run_options_set(bg_run_options *options, const char *name, const ch
 
 /* ---- anchors ---- */
 
-/* The name that a request has in the session. */
+/* Returns the name that a request has in the session. */
 static const char *name_of(const bg_output_request *request)
 {
     return request->name != NULL ? request->name : request->output;

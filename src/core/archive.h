@@ -32,7 +32,7 @@ typedef struct bgi_archive {
     size_t size_bytes, capacity;
     /* Reading. */
     const unsigned char *at, *end;
-    bgi_arena *arena; /* for texts and arrays */
+    bgi_arena *arena; /* memory for strings and arrays */
     /* Arrays that may be shared, by number. When writing, they are also found by address. */
     bgi_archive_array *shared;
     size_t shared_count, shared_capacity;

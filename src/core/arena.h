@@ -33,7 +33,8 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* The same, not zeroed. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
-/* The memory that a block occupies on a system with huge pages after all of it except its first bytes was written. */
+/* Returns the memory that a block occupies on a system with huge pages after all of it except its first bytes was
+ * written. */
 size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes);
 
 /* The two functions above with a caller's allocator, or with the C library's if it is all-zero. Return the memory with

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Nanoseconds of CLOCK_MONOTONIC; only differences have a meaning. */
+/* Returns the nanoseconds of CLOCK_MONOTONIC; only differences have a meaning. */
 uint64_t bgi_clock_ns(void);
 double bgi_clock_s(void); /* the same in seconds */
 

@@ -26,7 +26,7 @@ static uint64_t shift(uint64_t value)
     return value >> 1 ^ ((value & 1) != 0 ? polynomial : 0);
 }
 
-/* x to that power, modulo the polynomial. */
+/* Returns x to the power `exponent`, modulo the polynomial. */
 static uint64_t power_of_x(unsigned exponent)
 {
     uint64_t value = (uint64_t)1 << 63;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The length of a byte's escape; 0 when it is not escaped. */
+/* Returns the length of a byte's escape; 0 when it is not escaped. */
 static size_t escape_byte(unsigned char byte, bool keeps_lines, char out[5])
 {
     if ((byte >= 0x20 && byte != 0x7f) || (byte == '\n' && keeps_lines))

@@ -13,7 +13,7 @@ typedef struct bgi_input {
     uint64_t size_bytes; /* size when it was opened */
     const void *content; /* the caller's memory, or `kept`; NULL: read from the file */
     void *kept;          /* the whole content of a small file */
-    int descriptor;      /* of the file */
+    int descriptor;      /* descriptor of the file */
 } bgi_input;
 
 /* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO (cannot be opened, or is not a regular file), BG_ERROR_MEMORY. */

@@ -51,7 +51,7 @@ static bg_mesh keep_axes(const bg_mesh *mesh, uint32_t axes, uint32_t otherwise)
                      .tensor_2 = (axes & BG_MESH_TENSOR_2) != 0 ? mesh->tensor_2 : otherwise};
 }
 
-/* The number of a replica in the grid of only the named axes. */
+/* Returns the number of a replica in the grid of only the named axes. */
 static uint32_t number_along(const bg_mesh *mesh, uint32_t axes, uint32_t replica)
 {
     const bg_mesh at = bg_mesh_coordinates(mesh, replica), sizes = keep_axes(mesh, axes, 1);
@@ -135,7 +135,7 @@ bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *gro
     return BG_OK;
 }
 
-/* The position of a replica in its group. */
+/* Returns the position of a replica in its group. */
 static uint32_t count_before(const uint32_t *groups, uint32_t replica)
 {
     uint32_t count = 0;
@@ -186,7 +186,7 @@ bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, 
     return BG_OK;
 }
 
-/* The next replica of the same group; `replicas` if there is none. */
+/* Returns the next replica of the same group; `replicas` if there is none. */
 static uint32_t find_next(uint32_t replicas, const uint32_t *groups, uint32_t replica)
 {
     uint32_t next = replica + 1;
@@ -213,7 +213,7 @@ static uint32_t find_smallest_stride(uint32_t replicas, const uint32_t *groups)
     return smallest;
 }
 
-/* The longest run of members at this stride that all runs have in common. */
+/* Returns the longest run of members at this stride that all runs have in common. */
 static uint32_t find_common_run(uint32_t replicas, const uint32_t *groups, uint32_t stride)
 {
     uint32_t common = 0;

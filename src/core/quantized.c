@@ -32,8 +32,8 @@ static void read_block(const bgi_quantized *q, const float *weights, int64_t pan
                 b->weights[k][o] = weights[(o0 + o) * q->in + k0 + k];
 }
 
-/* The next bfloat16 away from 0, unless it is one already. At least the smallest normal number, so that products with
- * levels are exact. */
+/* Returns the next bfloat16 away from 0, unless it is one already. At least the smallest normal number, so that
+ * products with levels are exact. */
 static float round_up(float scale)
 {
     const float least = scale < FLT_MIN ? FLT_MIN : scale;

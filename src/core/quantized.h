@@ -64,13 +64,13 @@ static inline bool bgi_quantized_is_valid(int64_t in, int64_t out, uint32_t bits
     return (bits == 16 || bits == 8 || bits == 4) && in >= 1 && in <= INT32_MAX && out >= 1 && out <= INT32_MAX;
 }
 
-/* uint8 [panels, bytes of a panel] */
+/* Returns the type of the rounded matrix: uint8 [panels, bytes of a panel]. */
 static inline bg_type bgi_quantized_type(int64_t in, int64_t out, uint32_t bits)
 {
     return bg_matrix(BG_UINT8, bgi_quantized_panels(out), bgi_quantized_panel_bytes(in, bits));
 }
 
-/* "bfloat16", "int8" or "int4" */
+/* Returns "bfloat16", "int8" or "int4". */
 static inline const char *bgi_quantized_name(uint32_t bits)
 {
     return bits == 16 ? "bfloat16" : bits == 8 ? "int8" : "int4";
@@ -88,13 +88,13 @@ static inline size_t bgi_quantized_source_length(const char *name)
     return 0;
 }
 
-/* The type of the float32 matrix. */
+/* Returns the type of the float32 matrix. */
 static inline bg_type bgi_quantized_source(const bgi_quantized *q)
 {
     return q->in_out ? bg_matrix(BG_FLOAT32, q->in, q->out) : bg_matrix(BG_FLOAT32, q->out, q->in);
 }
 
-/* The weight between an input and an output. */
+/* Returns the weight between an input and an output. */
 static inline float bgi_quantized_value(const void *data, int64_t in, uint32_t bits, int64_t output, int64_t input)
 {
     const int64_t lane = output % BGI_QUANTIZED_PANEL, half = BGI_QUANTIZED_PANEL / 2;

@@ -9,7 +9,7 @@
 
 /* Checks that the range is inside the whole tensor. */
 bg_status bgi_section_validate(const bg_section *section, bg_error *error);
-/* The type of the section's own values. */
+/* Returns the type of the section's own values. */
 bg_type bgi_section_type(const bg_section *section);
 /* Returns the section's values, which are in `whole` if they are contiguous there, and otherwise are copied to
  * `room`. */

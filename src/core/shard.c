@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "core/stretch.h"
 
-/* One dimension for one coordinate. */
+/* How one dimension is cut for one coordinate of the mesh. */
 typedef struct cut_dim {
     int64_t blocks, block,
         piece;     /* number of blocks, elements of a block in the whole tensor, elements of a block in the shard */

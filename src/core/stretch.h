@@ -17,7 +17,7 @@ typedef void bgi_visit_stretch(void *user, const bgi_stretch *stretch);
 /* Visits the shard at these coordinates, without its padding (shard.c). Errors: those of bg_shard_cut. */
 bg_status bgi_shard_walk(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
                          bgi_visit_stretch *visit, void *user, bg_error *error);
-/* section.c. */
+/* Visits the elements of a section (section.c). */
 void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void *user);
 
 #endif

@@ -24,7 +24,7 @@ void bgi_string_clear(bgi_string *text);
  * same everywhere. */
 void bgi_string_add_real(bgi_string *text, double value);
 double bgi_text_real(const char *text, char **end);
-/* The shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
+/* Adds the shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
 void bgi_string_add_shortest(bgi_string *text, double value);
 
 /* Rewrites the control characters of `text` as \n, \t or \xNN, so that no name or value in it breaks a line or controls
@@ -45,7 +45,7 @@ bool bgi_text_ends_with(const char *text, const char *end);
 /* Whether the whole name matches the pattern: `*` matches any text, and `?` matches one character. */
 bool bgi_text_matches(const char *pattern, const char *name);
 
-/* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is close. */
+/* Returns the name of names[0..count) that is nearest to a mistyped one, or NULL when none is close. */
 const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count);
 
 #endif

@@ -52,7 +52,7 @@ int bgi_thread_start(bgi_thread *thread, const bgi_thread_source *source, void (
 /* Waits until `run` has returned. */
 void bgi_thread_join(bgi_thread *thread);
 
-/* The number of the machine's processors, including those that this process may not use; 0 if it is unknown. */
+/* Returns the number of the machine's processors, including those that this process may not use; 0 if it is unknown. */
 uint32_t bgi_processors_online(void);
 
 /* Tells the processor that this is a spin loop. */

@@ -38,16 +38,16 @@ enum {
 static const struct {
     float point;                    /* independent shift of each stroke point */
     float lattice;                  /* shift of each control point of the bending lattice */
-    float height_low, height_high;  /* of the glyph, pixels */
+    float height_low, height_high;  /* height of the glyph in pixels */
     float width;                    /* relative change of the width */
     float turn;                     /* radians */
     float slant_mean, slant;        /* sideways shift for each unit of height: most hands lean to the right */
     float shift;                    /* pixels */
-    float radius_low, radius_high;  /* of the pen, pixels */
+    float radius_low, radius_high;  /* radius of the pen in pixels */
     float pressure;                 /* relative change of the radius from one end of a line to the other */
     float edge_low, edge_high;      /* width over which ink fades out, pixels */
-    float ink_low;                  /* of the darkest ink, 0..1 */
-    float fleck_chance, gap_chance; /* the chance that a digit has flecks; and that its ink has gaps */
+    float ink_low;                  /* least value of the darkest ink, 0..1 */
+    float fleck_chance, gap_chance; /* the probabilities that a digit has flecks, and that its ink has gaps */
 } hand = {
     .point = 0.030f,
     .lattice = 0.065f,
@@ -260,7 +260,7 @@ static void place(bgi_random *random, const bgi_digit_style *style, pen_line *li
 /* ---- ink ---- */
 
 typedef struct pen {
-    float radius, radius_change; /* at the beginning; and the change to the end */
+    float radius, radius_change; /* radius at the beginning, and its change up to the end */
     float edge;                  /* over which ink fades */
     float ink;                   /* 0..1 */
 } pen;
@@ -318,7 +318,7 @@ static void ink_line(float picture[ROWS][COLUMNS], const pen_line *line, const p
     }
 }
 
-/* A spot of ink, or (negative) a gap: round with a soft edge. */
+/* Draws a round spot with a soft edge: ink, or a gap if it is negative. */
 static void spot(float picture[ROWS][COLUMNS], point center, float radius, float strength)
 {
     const int left = clamp(center.x - radius, COLUMNS - 1), right = clamp(center.x + radius + 1, COLUMNS - 1);

@@ -106,7 +106,7 @@ struct bg_loader {
     uint64_t next_sequence;
     bool is_held;           /* the consumer holds the slot of first_sequence - 1 */
     uint64_t next_epoch;    /* epoch of the batch next_sequence */
-    uint64_t next_position; /* below batch_count */
+    uint64_t next_position; /* less than batch_count */
 
     uint64_t epoch;    /* the consumer's */
     uint64_t position; /* position of the consumer's next batch; batch_count: the epoch has ended */
@@ -119,7 +119,7 @@ static slot *slot_of(bg_loader *loader, uint64_t sequence)
     return &loader->slots[sequence % loader->slot_count];
 }
 
-/* The number of samples for which a batch of `count` samples needs memory, which is more than `count` if it is
+/* Returns the number of samples for which a batch of `count` samples needs memory, which is more than `count` if it is
  * padded. */
 static uint64_t pad_count(const bg_loader_options *options, uint64_t count)
 {
@@ -200,7 +200,7 @@ static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t posit
         open_ordered(loader, s);
 }
 
-/* The epoch and position of the batch after this one. */
+/* Moves to the epoch and position of the next batch. */
 static void advance(const bg_loader *loader, uint64_t *epoch, uint64_t *position)
 {
     if (++*position == loader->batch_count) {
@@ -461,8 +461,8 @@ static size_t choose_chunk(const bg_loader *loader)
     return chunk;
 }
 
-/* The number of samples that a helper copies at once. It is 0 if samples cost more than a copy or are large, and if
- * there are no workers to help. */
+/* Returns the number of samples that a helper copies at once. It is 0 if samples cost more than a copy or are large,
+ * and if there are no workers to help. */
 static size_t choose_help(const bg_loader *loader)
 {
     const bg_dataset *dataset = loader->dataset;

@@ -25,7 +25,7 @@ typedef struct bgi_order_part {
 
 bgi_order_part bgi_order_part_of(const bgi_order *order, uint64_t epoch);
 
-/* The number of this process's batches in every epoch: parts shift from epoch to epoch but keep their size. */
+/* Returns the number of this process's batches in every epoch: parts shift from epoch to epoch but keep their size. */
 uint64_t bgi_order_batch_count(const bgi_order *order);
 
 /* Fills indices[sample_count] with the epoch's order of all samples. */

@@ -22,7 +22,7 @@ typedef enum bgi_source_kind {
 bg_status bgi_source_parse(const char *name, bgi_source_kind kind, const char *part, const char *content,
                            size_t size_bytes, bg_array *out, bg_error *error);
 
-/* A folder of images as bg_dataset_open_images reads it, without the classes. (images.c) */
+/* Opens a folder of images like bg_dataset_open_images, but without the classes. (images.c) */
 bg_status bgi_dataset_open_pictures(const char *folder, bg_dataset **out, bg_error *error);
 /* Reads only the classes: int32 [images]. */
 bg_status bgi_images_read_classes(const char *folder, bg_array *out, bg_error *error);

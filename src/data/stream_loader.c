@@ -42,7 +42,7 @@ typedef struct piece {
 
 typedef struct shard {
     bool is_busy;
-    bool has_failed; /* until the next epoch begins */
+    bool has_failed; /* stays set until the next epoch begins */
     void *iterator;
     uint64_t epoch;       /* the epoch of the next piece */
     uint64_t first, next; /* the numbers of pieces that were taken and that were filled */
@@ -72,7 +72,7 @@ struct bgi_stream_loader {
     uint32_t busy_count;
 
     uint64_t epoch;    /* the consumer's */
-    uint64_t position; /* of the next batch */
+    uint64_t position; /* position of the next batch */
     uint32_t turn;     /* the shard with the next piece */
     bool is_done;      /* the epoch has ended */
     piece *held;       /* the piece that the consumer has, or has partly copied */

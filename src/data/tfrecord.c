@@ -63,7 +63,7 @@ static bg_status fail_at(const records *r, uint64_t offset, const char *what, bg
     return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": %s", r->input.name, offset, what);
 }
 
-/* The length of the data of the record that begins with `at`, of which `left` bytes are in the file. */
+/* Finds the length of the data of the record that begins at `at`, where the file has `left` bytes. */
 static bg_status check_header(const records *r, uint64_t offset, const unsigned char *at, uint64_t left,
                               uint64_t *out_length, bg_error *error)
 {

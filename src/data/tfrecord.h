@@ -14,7 +14,7 @@
 bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_bytes, const char *index,
                              size_t index_bytes, const bg_tokens_options *options, bg_dataset **out, bg_error *error);
 
-/* The number of tokens of the first record; 0 when it cannot be read. */
+/* Returns the number of tokens of the first record; 0 when it cannot be read. */
 uint64_t bgi_tfrecord_length(const bg_dataset *dataset);
 
 /* Reads all tokens of record `index`, whatever the samples' length; a number that is not a token becomes UINT32_MAX. */

@@ -50,7 +50,7 @@ static unsigned char *put_little(unsigned char *at, uint64_t value, int bytes)
     return at;
 }
 
-/* The number of bytes of a tag, a length, and the content of that length. */
+/* Returns the number of bytes of a tag, a length, and the content of that length. */
 static size_t tagged_bytes(size_t size_bytes)
 {
     return 1 + varint_bytes(size_bytes) + size_bytes;

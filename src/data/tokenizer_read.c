@@ -48,7 +48,7 @@ static uint32_t character_of(unsigned byte)
 }
 
 typedef struct byte_map {
-    int bytes[BYTE_CHARACTERS]; /* by character; -1: none */
+    int bytes[BYTE_CHARACTERS]; /* the byte that a character represents; -1: none */
 } byte_map;
 
 static void make_map(byte_map *map)
@@ -233,7 +233,7 @@ static bg_status add_merge_lines(const reader *r, const char *merges, size_t siz
     return status;
 }
 
-/* "left right" or ["left", "right"] */
+/* Adds a merge from "left right" or ["left", "right"]. */
 static bg_status add_merge_item(const reader *r, size_t index, const json_t *item)
 {
     const char *left = json_string_value(json_array_get(item, 0)), *right = json_string_value(json_array_get(item, 1));

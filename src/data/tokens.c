@@ -58,7 +58,7 @@ static bg_status widen_sample(const tokens *t, uint64_t start, const unsigned ch
     return BG_OK;
 }
 
-/* The number of samples, from the first on, that follow one another in the file without gaps. */
+/* Returns the number of samples, from the first on, that follow one another in the file without gaps. */
 static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t count)
 {
     size_t some = 1;

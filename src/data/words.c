@@ -16,7 +16,7 @@ static bgi_character_class class_at(const unsigned char *text, size_t size_bytes
     return bgi_character_class_of(bgi_utf8_read(text + at, size_bytes - at, length));
 }
 
-/* The length of 's, 't, 're, 've, 'm, 'll or 'd at text[at]; 0 for other text. */
+/* Returns the length of 's, 't, 're, 've, 'm, 'll or 'd at text[at]; 0 for other text. */
 static size_t find_contraction(const unsigned char *text, size_t size_bytes, size_t at)
 {
     const size_t left = size_bytes - at;

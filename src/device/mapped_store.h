@@ -38,7 +38,7 @@ bg_status bgi_mapped_store_remove(const bgi_mapped_store *s, bool only_looks, bg
  * has the lock, the error says that `what` is in use. */
 bg_status bgi_mapped_store_lock(int file, const char *path, const char *what, bool is_shared, bg_error *error);
 
-/* "memmap_dir: PATH WHAT: the system's message" (errno). */
+/* Reports "memmap_dir: PATH WHAT: MESSAGE", where MESSAGE is the system's for errno. */
 bg_status bgi_mapped_store_fail(bg_error *error, const char *path, const char *what);
 
 #endif

@@ -20,7 +20,7 @@ enum { BGI_JSON_WINDOW = 1 << 14 };
 typedef struct bgi_json_reader {
     const bgi_input *input;
     uint64_t offset, end;             /* range of the input that is not in the window yet */
-    const unsigned char *next, *last; /* of the window */
+    const unsigned char *next, *last; /* next unread byte and end of the window */
     uint64_t at;                      /* bytes read since the beginning */
     unsigned line, column;            /* line and column of the next character, both from 1; columns count characters */
     bool places_bytes;                /* errors say "byte N" rather than "line:column" */

@@ -24,7 +24,7 @@ enum { MAGIC_BYTES = 6, LARGEST_HEADER_BYTES = 65536, DESCRIPTION_BYTES = 16 };
 typedef struct reader {
     const char *name;
     const unsigned char *content;
-    size_t at, end; /* of the header */
+    size_t at, end; /* current offset and end of the header */
 } reader;
 
 typedef struct header {
@@ -208,7 +208,7 @@ static uint64_t read_bits(const unsigned char *bytes, size_t count, bool is_big)
 typedef enum conversion { BITS, TRUTH, SIGNED, UNSIGNED } conversion;
 
 typedef struct element {
-    const char *description; /* without the byte order */
+    const char *description; /* the type's name without the byte order */
     size_t size_bytes;       /* bytes of an element in the file */
     bg_dtype dtype;          /* in memory */
     conversion conversion;

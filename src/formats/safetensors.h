@@ -21,7 +21,7 @@ typedef struct bgi_safetensors_storage {
     size_t element_bytes;
 } bgi_safetensors_storage;
 
-/* The format's name for a type; NULL if it has none. */
+/* Returns the format's name for a type; NULL if it has none. */
 const char *bgi_safetensors_dtype_name(bg_dtype dtype);
 
 /* Parses content that must outlive *out; `name` is its name in messages. Foreign tensors are refused, or become entries

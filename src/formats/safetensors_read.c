@@ -85,7 +85,7 @@ static int find_storage(const char *name)
     return i;
 }
 
-/* A type that Brigade supports, with elements of the same size. */
+/* Returns a supported type with elements of the same size. */
 static bg_dtype find_stand_in(const bgi_safetensors_storage *storage)
 {
     int i = 0;

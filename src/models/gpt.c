@@ -106,7 +106,7 @@ typedef struct builder {
     const bg_gpt_options *options;
     char prefix[NAME_BYTES]; /* prefix of parameter names: "transformer.h.0." */
     bg_value positions;      /* positions of the tokens; an input in a generation step */
-    int64_t cache_length;    /* for a step; otherwise 0 */
+    int64_t cache_length;    /* 0 if the model is not for a generation step */
 } builder;
 
 static const char *make_name(const builder *b, const char *suffix, char text[2 * NAME_BYTES])
@@ -123,8 +123,8 @@ static bg_value add_table(const builder *b, const char *suffix, int64_t rows)
     return bg_parallel_table(b->graph, make_name(b, suffix, name), rows, b->options->hidden, &initializer);
 }
 
-/* x w + b with w [in, out], as in Hugging Face's Conv1D; the output consists of `blocks` results, one after another in
- * the last dimension. */
+/* Adds x w + b with w [in, out], as in Hugging Face's Conv1D; the output consists of `blocks` results, one after
+ * another in the last dimension. */
 static bg_value add_product(const builder *b, const char *suffix, bg_value x, int64_t out, bg_mesh_axis in_axis,
                             uint32_t blocks)
 {
@@ -323,7 +323,7 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     return net;
 }
 
-/* The options of a generation step: its number of sequences, and no dropout. */
+/* Returns the options of a generation step: its number of sequences, and no dropout. */
 static bg_gpt_options find_step_options(const bg_gpt_options *options, uint32_t sequences)
 {
     bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();

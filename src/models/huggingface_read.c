@@ -116,7 +116,7 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     return BG_OK;
 }
 
-/* The type in which the weight is stored: float32, unless it already exists in 16 bits. */
+/* Returns the type in which the weight is stored: float32, unless it already exists in 16 bits. */
 static bg_dtype find_kept_dtype(bg_weights *weights, const char *name)
 {
     bg_weight weight;
@@ -134,7 +134,7 @@ typedef struct taken {
     int64_t count;
 } taken;
 
-/* A callback of bg_weights_fill. */
+/* Implements the callback of bg_weights_fill. */
 static bg_status write_tensor(void *user, void *data, bg_error *error)
 {
     const taken *t = user;
