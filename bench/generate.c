@@ -1,10 +1,10 @@
 /*
- * generate.c: measures how fast GPT-2 generates one sequence: tokens/s of single steps and of a prompt, with weights of
- * float32, bfloat16, 8 and 4 bits and activations of float32 and bfloat16. Rows take turns in each round, and results
- * are medians. A single step reads every matrix once, so `share` compares the bytes of the matrices (float32, or
- * rounded) times the tokens/s with the rate at which the same cores read memory in the same round. For a prompt it
- * compares the products' operations with the peak of the cores' arithmetic. Weights have their initial values, because
- * speed does not depend on them.
+ * generate.c: measures how fast GPT-2 generates one sequence, as tokens/s of single steps and of a prompt. Weights are
+ * float32, bfloat16, or rounded to 8 or 4 bits; activations are float32 or bfloat16. Rows take turns in each round, and
+ * results are medians. A single step reads every matrix once. So its `share` is the bytes of the matrices times the
+ * tokens/s, relative to the rate at which the same cores read memory in the same round. For a prompt it compares the
+ * products' operations with the peak of the cores' arithmetic. Weights have their initial values, because speed does
+ * not depend on them.
  *
  * usage: generate [--prompt N] [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N]
  *                 [--rounds N]

@@ -5,9 +5,9 @@
  *     mpirun -n 2 build/bench/mpi_memory.openmpi growth    10,000 updates of a small network: memory early and late
  *
  * Each measurement prints one row of a table in markdown, and bench/mpi_memory.sh combines the rows. Numbers are those
- * of the rank with the most memory. Resident memory is counted in three parts: anonymous memory (the heap, arenas,
- * stacks), memory that ranks share (messages inside a host) and mapped files (programs and libraries, left out here).
- * Blocks are the memory that Brigade and MPI have allocated with malloc.
+ * of the rank with the most memory. Resident memory has three parts: anonymous memory (the heap, arenas, stacks),
+ * memory that ranks share (messages inside a host), and mapped files (programs and libraries), which are not counted
+ * here. Blocks are the memory that Brigade and MPI have allocated with malloc.
  *
  * `growth` also runs the same number of messages with only MPI, without Brigade, to separate the memory that MPI itself
  * keeps for each message from Brigade's. The exit code is 1 when Brigade's growth is above the limit.

@@ -10,10 +10,10 @@
  *
  * Pipelines and tensor parallelism are compared with a bound: the simulated time of a step if each device has a core.
  * All ranks measure all stages at the same time, each on its own core, and a stage costs the mean time on the core that
- * runs it in the pipeline. Messages have measured costs too. The cost of a message is the time in which MPI by itself
- * sends this number of bytes to a rank that waits for them, half of a ping-pong. The receiver's core copies them, so
- * the cost belongs to the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself
- * exchanges shares. Measuring takes a turn like training does.
+ * runs it in the pipeline. Messages have measured costs too. The cost of a message is half the time of a ping-pong of
+ * MPI with this number of bytes, in which the receiver waits. The receiver's core copies them, so the cost belongs to
+ * the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself exchanges shares.
+ * Measuring takes a turn like training does.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257.
  */

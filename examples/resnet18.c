@@ -1,6 +1,6 @@
 /*
- * resnet18.c: a residual network of 18 layers (He et al., 2016) for small images: a convolution, four stages of two
- * blocks each, which add their inputs to their results, and a linear layer. Parameters have torchvision's names.
+ * resnet18.c: a residual network of 18 layers (He et al., 2016) for small images. It has a convolution, four stages of
+ * two blocks each, and a linear layer; each block adds its input to its result. Parameters have torchvision's names.
  * lesson.h has the arguments and the loop.
  *     cc resnet18.c $(pkg-config --cflags --libs brigade) -o resnet18 && ./resnet18 pipelined
  */

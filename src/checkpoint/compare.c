@@ -282,8 +282,8 @@ static bg_status compare_optimizers(loader *l)
 
 /* ---- parameters ---- */
 
-/* Whether a tensor that only the file or only the model has is a difference of the models: a parameter, a buffer, or
- * state of the same optimizer. */
+/* Whether a tensor with this role is part of the model: a parameter, a buffer, or, when training, optimizer state.
+ * Others may be missing on one side. */
 static bool is_structural(const loader *l, bg_variable_role role)
 {
     const bool is_training = l->session != NULL && bg_plan_optimizer(bg_session_plan(l->session)) != NULL;

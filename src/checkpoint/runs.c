@@ -1,5 +1,5 @@
 /*
- * runs.c: combines regular ranges of elements into runs: a tensor that is cut along its last dimension has one run in
+ * runs.c: combines regular ranges of elements into runs. A tensor that is cut along its last dimension has one run in
  * each part, whatever its number of rows.
  *
  *     rows of 6, cut in two:   a a a b b b      part 0: 0+3*4/6

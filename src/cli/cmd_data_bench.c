@@ -1,7 +1,7 @@
 /*
  * cmd_data_bench.c: `brigade data bench [PATH]`: measures how fast a data set is read, sample by sample or through a
- * loader, prints one line of JSON, and says whether the data would limit a run. The kind of data follows from the
- * ending of a file's name or from the content of a folder.
+ * loader. It prints one line of JSON, and whether the data would limit a run. The kind of data follows from the ending
+ * of a file's name or from the content of a folder.
  */
 #include "cli/command.h"
 

@@ -124,8 +124,8 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape
 bg_status mnist_plan_check(const mnist_config *config, bg_error *error);
 
 /* With --schedule auto: reads the stages' costs from the --costs file. If the file does not exist and `may_run` is
- * true, measures the costs on zeros in the shapes of the training and stores them in the file. config->costs must be
- * cleared with bg_costs_clear. */
+ * true, measures the costs on zeros in the training's shapes, and writes the file. config->costs must be cleared with
+ * bg_costs_clear. */
 bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error);
 
 /* The number of images that the outputs of a training call cover (0 if only padding), the mean loss, and the accuracy

@@ -1,6 +1,6 @@
 /*
- * onnx_data.c: reads the data of `brigade train` and `brigade infer`, which are a file for each input of the model and
- * one for the target, and converts them to the model's types. Symbolic dimensions get the sizes of the data.
+ * onnx_data.c: reads the data of `brigade train` and `brigade infer`, and converts them to the model's types. There is
+ * a file for each input of the model, and one for the target. Symbolic dimensions get the sizes of the data.
  */
 #include "cli/onnx_model.h"
 

@@ -1,6 +1,7 @@
 /*
- * options.c: reads command lines with the help of a table. It does not use argp or getopt, because an error must be one
- * line that names the option, the value and what is allowed, and a mistyped name must give a suggestion.
+ * options.c: reads command lines with the help of a table. It does not use argp or getopt. An error must be one line
+ * that names the option, the value and the allowed values, and an error about a mistyped name must suggest the right
+ * one.
  */
 #include "cli/options.h"
 

@@ -101,9 +101,9 @@ typedef struct cli_help_page {
 } cli_help_page;
 
 /*
- * Reads argv[1..]: "--name value", "--name=value". Up to word_limit words that are not options are stored in words[].
- * *help is set by -h and --help (the rest is not read). given[i] (`given` may be NULL; initially all false) is set when
- * option i of the table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
+ * Reads argv[1..]: "--name value", "--name=value". Up to word_limit arguments that are not options are stored in
+ * words[]. -h and --help set *help, and later arguments are not read. given[i] (`given` may be NULL; initially all
+ * false) is set when option i of the table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
  */
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
                            uint32_t word_limit, uint32_t *word_count, cli_help *help, bool *given, bg_error *error);

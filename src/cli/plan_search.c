@@ -3,10 +3,10 @@
  * list of options, which are appended to the command line; the time of the resulting plan is predicted. So a user can
  * run the best plan by adding these options. Options of the command line do not change.
  *
- * A mesh divides the N devices into replicas times the devices of one replica; for a model on a mesh, replicas have a
+ * A mesh divides the N devices into replicas times the devices of one replica. For a model on a mesh, replicas have a
  * data axis and two tensor axes. Every candidate has the same number of samples in an update. If a plan does not fit
- * the memory, remedies are added one after another until it does, because each costs time: recomputation, then the
- * optimizer's state in streaming memory.
+ * the memory, remedies are added one after another until it does, because each costs time. The first is recomputation,
+ * and the second is the optimizer's state in streaming memory.
  */
 #include <inttypes.h>
 #include <math.h>

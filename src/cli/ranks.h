@@ -27,9 +27,8 @@ const char *cli_ranks_log(const char *path);
 bool cli_ranks_keeps_log(void);
 /* Whether standard output is the user's terminal, and not one that a launcher has created in place of a pipe. */
 bool cli_writes_to_terminal(void);
-/* An error on a rank other than the first is printed with a delay that grows with the rank, because the rank that
- * prints it ends all others. So only the lowest rank with the error prints it; returns false when another rank has
- * printed it. */
+/* Waits on ranks other than the first, longer on higher ranks, because the rank that prints an error ends all others.
+ * So only the lowest rank with an error prints it. Returns false if another rank has printed it. */
 bool cli_ranks_says_error(void);
 /* Called after all ranks know that one of them got a signal; acts as if this rank had got it too. */
 void cli_ranks_share_signal(bool is_asked);

@@ -213,8 +213,8 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
 /* With --checkpoint-async, allocates the memory for the copy. */
 bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *training, bg_error *error);
 /* With --resume, loads the weights and the position of the latest checkpoint, if there is one, and sets *is_resumed.
- * *owes_validation: the checkpoint was made between the end of an epoch and its validation, which a plateau needs; NULL
- * without plateaus. */
+ * Sets *owes_validation if the checkpoint was made after an epoch but before its validation, which a plateau needs.
+ * `owes_validation` is NULL without plateaus. */
 bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool *is_resumed, bool *owes_validation,
                                 bg_error *error);
 

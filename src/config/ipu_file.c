@@ -1,7 +1,6 @@
 /*
- * ipu_file.c: reads and writes configuration files. A key of a file is a field, a record that other programs keep
- * (versions), a deprecated field, an old name, or unknown; only unknown keys are errors, unless the caller keeps them
- * too.
+ * ipu_file.c: reads and writes configuration files. A key of a file is a field, a record of other programs (versions),
+ * a deprecated field, an old name, or unknown. Only unknown keys are errors, unless the caller asks to keep them.
  */
 #include "config/ipu_config.h"
 

@@ -17,8 +17,8 @@ typedef struct bgi_buckets {
     uint32_t *items;
 } bgi_buckets;
 
-/* Sorts the numbers below item_count by counting; keys[i] is the key of item i, and BGI_NO_BUCKET (or any other key
- * that is not below bucket_count) omits the item. Allocates memory in the arena; returns false if there is none. */
+/* Sorts the numbers below item_count by counting. keys[i] is the key of item i; if it is BGI_NO_BUCKET or not below
+ * bucket_count, the item is omitted. Allocates memory in the arena; returns false if there is none. */
 bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_count, size_t item_count,
                       const uint32_t *keys);
 

@@ -3,7 +3,7 @@
  * (xor) of what each byte contributes with zeros after it.
  *
  * If the processor multiplies polynomials, long data are summed in a different way, with the same value. Sixteen bytes
- * can be replaced by zeros if other bytes with the same remainder are added D bytes later: the two halves, each
+ * can be replaced by zeros if bytes with the same remainder are added D bytes later. These are the two halves, each
  * multiplied by a power of x modulo the polynomial. Four such sums are computed in parallel, and the table adds the
  * last 16 bytes.
  *

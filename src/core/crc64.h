@@ -1,7 +1,7 @@
 /*
- * crc64.h: a checksum against damage, not against attacks: CRC-64 with the polynomial of ECMA-182, bits reflected,
- * first and last values all ones, as in the xz format (its specification, section 6). It detects every change within 64
- * neighboring bits and all but one in 2^64 of the others.
+ * crc64.h: computes the CRC-64 of the xz format (its specification, section 6): the polynomial of ECMA-182, bits
+ * reflected, initial value and final xor all ones. It detects damage, but not manipulation. It detects every change
+ * within 64 neighboring bits and all but one in 2^64 of the others.
  */
 #ifndef BGI_CORE_CRC64_H
 #define BGI_CORE_CRC64_H

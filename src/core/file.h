@@ -1,8 +1,8 @@
 /*
  * file.h: reads and writes whole files.
  *
- * A file is written under a temporary name in the target's folder, flushed to disk and then renamed over the target, so
- * that a reader of the target never finds a part of the new content. Links are followed: the target is replaced and the
+ * A file is written under a temporary name in the target's folder, flushed to disk and then renamed. So a reader of the
+ * target finds either the old content or all of the new content. Links are followed: the target is replaced and the
  * link stays. A replaced file keeps its permissions. A target that is not a regular file (a device, a pipe, a folder)
  * is refused.
  */
@@ -39,8 +39,8 @@ void bgi_file_print(bgi_file_writer *writer, const char *format, ...) BG_PRINTF(
 /* Makes the next write begin at the start of the file. */
 void bgi_file_writer_restart(bgi_file_writer *writer);
 
-/* Passes everything so far to the system, so that temporary_path can be opened and checked before it replaces the
- * target, while the disk writes; commit waits for the disk. After a failure the writer must still be abandoned. */
+/* Passes everything so far to the system. Then temporary_path can be opened and checked while the disk writes, before
+ * the file replaces the target. Commit waits for the disk. After a failure the writer must still be abandoned. */
 bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error);
 
 /* Flushes, syncs and renames the file, and syncs the folder. If it fails before the rename, the temporary file is

@@ -20,8 +20,8 @@ typedef struct bgi_input {
 bg_status bgi_input_open(bgi_input *input, const char *path, bg_error *error);
 /* `content` must outlive the input. Errors: BG_ERROR_MEMORY. */
 bg_status bgi_input_over(bgi_input *input, const char *name, const void *content, uint64_t size_bytes, bg_error *error);
-/* Like bgi_input_open, but reads a file of at most limit_bytes at once and keeps it, for inputs that are read in many
- * small parts, for which system calls would take most of the time. */
+/* Like bgi_input_open, but keeps the content of a file of at most limit_bytes in memory. This is for inputs that are
+ * read in many small parts, for which system calls would take most of the time. */
 bg_status bgi_input_open_kept(bgi_input *input, const char *path, uint64_t limit_bytes, bg_error *error);
 void bgi_input_close(bgi_input *input); /* also accepts a closed input */
 

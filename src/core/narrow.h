@@ -6,8 +6,8 @@
  *     bfloat16   s eeeeeeee fffffff
  *     float16    s    eeeee ffffffffff                 65504 is the largest, 2^-24 the smallest step
  *
- * The results are those of processors' own float16 conversions, bit for bit: to nearest, ties to even, infinity beyond
- * 65520; NaN stays NaN, becomes quiet and keeps the upper bits of its fraction.
+ * The results are bit-identical to those of processors' float16 conversions: to nearest, ties to even, and infinity
+ * from 65520 on. NaN becomes quiet and keeps the upper bits of its fraction.
  */
 #ifndef BGI_CORE_NARROW_H
 #define BGI_CORE_NARROW_H

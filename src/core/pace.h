@@ -6,8 +6,8 @@
  *                                         otherwise: BGI_PACE_SHARE - 1 times the processor time of the piece
  *
  * So the work takes at most 1 / BGI_PACE_SHARE of a processor that the computation needs, or all of a free processor.
- * The work never stops, and its thread keeps its priority. A thread of low priority would stop as long as any other
- * program computes, even while another thread waits for it, and its priority could not be raised again.
+ * The work never stops, and its thread keeps its priority. A thread of low priority would stop while any other program
+ * computes, even if another thread waits for it. Its priority could not be raised again.
  */
 #ifndef BGI_CORE_PACE_H
 #define BGI_CORE_PACE_H

@@ -10,8 +10,8 @@
  * are its elements 2j and 2j + 1, as instructions for pairs read them (kernels/linear/pairs.h).
  *
  * A weight of 8 or 4 bits is level x scale, with levels from -128 to 127 or from -8 to 7, rounded to nearest. A scale
- * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level and the block's
- * extreme weight is level -128 or -8. It may be negative. The product of a level and a scale is exact in float32, so
+ * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level. The block's
+ * extreme weight is at level -128 or -8. It may be negative. The product of a level and a scale is exact in float32, so
  * every kernel that multiplies them first computes with the same float32 matrix.
  */
 #ifndef BGI_CORE_QUANTIZED_H

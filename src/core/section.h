@@ -1,6 +1,6 @@
 /*
- * section.h: copies between a tensor and its sections (bg_section), and finds sections in files by the names that
- * serialized layers give them, so that such files can be read as whole tensors.
+ * section.h: copies between a tensor and its sections (bg_section). It also finds sections in files by the names that
+ * serialized layers give them, and joins them to whole tensors.
  */
 #ifndef BGI_CORE_SECTION_H
 #define BGI_CORE_SECTION_H

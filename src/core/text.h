@@ -27,8 +27,8 @@ double bgi_text_real(const char *text, char **end);
 /* Adds the shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
 void bgi_string_add_shortest(bgi_string *text, double value);
 
-/* Rewrites the control characters of `text` as \n, \t or \xNN, so that no name or value in it breaks a line or controls
- * a terminal; newlines stay if `keeps_lines` is true. The text is cut at `capacity` bytes. */
+/* Rewrites the control characters of `text` as \n, \t or \xNN, so that names and values in it cannot break a line or
+ * control a terminal. Newlines stay if `keeps_lines` is true. The text is cut at `capacity` bytes. */
 void bgi_string_escape(char *text, size_t capacity, bool keeps_lines);
 
 /* Returns the number of bytes of the UTF-8 character at `at`, or 0 if it is invalid. `left` bytes (at least 1) are

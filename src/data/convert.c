@@ -1,6 +1,6 @@
 /*
- * convert.c: converts one tensor of each sample to the element type and the shape that a model needs, normalizes it on
- * request, and can give it other dimensions with the same number of elements. The other tensors are copied.
+ * convert.c: converts one tensor of each sample to the element type that a model needs. On request it normalizes the
+ * tensor, and gives it other dimensions with the same number of elements. The other tensors are copied.
  *
  * Integers are converted to integers exactly or refused. Other values are converted to double and then rounded to
  * float32. Normalization rounds each operation to float32, as torchvision does.
@@ -166,9 +166,9 @@ static bg_status convert_sample(const conversion *c, const void *in, void *out, 
 
 /* ---- the data set ---- */
 
-/* in one allocation */
-static bg_status read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
-                             const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
+/* Reads the source's sample in place, or into the scratch, with all tensors in one allocation. */ static bg_status
+read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
+            const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {
     unsigned char *places[BG_DATASET_MAX_TENSORS];
     size_t at = 0, failed = 0;

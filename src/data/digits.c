@@ -222,8 +222,8 @@ static void bend(bgi_random *random, pen_line *line)
     }
 }
 
-/* Turns, slants and stretches the line, then moves the middle of its length near the middle of the picture, as in
- * MNIST, where the center of the ink's mass is in the middle. */
+/* Turns, slants and stretches the line, then moves the middle of its length near the middle of the image. This is
+ * similar to MNIST, where the center of the ink's mass is in the middle. */
 static void place(bgi_random *random, const bgi_digit_style *style, pen_line *line)
 {
     const float height = draw_between(random, hand.height_low, hand.height_high);

@@ -8,9 +8,9 @@
  *
  *     create --> [ enter --> launch, copy, copy_in, copy_out ... --> leave ] ... --> destroy
  *
- * A thread that works for a device (on its program, its loads and stores, or parts of its calls) is between `enter` and
- * `leave`; several threads may be there at the same time. The host does not call these: between runs it uses copy_in,
- * copy_out and map. A device accesses only its own memory, and memory that a transport passes to it.
+ * A thread calls `enter` before it works for a device (on its program, its loads and stores, or parts of its calls),
+ * and `leave` afterward. Several threads may work at the same time. The host does not call these: between runs it uses
+ * copy_in, copy_out and map. A device accesses only its own memory, and memory that a transport passes to it.
  *
  * A launch begins a kernel call; `wait` returns when all launches are complete. The runtime waits before it uses the
  * results. A type without `wait` completes the call before `launch` returns.

@@ -1,6 +1,6 @@
 /*
  * json_tree.h: parses JSON into a jansson tree. jansson's own parser is not used, because when memory is exhausted it
- * drops parts of strings and numbers, or reports bad syntax.
+ * may drop parts of strings or report bad syntax.
  */
 #ifndef BGI_FORMATS_JSON_TREE_H
 #define BGI_FORMATS_JSON_TREE_H

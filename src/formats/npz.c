@@ -4,7 +4,7 @@
  * members' own headers are not used.
  *
  * Members must not share bytes of the file, and a member cannot unpack to more than 1032 times its bytes (zlib's
- * technical notes), so all members together need at most that times the file's size.
+ * technical notes). So all members together need at most 1032 times the file's size.
  */
 #include "formats/npy.h"
 

@@ -99,8 +99,8 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     bg_type type;
     size_t count = 0, held = 0;
 
-    /* A configuration may request more layers than there is memory for names, so missing tensors are reported only for
-     * the number of layers that the files could have. */
+    /* A configuration may request too many layers for a list of all names, so missing tensors are reported only for the
+     * number of layers that the files could have. */
     for (uint32_t f = 0; f < s->file_count; f++)
         held += bg_safetensors_count(s->files[f]);
     names = calloc(2 * held + 64, BGI_HF_NAME_BYTES);
