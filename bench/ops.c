@@ -347,7 +347,7 @@ static int make_like(bench_work *work, int tensor)
     return make(work, work->tensors[tensor].type, 1);
 }
 
-/* The kernels that the calls of a case get. */
+/* The policy by which kernels are chosen for the calls of a case. */
 static bg_kernel_policy policy = BG_KERNELS_FAST;
 
 /* Adds a call whose first `inputs` tensors are inputs; -1 ends the list of tensors. */

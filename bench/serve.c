@@ -427,7 +427,7 @@ static void measure_memory(void)
     bg_error error = {0};
     double before;
 
-    /* The first session makes the values and is destroyed, so one set remains. */
+    /* The first session makes the values and is destroyed, so only one copy of them remains in memory. */
     check(bg_session_run(first, (const void *[]){x}, (void *[]){y}, &error), &error);
     check(bg_weights_create(&weights, &error), &error);
     {

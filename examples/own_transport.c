@@ -28,8 +28,8 @@ typedef struct header {
     uint64_t size_bytes;
 } header;
 
-/* A send that waits for the socket, a receive that waits for its packet, a packet that came before its receive, or a
- * completed operation that `poll` has not returned. */
+/* An operation: a send that waits for the socket, a receive that waits for its packet, a packet that came before its
+ * receive, or a completed operation that `poll` has not returned. */
 typedef struct item {
     struct item *next;
     header head;

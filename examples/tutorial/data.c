@@ -61,7 +61,7 @@ static bg_status scale(void *user, uint64_t epoch, uint64_t index, const void *c
     return BG_OK;
 }
 
-/* Samples of two tensors, x [3] and y [1], from columns of the file. Samples are computed only when a loader asks for
+/* Samples of two tensors, x [3] and y [1], from columns of the file. Samples are computed only when a loader requests
  * them. */
 static bg_dataset *open_houses(const char *path)
 {

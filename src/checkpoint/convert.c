@@ -236,7 +236,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const bg_safetensors_metadata *)a)->key, ((const bg_safetensors_metadata *)b)->key);
 }
 
-/* Whether metadata describe a checkpoint's files rather than the training. */
+/* Whether metadata describe a checkpoint's files, not the training state. */
 static bool is_of_file(const char *key)
 {
     return strcmp(key, BGI_CHECKPOINT_SUM) == 0 || strcmp(key, BGI_CHECKPOINT_PARTS) == 0 ||
@@ -245,7 +245,7 @@ static bool is_of_file(const char *key)
            strncmp(key, BGI_CHECKPOINT_TENSOR, sizeof BGI_CHECKPOINT_TENSOR - 1) == 0;
 }
 
-/* Copies all metadata that describe the training. */
+/* Copies all metadata that describe the training state. */
 static bg_status copy_texts(conversion *c, const bgi_stored *from)
 {
     const size_t count = bg_safetensors_metadata_count(from->file);

@@ -1,5 +1,5 @@
 /*
- * folder.c: lists the checkpoints of a folder, and removes old ones. It knows only names, not contents.
+ * folder.c: lists the checkpoints of a folder, and removes old ones. It reads only names and metadata.
  *
  * A checkpoint gets its name when it is complete (core/file.h), so every file with such a name counts. A process that
  * is killed while it writes leaves a file whose name ends in ".tmp-" and six characters. Such files, and parts without

@@ -309,7 +309,7 @@ static bg_status take_tag(bgi_part_save *s)
     return BG_OK;
 }
 
-/* Reads this rank's folder. */
+/* Lists the checkpoints in this rank's folder. */
 static bg_status begin(bgi_part_save *s)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];

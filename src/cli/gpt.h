@@ -20,7 +20,7 @@
 /* A command line in the example's style, translated to Brigade's (gpt_arguments.c). */
 typedef struct gpt_arguments {
     int count, made_count;
-    char **values; /* `count` words and NULL; each points to the command line or is one of made[] */
+    char **values; /* `count` arguments and NULL; each points to the command line or is one of made[] */
     char **made;
 } gpt_arguments;
 
@@ -124,8 +124,8 @@ typedef struct gpt_position {
     uint64_t epoch, sample; /* number of samples of the epoch that were used */
 } gpt_position;
 
-/* Whether checkpoints can be written where the configuration says, from update `step` on. The folder is locked for this
- * run until *folder is released. */
+/* Checks that checkpoints can be written to the configuration's folder, from update `step` on. The folder is locked for
+ * this run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
 /* `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is no metric. With
  * --checkpoint-async the function only starts writing, and *writer must be finished. */

@@ -30,7 +30,7 @@ typedef struct run {
     bg_error events_failure; /* why events are missing; the run continues without them */
     gpt_position position;
     uint64_t saved_step;          /* step of the last checkpoint; UINT64_MAX before the first one */
-    bg_checkpoint_writer *writer; /* writes during the training; NULL if no write is running */
+    bg_checkpoint_writer *writer; /* writes a checkpoint during training; NULL if no write is running */
     uint64_t updates;             /* number of updates that this process has made */
     double loss_sum;              /* sum over the updates since the last checkpoint */
     uint64_t loss_count;
@@ -152,7 +152,7 @@ static bg_status log_updates(cli_training *training, const call *c, bg_error *er
     return cli_log_flush(&training->log, error);
 }
 
-/* A log that can no longer be written does not end the training. */
+/* A log that can no longer be written does not end the run. */
 static void log_call(cli_training *training, const call *c)
 {
     if (training->log.stream != NULL && log_updates(training, c, &training->log.failure) != BG_OK)
@@ -227,7 +227,7 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     return BG_OK;
 }
 
-/* Completes a checkpoint that is written during the training. With `waits` it waits for all ranks; otherwise it does
+/* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
  * nothing until all of them have written. */
 static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
 {
@@ -316,7 +316,7 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
 
 /* ---- the whole run ---- */
 
-/* Checks for the model of an earlier run before the training, which may take hours. */
+/* Checks for the model of an earlier run before training begins, which may take hours. */
 static bg_status check_model_folder(const gpt_options *options, bg_error *error)
 {
     bool is_empty = true;

@@ -175,7 +175,7 @@ extern const char *const mnist_inputs[];
 /* Functions of the cli_model. */
 void mnist_load(const cli_training *training, bg_loader_options *out);
 bg_status mnist_on_event(cli_training *training, bg_trainer_event *event, bg_error *error);
-/* Checks, before the training, that the plan of a test that --config places separately can be made. */
+/* Checks before training that the test's plan can be made, if --config places its layers separately. */
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
 /* Returns the options of the test's plan, and the size of its micro-batch. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch);

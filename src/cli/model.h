@@ -37,7 +37,7 @@ typedef struct cli_build {
 typedef struct cli_training cli_training;
 typedef struct cli_prediction cli_prediction;
 
-/* A row. Functions may be NULL only if their comment says so. Settings are a struct of the model; the program clears
+/* A row. A function may be NULL only if its comment says so. Settings are a struct of the model; the program clears
  * them also after an error. */
 typedef struct cli_model {
     const char
@@ -86,8 +86,8 @@ typedef struct cli_model {
     bg_status (*print)(const cli_training *training, bg_error *error); /* prints the configuration; may be NULL */
     /* Opens the files for results and the data, and sets training->data. */
     bg_status (*open)(cli_training *training, bg_error *error);
-    /* Called after the training is compiled; sets the weights and the position in the data, and opens the log. NULL:
-     * nothing. */
+    /* Called after the training plan is compiled; sets the weights and the position in the data, and opens the log.
+     * NULL: nothing. */
     bg_status (*begin)(cli_training *training, bg_error *error);
     /* Called at each event of the trainer. A failure ends the training with this error. */
     bg_status (*on_event)(cli_training *training, bg_trainer_event *event, bg_error *error);
@@ -148,8 +148,8 @@ struct cli_prediction {
     struct bgi_device_model *model; /* the device of --device; NULL: this machine */
 };
 
-/* Removes the options of `brigade plan` itself from a command line; *out_argv, which is malloc'ed, has the other words.
- * The prediction must be cleared also after an error. */
+/* Removes the options of `brigade plan` itself from a command line; *out_argv, which is malloc'ed, has the other
+ * arguments. The prediction must be cleared also after an error. */
 bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv, int *out_argc, char ***out_argv,
                               bg_error *error);
 /* Adds the options of `brigade plan` itself to a help page. */

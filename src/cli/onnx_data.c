@@ -211,7 +211,7 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
     return strlen(text);
 }
 
-/* Pairs are separated by commas ("x=FILE,target=FILE") or are separate words. */
+/* Pairs are separated by commas ("x=FILE,target=FILE") or are separate arguments. */
 static bg_status add_list(const onnx_settings *settings, const char *text, sources *s, bg_error *error)
 {
     char *copy = strdup(text);

@@ -117,7 +117,8 @@ void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *
 int cli_columns(void);
 /* Prints words in lines of at most `columns` columns that begin at `indent`; the first line is already at `column`. */
 void cli_print_wrapped(const char *text, int column, int indent);
-/* Prints lines that are paragraphs or rows of a list (" name words"); further lines of a row begin below its words. */
+/* Prints lines that are paragraphs or rows of a list (" name  description"); further lines of a row begin below its
+ * description. */
 void cli_print_lines(const char *text);
 /* Returns the choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result
  * is valid until the next call. */

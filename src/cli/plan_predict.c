@@ -42,7 +42,7 @@ static const cli_option prediction_options[] = {
     CLI_OPTIONS_END,
 };
 
-/* Returns the row of the option in a word such as "--svg" or "--svg=x"; NULL if it belongs to the model. */
+/* Returns the row of an option such as "--svg" or "--svg=x"; NULL if the option belongs to the model. */
 static const cli_option *find_own(const char *word, bool *has_value)
 {
     const char *equals = strchr(word, '=');
@@ -57,7 +57,7 @@ static const cli_option *find_own(const char *word, bool *has_value)
     return NULL;
 }
 
-/* Moves the words of the command's own options to the front of `words`; the others follow. */
+/* Moves the command's own options to the front of `words`; the other arguments follow. */
 static void part_words(int argc, char **argv, char **own, int *own_count, char **rest, int *rest_count)
 {
     bool has_value;
@@ -303,7 +303,7 @@ static void load_costs(const char *path, bgi_call_costs *costs)
         warn(&error);
 }
 
-/* Costs of the plan's kernel calls: from the cache, measured, or only those that are known. */
+/* Finds the costs of the plan's kernel calls: from the cache, measured, or only the known ones. */
 static bg_status find_costs(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
                             uint32_t cores, bgi_call_costs *costs, uint32_t *counted, uint32_t *known, bg_error *error)
 {

@@ -431,7 +431,7 @@ uint64_t cli_recipe_samples_per_call(const cli_recipe *recipe)
     return cli_multiply(cli_recipe_samples_per_update(recipe), recipe->library.options.execution.device_iterations);
 }
 
-/* ---- places of results ---- */
+/* ---- files of results ---- */
 
 bg_status cli_recipe_check_places(const cli_recipe *recipe, const char *save_path, int *folder, bg_error *error)
 {

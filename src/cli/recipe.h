@@ -19,7 +19,7 @@
 typedef struct cli_recipe {
     const char *command;      /* the command in messages: "mnist", "train", or "plan" */
     const char *program;      /* the program that makes its checkpoints: "mnist", "train" */
-    const char *sample_word;  /* the word in checkpoints and messages: "image" */
+    const char *sample_word;  /* the name of a sample in checkpoints and messages: "image" */
     const char *sample_words; /* "images" */
     const char *data_hint;    /* advice on how to get the same data: "give the same --data-dir" */
     uint64_t batch_size, epochs;
@@ -145,7 +145,7 @@ typedef struct cli_run {
     cli_metric
         metric; /* metric of the next checkpoint, from the epoch's validation; if its name is NULL, there is none */
     bg_error checkpoint_failure;         /* the first failure */
-    struct bg_checkpoint_writer *writer; /* writes during the training; NULL if no write is running */
+    struct bg_checkpoint_writer *writer; /* writes a checkpoint during training; NULL if no write is running */
     cli_progress progress;
     uint64_t updates, samples;
     bool has_whole;               /* whether there was a call of the usual size */
@@ -157,8 +157,8 @@ typedef struct cli_run {
 void cli_run_begin_epoch(const cli_recipe *recipe, cli_run *run, const bg_trainer_event *event);
 /* Counts a training call. */
 void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
-/* Makes a checkpoint. A full disk does not end the training, because the next checkpoint may fit. */
-/* Completes a checkpoint that is written during the training. With `waits` it waits for all ranks; otherwise it does
+/* Makes a checkpoint. Writes a checkpoint. A full disk does not end the run, because the next checkpoint may fit. */
+/* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
  * nothing until all of them have written. */
 void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
@@ -203,7 +203,7 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
 /* ---- checkpoints (recipe_checkpoint.c) ---- */
 
 /* Creates the folder, which is locked for this run until *folder is released. Without --resume it must not contain a
- * checkpoint of an earlier training. */
+ * checkpoint of an earlier run. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
 /* Writes a checkpoint after `batch` calls of the epoch. */
 /* `metric` is recorded if it has a name. With --checkpoint-async the function only starts writing, and *writer must be

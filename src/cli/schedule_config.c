@@ -61,7 +61,7 @@ schedule_config schedule_config_defaults(void)
 
 /* ---- costs ---- */
 
-/* Reads the number at `text`, up to a comma or the end, and sets *end to that place. */
+/* Reads the number at `text`, up to a comma or the end, and sets *end to the end of the number. */
 static bool read_cost(const char *text, const char **end, double *out)
 {
     const size_t length = strcspn(text, ",");

@@ -553,7 +553,7 @@ static bg_status add_value(json_t *object, uint32_t number, const bg_options *op
         status = BG_OK;
     if (!text.failed && value == NULL && status == BG_OK)
         value = json_string(text.data);
-    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* a plain struct may contain one */
+    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* possible if a plain struct was copied */
         status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, which is not UTF-8; JSON needs UTF-8",
                               name, text.data);
     else if (json_object_set_new(object, name, value) != 0)

@@ -59,7 +59,7 @@ void bgi_archive_bool(bgi_archive *archive, bool *value);
 void bgi_archive_double(bgi_archive *archive, double *value);
 /* The string may be NULL. */
 void bgi_archive_text(bgi_archive *archive, const char **text);
-/* Writes or reads `size_bytes` unchanged; both sides know the size. */
+/* Writes or reads `size_bytes` bytes unchanged. The size is not written, so the reader must pass it. */
 void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_bytes);
 
 /* An enumeration whose values are 0 to `limit` - 1. */
@@ -73,7 +73,7 @@ void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_byt
 /* Writes or reads the length of an array. Returns `array` when writing, and memory for *count elements when reading;
  * the caller then visits the elements. */
 void *bgi_archive_list(bgi_archive *archive, const void *array, uint32_t *count, size_t element_bytes);
-/* The same for `count` elements, if the reader knows the count; the array may be NULL. */
+/* The same for `count` elements. The count is not written, so the reader must pass it. The array may be NULL. */
 void *bgi_archive_table(bgi_archive *archive, const void *array, uint32_t count, size_t element_bytes);
 /* Writes or reads an array that several structs may point to; it is written once. `kind` distinguishes arrays by
  * element type. If the result is true, the caller must visit the elements now. If it is false, *array and *count are

@@ -31,8 +31,8 @@ bg_status bgi_require(const void *pointer, const char *name, const char *functio
 /* Copies the struct of an _init function up to the size of the caller's struct, and fills further bytes of the caller's
  * struct with zeros. */
 void bgi_struct_fill(void *options, size_t struct_bytes, const void *made, size_t made_bytes);
-/* Whether the caller's struct is of this release. `maker` is the function that makes the struct, for the error. If it
- * is NULL, the struct may be zeroed, and struct_bytes 0 means this release's size. */
+/* Checks that the caller's struct is that of this release. `maker` is the function that makes the struct, for the
+ * error. If it is NULL, the struct may be zeroed, and struct_bytes 0 means this release's size. */
 bg_status bgi_struct_check(size_t struct_bytes, size_t own_bytes, const char *type, const char *maker, bg_error *error);
 
 /* Fills an error for a callback that failed without a message: "the source reported 'i/o error' without a message". An

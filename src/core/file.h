@@ -20,7 +20,7 @@ typedef struct bgi_file_writer {
     char *temporary_path;
     unsigned char *buffer; /* NULL: no file is being written */
     size_t buffered;
-    size_t unsent_bytes;    /* bytes written since the disk was last asked to write */
+    size_t unsent_bytes;    /* bytes that the disk was not yet asked to write */
     uint64_t written_bytes; /* bytes of the open file that readers can see */
     int descriptor;
     int first_errno; /* errno of the first failed call below; 0 without failures */
@@ -47,7 +47,7 @@ bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error);
  * removed and the target is unchanged. If only the folder cannot be flushed, it fails with the new file in place. */
 bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error);
 
-/* Removes the temporary file. If that fails, an error that is already set gets a note. May be called for a writer that
+/* Removes the temporary file. If that fails, adds this to an error that is already set. May be called for a writer that
  * was never begun, or has ended. */
 void bgi_file_writer_abandon(bgi_file_writer *writer, bg_error *error);
 

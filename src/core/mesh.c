@@ -272,7 +272,8 @@ static bool has_groups(const bg_mesh *mesh, uint32_t axes, const uint32_t *group
     return true;
 }
 
-/* Axes of size 1 have no effect, so they are left out of the lowest bits. */
+/* Finds the first set of axes that makes the groups. It contains no axis of size 1, because such axes have no
+ * effect. */
 bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error)
 {
     bg_error_clear(error);

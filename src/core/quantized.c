@@ -136,7 +136,7 @@ static void write_block(const block *b, const bgi_quantized *q, float levels, ui
 
 /* ---- bfloat16 ---- */
 
-/* Half of the unit in the last place of the bfloat16 numbers of a weight's size. */
+/* Returns half of the unit in the last place of a weight in bfloat16. */
 static double find_half_place(float largest)
 {
     return (double)(largest < FLT_MIN ? FLT_MIN : bgi_float_from_bits(bgi_float_bits(largest) & 0x7f800000U)) / 256.0;

@@ -37,7 +37,7 @@ uint32_t bgi_random_below(bgi_random *random, uint32_t bound);
 /* Uniform in [0, 1): a multiple of 2^-24. */
 float bgi_random_uniform(bgi_random *random);
 
-/* Two standard normal values (Box-Muller in double, from two arbitrary words each). */
+/* Makes two standard normal values (Box-Muller in double, each from two arbitrary words). */
 void bgi_random_normal_pair(bgi_random *random, double out[2]);
 
 /* Fisher-Yates: every order is equally likely. `count` is at most 2^32 - 1. */
@@ -51,7 +51,7 @@ static inline float bgi_uniform_from_word(uint32_t word)
     return (float)(word >> 8) * 0x1p-24f;
 }
 
-/* Two standard normals from two words. */
+/* Makes two standard normal values from two words. */
 void bgi_normal_from_words(uint32_t a, uint32_t b, double out[2]);
 
 #endif

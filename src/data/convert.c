@@ -166,9 +166,9 @@ static bg_status convert_sample(const conversion *c, const void *in, void *out, 
 
 /* ---- the data set ---- */
 
-/* Reads the source's sample in place, or into the scratch, with all tensors in one allocation. */ static bg_status
-read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
-            const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
+/* Finds the tensors of the source's sample, which are in its memory or are copied to the scratch. */
+static bg_status read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
+                             const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {
     unsigned char *places[BG_DATASET_MAX_TENSORS];
     size_t at = 0, failed = 0;

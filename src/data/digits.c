@@ -86,7 +86,8 @@ static float draw_between(bgi_random *random, float low, float high)
     return low + (high - low) * bgi_random_uniform(random);
 }
 
-/* Nearly normal, mean 0, deviation 1, never beyond 3.46: the sum of four uniform values from one word each. */
+/* Returns a nearly normal value with mean 0 and deviation 1, never beyond 3.46: the sum of four uniform values, each
+ * from one word. */
 static float draw_normal(bgi_random *random)
 {
     float sum = 0;

@@ -1,6 +1,6 @@
 /*
- * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. It does not download files
- * (mnist_download.c), and does not know how images are used.
+ * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. mnist_download.c downloads the
+ * files.
  */
 #include "data/mnist.h"
 
