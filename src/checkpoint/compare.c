@@ -190,7 +190,7 @@ static bg_status refuse_optimizer(const loader *l, const char *theirs, const cha
     return bg_error_set(
         l->error, BG_ERROR_INVALID,
         "%s: has the state of optimizer %s (%s), but this session trains with `%s` (%s); train with the checkpoint's "
-        "optimizer, or give %s optimizer to load only the weights: the state then starts from zero",
+        "optimizer, or give %s optimizer to load only the weights and start the state from zero",
         l->found.path, theirs, kinds[0] != '\0' ? kinds : "no state", own,
         own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
 }
@@ -217,7 +217,7 @@ static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, 
         status = bg_error_set(l->error, BG_ERROR_INVALID,
                               "%s: does not say which optimizer made its state (%s), which may be %s; this session "
                               "trains with `%s`: give %s with the optimizer that made it, or %s optimizer to load only "
-                              "the weights: the state then starts from zero",
+                              "the weights and start the state from zero",
                               l->found.path, kinds, names.data, own,
                               l->options.optimizer_option != NULL ? l->options.optimizer_option : "options.optimizer",
                               drop_option(l));

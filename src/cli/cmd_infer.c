@@ -41,7 +41,8 @@ static const cli_option infer_flags[] = {
     {CLI_TEXT, "init", AT(model.recipe.init_path), .value = "FILE", .default_text = "the model's weights",
      .help = "use the weights of a safetensors file"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
+     .help = "number of leading parts of a scope that name its block; with 1, layer1/0/conv1 is in block layer1; 0 "
+             "means all parts"},
     {CLI_LIBRARY, .name = "device-iterations",
      .more = "micro-batches in a call: more of them mean less time between calls"},
     {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},

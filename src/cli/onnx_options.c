@@ -31,9 +31,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_CHOICE, "metric", AT(metric),
      .choices = "accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none",
      .default_text = "accuracy with labels",
-     .help =
-         "metric to show with the loss; precision, recall and f1 are means over the classes that occur, f1-weighted "
-         "by their labels, f1-binary of class 1 of two"},
+     .help = "metric to show with the loss. precision, recall and f1 are means over the classes that occur, "
+             "f1-weighted weights classes by their labels, and f1-binary is that of class 1 of two"},
     {CLI_TEXT_LIST, "validation", AT(validation), .value = "NAME=FILE...", .default_text = "none",
      .help = "validation data, used after each epoch: x=FILE,target=FILE"},
     {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "do not normalize",
@@ -77,7 +76,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT_LIST, "size", AT(sizes), .value = "NAME=N...", .default_text = "by the data",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "block-depth", AT(block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
+     .help = "number of leading parts of a scope that name its block; with 1, layer1/0/conv1 is in block layer1; 0 "
+             "means all parts"},
     {CLI_LIBRARY, .name = "precision"},
 
     {.help = "Devices"},
