@@ -24,7 +24,7 @@ typedef struct gpt_arguments {
     char **made;
 } gpt_arguments;
 
-/* After an error `out` need not be cleared. Errors are usage errors and BG_ERROR_MEMORY. */
+/* Translates a command line. After an error `out` need not be cleared. Errors are usage errors and BG_ERROR_MEMORY. */
 bg_status gpt_arguments_read(const cli_option *table, int argc, char **argv, gpt_arguments *out, bg_error *error);
 void gpt_arguments_clear(gpt_arguments *arguments);
 /* Returns the option that the user wrote for an assignment of --set, without dashes: "set", or "layers". */
@@ -127,7 +127,8 @@ typedef struct gpt_position {
 /* Checks that checkpoints can be written to the configuration's folder, from update `step` on. The folder is locked for
  * this run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is no metric. With
+/* Writes a checkpoint. `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is
+ * no metric. With
  * --checkpoint-async the function only starts writing, and *writer must be finished. */
 bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
                               const gpt_data *data, const gpt_position *position, double loss,

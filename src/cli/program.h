@@ -48,7 +48,7 @@ bg_status cli_log_open(cli_log *log, const char *path, bool continues, const vol
  * stream. */
 bg_status cli_log_write(cli_log *log, bgi_json_writer *line, bg_error *error);
 bg_status cli_log_flush(cli_log *log, bg_error *error);
-/* A failure is stored in log->failure, like those of lines. */
+/* Closes the log. A failure is stored in log->failure, like those of lines. */
 void cli_log_close(cli_log *log);
 /* Nine digits restore a float32 exactly. */
 enum { CLI_LOG_DIGITS = 9 };

@@ -55,7 +55,7 @@ bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error
 /* Reads values from text; error messages begin with `name`. */
 bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
 
-/* "model.layers=4". The last word of the path is enough if only one field has it: "layers=4". */
+/* Sets a field, as in "model.layers=4". The last word of the path is enough if only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
 /* Whether bgi_gpt_config_set accepts a key, which is a path or its last word. */
 typedef enum bgi_gpt_key {

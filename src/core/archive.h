@@ -41,7 +41,7 @@ typedef struct bgi_archive {
 } bgi_archive;
 
 void bgi_archive_begin_writing(bgi_archive *archive);
-/* `data` must outlive the archive; values that are read are stored in `arena`. */
+/* Begins to read `data`, which must outlive the archive; values that are read are stored in `arena`. */
 void bgi_archive_begin_reading(bgi_archive *archive, const void *data, size_t size_bytes, bgi_arena *arena);
 /* Frees the archive's memory, including written bytes; values that were read stay in the arena. */
 void bgi_archive_end(bgi_archive *archive);
@@ -51,13 +51,13 @@ void bgi_archive_fail(bgi_archive *archive);
 
 void bgi_archive_u64(bgi_archive *archive, uint64_t *value);
 void bgi_archive_u32(bgi_archive *archive, uint32_t *value);
-/* The archive fails if the value is not below `limit`. */
+/* Writes or reads a number; the archive fails if it is not below `limit`. */
 void bgi_archive_below(bgi_archive *archive, uint32_t *value, uint32_t limit);
 void bgi_archive_size(bgi_archive *archive, size_t *value);
 void bgi_archive_i64(bgi_archive *archive, int64_t *value);
 void bgi_archive_bool(bgi_archive *archive, bool *value);
 void bgi_archive_double(bgi_archive *archive, double *value);
-/* The string may be NULL. */
+/* Writes or reads a string, which may be NULL. */
 void bgi_archive_text(bgi_archive *archive, const char **text);
 /* Writes or reads `size_bytes` bytes unchanged. The size is not written, so the reader must pass it. */
 void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_bytes);

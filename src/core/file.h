@@ -30,7 +30,7 @@ typedef struct bgi_file_writer {
  * such folder, or a broken link), BG_ERROR_MEMORY. */
 bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error);
 
-/* The result need not be checked: a failure is kept and reported by commit. */
+/* Writes bytes. Commit reports a failure, so the caller need not check for one. */
 void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes);
 
 /* Writes formatted text in the same way. */

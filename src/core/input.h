@@ -18,7 +18,7 @@ typedef struct bgi_input {
 
 /* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO (cannot be opened, or is not a regular file), BG_ERROR_MEMORY. */
 bg_status bgi_input_open(bgi_input *input, const char *path, bg_error *error);
-/* `content` must outlive the input. Errors: BG_ERROR_MEMORY. */
+/* Opens content in memory, which must outlive the input. Errors: BG_ERROR_MEMORY. */
 bg_status bgi_input_over(bgi_input *input, const char *name, const void *content, uint64_t size_bytes, bg_error *error);
 /* Like bgi_input_open, but keeps the content of a file of at most limit_bytes in memory. This is for inputs that are
  * read in many small parts, for which system calls would take most of the time. */

@@ -9,8 +9,8 @@
 
 #include "core/file.h"
 
-/* The caller owns the content, which must outlive *out. `index` is the text of an index file of `index_bytes` bytes. If
- * it is NULL, records follow each other from the first byte on. */
+/* Makes a data set of records in memory. The caller owns the content, which must outlive *out. `index` is the text of
+ * an index file of `index_bytes` bytes. If it is NULL, records follow each other from the first byte on. */
 bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_bytes, const char *index,
                              size_t index_bytes, const bg_tokens_options *options, bg_dataset **out, bg_error *error);
 

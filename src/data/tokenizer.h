@@ -39,7 +39,7 @@ struct bg_tokenizer {
 
 /* Makes a tokenizer of `count` unknown tokens, with memory for `merge_count` merges. */
 bg_status bgi_tokenizer_allocate(uint32_t count, uint32_t merge_count, bg_tokenizer **out, bg_error *error);
-/* An existing pair keeps its earlier rank. */
+/* Adds a merge; a pair that already has one keeps its rank. */
 void bgi_tokenizer_add_merge(bg_tokenizer *tokenizer, uint32_t left, uint32_t right, uint32_t merged);
 
 /* Read files in memory. Errors begin with `name`. */

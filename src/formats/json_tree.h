@@ -9,8 +9,8 @@
 
 #include <brigade/base.h>
 
-/* A repeated key is refused. `name` begins the error messages: "name:line:column: not JSON: ...", BG_ERROR_PARSE, or
- * BG_ERROR_MEMORY. */
+/* Parses JSON; a repeated key is an error. Errors: BG_ERROR_PARSE, with a message that begins with "name:line:column:
+ * not JSON: ", and BG_ERROR_MEMORY. */
 bg_status bgi_json_parse(const char *name, const char *text, size_t size_bytes, json_t **out, bg_error *error);
 
 /* Copy the outermost level, which shares its values, or the whole tree. Return NULL if memory is exhausted, while

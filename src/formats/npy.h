@@ -6,7 +6,7 @@
 
 #include <brigade/readers.h>
 
-/* `name` is the content's name in messages. Errors: those of bg_npy_read and bg_npz_read. */
+/* Parse content in memory; `name` is its name in messages. Errors: those of bg_npy_read and bg_npz_read. */
 bg_status bgi_npy_parse(const char *name, const void *content, size_t size_bytes, bg_array *out, bg_error *error);
 bg_status bgi_npz_parse(const char *name, const void *content, size_t size_bytes, bg_npz *out, bg_error *error);
 

@@ -52,7 +52,7 @@ bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_en
                                        const bg_safetensors_metadata *metadata, size_t metadata_count,
                                        const bgi_safetensors_hooks *hooks, bg_error *error);
 
-/* `entry` must be an entry of an opened file. */
+/* Returns how a tensor is stored; `entry` must be that of an opened file. */
 const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_entry *entry);
 /* F32, F64, BF16 or F16. */
 bool bgi_safetensors_is_float(const bgi_safetensors_storage *storage);
