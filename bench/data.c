@@ -21,7 +21,7 @@ static double rate_since(clock_t start)
     return now > start ? (double)IMAGES * CLOCKS_PER_SEC / (double)(now - start) : 0;
 }
 
-/* Returns the images per second of writing to a ring of four batches in memory, as the loader has it. */
+/* Returns the images per second of writing to a ring of four batches in memory, like that of the loader. */
 static double write_plainly(void)
 {
     enum { RING = 4 };

@@ -44,7 +44,7 @@ typedef struct setting {
     long is_bfloat16, is_float16, recomputes, profiles, summarizes, lists, compares, counts_processor;
 } setting;
 
-/* Wall time, or the processor time of all threads, which is more comparable on a shared machine. */
+/* Returns the wall time, or the processor time of all threads, which is more comparable on a shared machine. */
 static double read_clock_s(const setting *s)
 {
     struct timespec now;
@@ -112,7 +112,7 @@ static dnnl open_dnnl(const setting *s)
     return d;
 }
 
-/* Rows and columns of the model's matrices; the last is the head's, which occurs once. */
+/* Finds the rows and columns of a matrix of the model; the last matrix is the head's, which occurs once. */
 static void find_matrix(const setting *s, int index, int64_t *in, int64_t *out)
 {
     const int64_t h = s->hidden;

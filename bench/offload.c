@@ -96,7 +96,7 @@ static samples make_samples(const setting *s)
     return made;
 }
 
-/* `budget` 0 means no limit */
+/* Makes a session; a budget of 0 means no limit. */
 static trainee prepare(const setting *s, bool is_remote, size_t budget)
 {
     bg_options options = bg_options_defaults();
@@ -127,7 +127,7 @@ static trainee prepare(const setting *s, bool is_remote, size_t budget)
     return out;
 }
 
-/* step: UINT32_MAX: not timed */
+/* Runs a step; with UINT32_MAX as `step` it is not timed. */
 static void run_step(trainee *t, const samples *given, uint32_t step)
 {
     const double begin_s = read_clock_s();

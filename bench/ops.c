@@ -1318,7 +1318,7 @@ static void run_peaks(bench_team *team, void *context)
         run_team(team);
 }
 
-/* GFLOP/s of all threads; 0: unknown for this processor. */
+/* Returns the GFLOP/s of all threads; 0 if it is unknown for this processor. */
 static double measure_flops(uint32_t threads, double milliseconds)
 {
     const double flops = peak_flops() * threads;

@@ -148,7 +148,7 @@ static bg_value build(bg_graph *graph, const setting *s, bg_onnx *onnx)
 
 /* ---- the run ---- */
 
-/* Floating-point operations of a step, by the costs of its ops. */
+/* Returns the floating-point operations of a step, which is the sum of the costs of its ops. */
 static double count_flops(const bg_plan *plan)
 {
     double flops = 0.0;

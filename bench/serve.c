@@ -265,7 +265,8 @@ static rates rate_of_threads(bg_session *const *readers, int count)
     return sum;
 }
 
-/* Separate processes with separate weights, which begin to count at the same time. Returns the rate of the slowest. */
+/* Starts processes with separate weights, which begin to count at the same time. Returns the rate of the slowest
+ * one. */
 static rates rate_of_processes(bool is_digit, int count)
 {
     struct shared {

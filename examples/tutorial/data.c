@@ -61,8 +61,8 @@ static bg_status scale(void *user, uint64_t epoch, uint64_t index, const void *c
     return BG_OK;
 }
 
-/* Samples of two tensors, x [3] and y [1], from columns of the file. Samples are computed only when a loader requests
- * them. */
+/* Makes samples of two tensors, x [3] and y [1], from columns of the file. Samples are computed only when a loader
+ * requests them. */
 static bg_dataset *open_houses(const char *path)
 {
     const bg_type types[] = {bg_vector(BG_FLOAT32, FEATURES), bg_vector(BG_FLOAT32, 1)};

@@ -233,7 +233,7 @@ static bg_status fill_manifest(bgi_part_save *s, bgi_checkpoint_fill fill, void 
     return BG_OK;
 }
 
-/* On rank 0. */
+/* Called on rank 0. */
 static bg_status write_manifest(bgi_part_save *s)
 {
     bgi_checkpoint_content *c = &s->manifest;

@@ -253,7 +253,7 @@ typedef struct taken {
     size_t index;
 } taken;
 
-/* For bg_weights_fill. */
+/* Implements the callback of bg_weights_fill. */
 static bg_status write_tensor(void *user, void *data, bg_error *error)
 {
     const taken *t = user;

@@ -198,7 +198,8 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
     return status;
 }
 
-/* Samples per second over the epochs. The first epoch fills the caches, so it counts only if it is the only one. */
+/* Finds the samples per second over the epochs. The first epoch fills the caches, so it counts only if it is the only
+ * one. */
 static bg_status find_rate(const bench *b, const char *json, double *out, bg_error *error)
 {
     json_t *root = NULL;

@@ -92,7 +92,7 @@ static bg_status read_tokens(const char *path, const unsigned char *data, size_t
     return BG_OK;
 }
 
-/* Error messages begin with `where`. */
+/* Checks that a model can evaluate the tokens. Error messages begin with `where`. */
 static bg_status check_tokens(const gpt_model *model, const char *where, const bg_token_list *tokens, bg_error *error)
 {
     if (tokens->count < 2)

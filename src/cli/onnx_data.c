@@ -300,7 +300,7 @@ static bool is_scalar_output(const bg_onnx_port *port)
 
 static const onnx_loss loss_of_output = {"the model's own", ONNX_LOSS_OUTPUT, 0, 0.0};
 
-/* --loss names an output of the model. */
+/* Called if --loss names an output of the model. */
 static bg_status take_output(onnx_settings *settings, const char *name, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);

@@ -265,7 +265,7 @@ static bg_status try_all(search *s, bg_error *error)
 
 /* ---- the answer ---- */
 
-/* Four figures. */
+/* Returns the speed, rounded to four digits. */
 static double speed_of(const candidate *c)
 {
     const double scale = pow(10.0, 3.0 - floor(log10(fmax(c->trial.samples_per_s, 1e-30))));

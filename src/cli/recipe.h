@@ -80,7 +80,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room);
 void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_room *room);
 /* Sets the optimizer, limits, rate and checkpoints of a training run. `out` points to the recipe. */
 bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_error *error);
-/* Loader options: order, workers, and the handling of the last batch except for padding, which the model sets. */
+/* Returns loader options: order, workers, and the handling of the last batch, except padding, which the model sets. */
 bg_loader_options cli_recipe_loading(const cli_recipe *recipe);
 
 uint64_t cli_recipe_samples_per_call(const cli_recipe *recipe);

@@ -77,7 +77,7 @@ static bool has_plateau(const cli_recipe *recipe)
     return recipe->rate_schedule != NULL && recipe->rate.kind == BG_RATE_PLATEAU;
 }
 
-/* ,"plateau":{...}; "" without one. */
+/* Prints ,"plateau":{...}, or "" if there is no plateau. */
 static void print_plateau(const cli_recipe *recipe, char *text, size_t size)
 {
     const bg_rate_schedule *rate = &recipe->rate;

@@ -25,8 +25,8 @@ typedef struct bgi_document {
  * longer or deeper than the limits. */
 bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
-/* Strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that only some readers
- * take for true or false (yes, no, on, off). */
+/* Parses strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that only some
+ * readers take for true or false (yes, no, on, off). */
 bg_status bgi_document_parse_yaml(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
 /* Reads a file: YAML when its name ends in .yaml or .yml, otherwise JSON. */

@@ -72,9 +72,9 @@ struct bg_ipu_config {
 bgi_ipu_field_id bgi_ipu_field_find(const char *name);
 /* Finds the field whose name is nearest to a mistyped one; returns NULL if none is near. */
 const char *bgi_ipu_field_nearest(const char *name);
-/* Version strings and other records of the JSON base class, which are kept without a note. Deprecated fields, which are
- * kept with a note. */
+/* Whether a key is a version string or another record of the JSON base class, which is kept without a note. */
 bool bgi_ipu_is_record(const char *name);
+/* Whether a key is a deprecated field, which is kept with a note. */
 bool bgi_ipu_is_deprecated(const char *name);
 /* Returns the current name of a field with an old name; NULL if the name is not an old one. */
 const char *bgi_ipu_renamed(const char *name);

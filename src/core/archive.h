@@ -45,7 +45,7 @@ void bgi_archive_begin_writing(bgi_archive *archive);
 void bgi_archive_begin_reading(bgi_archive *archive, const void *data, size_t size_bytes, bgi_arena *arena);
 /* Frees the archive's memory, including written bytes; values that were read stay in the arena. */
 void bgi_archive_end(bgi_archive *archive);
-/* For reading: whether everything succeeded and no bytes are left. */
+/* After reading: whether everything succeeded and no bytes are left. */
 bool bgi_archive_is_read(const bgi_archive *archive);
 void bgi_archive_fail(bgi_archive *archive);
 
@@ -62,7 +62,7 @@ void bgi_archive_text(bgi_archive *archive, const char **text);
 /* Writes or reads `size_bytes` bytes unchanged. The size is not written, so the reader must pass it. */
 void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_bytes);
 
-/* An enumeration whose values are 0 to `limit` - 1. */
+/* Writes or reads an enumeration whose values are 0 to `limit` - 1. */
 #define BGI_ARCHIVE_ENUM(archive, value, limit)                                                                        \
     do {                                                                                                               \
         uint32_t number_ = (uint32_t)(value);                                                                          \

@@ -38,7 +38,7 @@ static inline float bgi_bfloat16_to_float(uint16_t bits)
     return bgi_float_from_bits((uint32_t)bits << 16);
 }
 
-/* Round to nearest, ties to even; NaN stays NaN. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t bgi_bfloat16_from_float(float value)
 {
     uint32_t bits = bgi_float_bits(value);
@@ -49,7 +49,7 @@ static inline uint16_t bgi_bfloat16_from_float(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* Exact. Written without branches, so that compilers can vectorize it. */
+/* Converts exactly. It has no branches, so that compilers can vectorize it. */
 static inline float bgi_float16_to_float(uint16_t half)
 {
     const uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
@@ -59,7 +59,7 @@ static inline float bgi_float16_to_float(uint16_t half)
     return bgi_float_from_bits(sign | (rest < 0x400u ? tiny : rest < 0x7c00u ? normal : special));
 }
 
-/* Likewise. Below 2^-14, adding 0.5, whose last place is 2^-24, rounds. */
+/* Rounds to nearest, also without branches. Below 2^-14, adding 0.5 rounds, because its last place is 2^-24. */
 static inline uint16_t bgi_float16_from_float(float value)
 {
     const uint32_t bits = bgi_float_bits(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;

@@ -11,7 +11,7 @@
  * processor time than LEAST_NS, there is no sleep, and the time is added to that of the next part. */
 enum { LOOK_NS = 8000000, LEAST_NS = 200000 };
 
-/* Processor time of the calling thread; 0 where the system does not count it. */
+/* Returns the processor time of the calling thread; 0 if the system does not count it. */
 static uint64_t find_used_ns(void)
 {
     struct timespec used;

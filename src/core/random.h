@@ -31,21 +31,22 @@ enum {
 
 uint32_t bgi_random_word(bgi_random *random);
 
-/* Uniform in [0, bound), without bias (Lemire's multiplication with rejection). bound must not be 0. */
+/* Returns a number that is uniform in [0, bound), without bias (Lemire's multiplication with rejection). bound must not
+ * be 0. */
 uint32_t bgi_random_below(bgi_random *random, uint32_t bound);
 
-/* Uniform in [0, 1): a multiple of 2^-24. */
+/* Returns a number that is uniform in [0, 1), a multiple of 2^-24. */
 float bgi_random_uniform(bgi_random *random);
 
 /* Makes two standard normal values (Box-Muller in double, each from two arbitrary words). */
 void bgi_random_normal_pair(bgi_random *random, double out[2]);
 
-/* Fisher-Yates: every order is equally likely. `count` is at most 2^32 - 1. */
+/* Shuffles by Fisher-Yates; every order is equally likely. `count` is at most 2^32 - 1. */
 void bgi_random_shuffle(bgi_random *random, uint32_t *items, size_t count);
 
 /* ---- words to numbers, for code that keeps its own counters ---- */
 
-/* [0, 1) from the top 24 bits of a word: exact in float. */
+/* Returns a number in [0, 1) from the top 24 bits of a word, exact in float. */
 static inline float bgi_uniform_from_word(uint32_t word)
 {
     return (float)(word >> 8) * 0x1p-24f;

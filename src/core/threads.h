@@ -26,8 +26,8 @@ typedef struct bgi_counter {
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t value;
 } bgi_counter;
 
-/* pthread_create for a thread with all signals blocked, so that signals reach the program's own threads, and with at
- * least 1 MiB of stack. All threads of the library are created here. Returns 0, or the error's number. */
+/* Creates a thread with all signals blocked, so that signals reach the program's own threads, and with at least 1 MiB
+ * of stack. All threads of the library are created here. Returns 0, or the error's number. */
 int bgi_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
 /* Where threads come from: `start` runs the function on a thread of the caller (options.execution.start_thread), or

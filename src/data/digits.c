@@ -120,7 +120,7 @@ static void add_point(pen_line *line, point p, bool is_joined)
     line->is_joined[line->count++] = is_joined;
 }
 
-/* Catmull and Rom's spline between b and c, at t in 0..1. */
+/* Evaluates Catmull and Rom's spline between b and c at t in 0..1. */
 static float interpolate(float a, float b, float c, float d, float t)
 {
     return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
@@ -187,7 +187,7 @@ static void trace_strokes(bgi_random *random, const bgi_digit_style *style, pen_
 
 /* ---- bending and placing ---- */
 
-/* Cubic Bernstein polynomials at t. */
+/* Evaluates the cubic Bernstein polynomials at t. */
 static void weigh(float t, float weights[LATTICE])
 {
     const float s = 1 - t;

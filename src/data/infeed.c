@@ -55,7 +55,7 @@ static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
     return BG_OK;
 }
 
-/* For the infeed's own loader, whose batches are its elements. */
+/* Tells the infeed's own loader, whose batches are the elements, which tensors it needs. */
 static uint32_t is_wanted(void *user, uint64_t sample)
 {
     (void)sample;

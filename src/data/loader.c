@@ -154,7 +154,7 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
     return BG_OK;
 }
 
-/* On failure the batch has no samples and is complete at once. */
+/* Opens a batch of the sampler's lists. After an error the batch has no samples and is complete. */
 static void open_sampled(bg_loader *loader, slot *s)
 {
     const bg_loader_options *options = &loader->options;

@@ -16,7 +16,7 @@
 
 enum { SCRATCH_ALIGNMENT = 64 };
 
-/* Returns the sizes of one sample of the source, each rounded up, and their sum. */
+/* Finds addresses in the scratch for the tensors of a source's sample. Returns the sum of their rounded sizes. */
 static size_t place_inputs(const bg_dataset *source, unsigned char *scratch,
                            unsigned char *places[BG_DATASET_MAX_TENSORS])
 {

@@ -1,5 +1,5 @@
 /*
- * order.c: the shuffle of an epoch and its division among processes.
+ * order.c: shuffles the samples of an epoch, and divides them among processes.
  */
 #include "data/order.h"
 

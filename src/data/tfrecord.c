@@ -230,7 +230,7 @@ static bool read_entry(const records *r, span entry, span *out, bool *out_found)
     return find_bytes(feature, 3, out, out_found);
 }
 
-/* *out: the Int64List of the feature. */
+/* *out is the Int64List of the feature. */
 static bool find_list(const records *r, span example, span *out, bool *out_found)
 {
     span features = {NULL, NULL};

@@ -1,5 +1,5 @@
 /*
- * words.c: matches GPT-2's pattern without a library of regular expressions:
+ * words.c: matches GPT-2's pattern for words without a library of regular expressions:
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *

@@ -138,7 +138,7 @@ static bool read_hex(bgi_json_reader *r, uint32_t *out)
     return true;
 }
 
-/* Behind a backslash. */
+/* Reads the characters after a backslash. */
 static bool read_escape(bgi_json_reader *r)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";

@@ -54,7 +54,7 @@ bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_en
 
 /* Returns how a tensor is stored; `entry` must be that of an opened file. */
 const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_entry *entry);
-/* F32, F64, BF16 or F16. */
+/* Whether the storage is F32, F64, BF16 or F16. */
 bool bgi_safetensors_is_float(const bgi_safetensors_storage *storage);
 /* Reads the elements as float32: from F32, F64 (rounded), BF16 and F16; others are BG_ERROR_UNSUPPORTED. */
 bg_status bgi_safetensors_read_floats(const bg_safetensors *file, const bg_safetensors_entry *entry, float *out,

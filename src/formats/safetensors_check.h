@@ -32,7 +32,7 @@ typedef struct bgi_read_back {
     bg_error error;
 } bgi_read_back;
 
-/* On failure bgi_read_back_end must not be called. */
+/* Begins to read back. After an error bgi_read_back_end must not be called. */
 bg_status bgi_read_back_begin(bgi_read_back *back, bg_error *error);
 /* Reports that the file has this number of bytes, which other descriptors can read too. */
 void bgi_read_back_advance(bgi_read_back *back, uint64_t written_bytes);

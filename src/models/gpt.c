@@ -208,7 +208,7 @@ static bg_value add_layer(const builder *b, bg_value x)
     return bg_add(b->graph, x, drop(b, add_product(b, "mlp.c_proj", y, hidden, BG_MESH_TENSOR_1, 1)));
 }
 
-/* 0, 1, ..., S - 1 */
+/* Adds the positions 0, 1, ..., S - 1. */
 static bg_value add_positions(const builder *b)
 {
     const int64_t count = b->options->sequence_length;
