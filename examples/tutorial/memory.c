@@ -1,6 +1,6 @@
 /*
- * memory.c: shows how much memory a training step uses for what, and how recomputation, offload and phases change it.
- * All variants learn bit-identical weights. docs/tutorial/04-memory.md explains it.
+ * memory.c: shows how much memory each class of values takes in a training step, and how recomputation, offload and
+ * phases change it. All variants learn bit-identical weights. docs/tutorial/04-memory.md explains it.
  */
 #include <brigade.h>
 #include <stdio.h>

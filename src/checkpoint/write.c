@@ -66,7 +66,7 @@ static void join(const writing *w, const parts *p, char text[BGI_CHECKPOINT_SUM_
     bgi_checkpoint_print_sum(&crc, text);
 }
 
-/* ---- what the file's writer calls ---- */
+/* ---- callbacks of the file's writer ---- */
 
 static bg_status fetch_value(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
 {

@@ -314,8 +314,7 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     const bg_options *view = bg_run_options_view(named);
     const struct {
         const char *name, *field;
-        uint64_t count; /* 0 if the value is real or too large for an integer in JSON; `real` is then used, also in an
-                           error */
+        uint64_t count; /* 0 if the value is real or too large for JSON; `real` is then used */
         double real;
     } rows[] = {
         {"device_iterations", "execution.device_iterations", view->execution.device_iterations,

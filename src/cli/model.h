@@ -135,7 +135,7 @@ bg_status cli_build_make(cli_build *build, const cli_settings *settings, const c
 int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, cli_prediction *prediction,
                   bg_error *error);
 
-/* ---- what a plan will do (plan_predict.c) ---- */
+/* ---- predictions of a plan (plan_predict.c) ---- */
 
 /* The options of `brigade plan` itself. */
 struct cli_prediction {

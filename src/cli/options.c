@@ -300,7 +300,8 @@ static const cli_option *find_option(const cli_option *option, const char *name)
     return option;
 }
 
-/* Refuses the value of a flag. If another option names the folder of what the flag requests, the error names it. */
+/* Refuses the value of a flag. If another option names the folder for the flag's output, the error names this
+ * option. */
 static bg_status refuse_value(const cli_option *options, const char *name, const char *value, bg_error *error)
 {
     char folder[NAME_LIMIT + sizeof "-dir"];

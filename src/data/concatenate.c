@@ -100,7 +100,7 @@ static bg_status check_sources(bg_dataset *const *sources, uint32_t count, uint6
     return BG_OK;
 }
 
-/* Combines what the sources need and cost, and adds a reference to each. */
+/* Combines the scratch sizes and other properties of the sources, and adds a reference to each. */
 static void join(bg_dataset *dataset, chain *c, bg_dataset *const *sources, uint32_t count)
 {
     dataset->is_copied = true;
