@@ -282,8 +282,8 @@ static bg_status compare_optimizers(loader *l)
 
 /* ---- parameters ---- */
 
-/* Whether a tensor with this role is part of the model: a parameter, a buffer, or, when training, optimizer state.
- * Others may be missing on one side. */
+/* Whether a tensor with this role must not be missing on one side: a parameter, a buffer, or optimizer state, unless
+ * the session does not train. */
 static bool is_structural(const loader *l, bg_variable_role role)
 {
     const bool is_training = l->session != NULL && bg_plan_optimizer(bg_session_plan(l->session)) != NULL;

@@ -155,8 +155,8 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* Returns the number of elements in an epoch, at least 1. For a stream the remainders of shards are not counted,
- * because their number is unknown. */
+/* Returns the number of elements in an epoch, at least 1. For a stream it is the number with one shard, because the
+ * number with several shards is unknown. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {
     const uint64_t count =

@@ -57,8 +57,8 @@ static bg_status generate(const schedule_config *config, const bg_schedule_gener
     return measure(config, config->timed, out, error);
 }
 
-/* In Brigade's text the first nonempty line begins with a letter; in PyTorch's CSV it begins with a digit, a comma or
- * another sign. */
+/* In PyTorch's CSV the first nonempty line begins with a digit, a comma or another sign; in Brigade's text it does
+ * not. */
 static bool is_csv(const char *text)
 {
     while (*text == '\n' || *text == ' ' || *text == '\t' || *text == '\r')

@@ -38,8 +38,8 @@ static const cli_option *find_form(const char *flag)
     return NULL;
 }
 
-/* A count with the default 0 uses it for "not set", so the value of its flag is at least 1. A minimum below 0 is
- * checked when the option is set. */
+/* A count whose default is at most 0 uses this for "not set", so the value of its flag is at least 1. A minimum below 0
+ * is checked when the option is set. */
 static uint64_t find_minimum(const bgi_option *row)
 {
     if (row->kind == BGI_OPTION_COUNT && row->standard <= 0)
