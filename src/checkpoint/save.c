@@ -88,7 +88,7 @@ static bg_status check_options(const char *directory, const bg_checkpoint_save_o
     if (options->blob_bytes > BG_CHECKPOINT_BLOB_LIMIT)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "checkpoint: blob_bytes is %zu; it must be at most %zu; keep larger data in a separate file",
+            "checkpoint: blob_bytes is %zu but must be at most %zu; keep larger data in a separate file",
             options->blob_bytes, BG_CHECKPOINT_BLOB_LIMIT);
     if (options->blob_bytes > 0 && options->blob == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: blob_bytes is %zu, but blob is NULL",

@@ -124,7 +124,8 @@ static bg_status load_functions(const launcher *found, const char *name, bg_erro
     begin = dlsym(library, "bg_transport_mpi_begin");
     end = dlsym(library, "bg_transport_mpi_end");
     if (begin == NULL || end == NULL)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "libbrigade_mpi_%s.so belongs to another version", name);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "libbrigade_mpi_%s.so is of another version; install that of this program", name);
     memcpy(&mpi.begin, &begin, sizeof mpi.begin);
     memcpy(&mpi.end, &end, sizeof mpi.end);
     return BG_OK;
@@ -158,11 +159,10 @@ static bg_status check_count(const launcher *found, bg_error *error)
 {
     if (mpi.transport->rank_count > 1 || found == &pmix)
         return BG_OK;
-    return bg_error_set(
-        error, BG_ERROR_INVALID,
-        "the launcher has started %llu processes, but MPI sees one (%s): set BRIGADE_MPI to the "
-        "launcher's MPI (openmpi, mpich), or to none to run each process alone",
-        (unsigned long long)read_number(found->size), mpi.transport->name);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "the launcher has started %llu processes, but MPI sees one (%s): set BRIGADE_MPI to the "
+                        "launcher's MPI (openmpi, mpich), or to none to run each process alone",
+                        (unsigned long long)read_number(found->size), mpi.transport->name);
 }
 
 bg_status cli_ranks_begin(bg_error *error)

@@ -197,10 +197,10 @@ static void add_notes(bgi_string *notes, const bg_ipu_config *config, const bgi_
         bgi_string_add(notes, "`recompute_checkpoint_every_layer`: the model must mark its layers' results "
                               "(bg_graph_checkpoint); only stages with marks recompute\n");
     if (settings->embedding_factor > 1)
-        bgi_string_add(notes, "the embedding in %u pieces is the model's: bg_ipu_embedding_layer\n",
+        bgi_string_add(notes, "the model must build the embedding in %u pieces with bg_ipu_embedding_layer\n",
                        settings->embedding_factor);
     if (settings->projection_factor > 1)
-        bgi_string_add(notes, "the projection in %u pieces is the model's: bg_ipu_projection_layer\n",
+        bgi_string_add(notes, "the model must build the projection in %u pieces with bg_ipu_projection_layer\n",
                        settings->projection_factor);
     if (settings->projection_splits != NULL && model != NULL && model->head_is_tied)
         bgi_string_add(notes, "`%s` has no effect: a tied head is on the embedding's device\n",
