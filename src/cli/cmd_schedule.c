@@ -244,7 +244,7 @@ static bg_status convert(const schedule_config *config, const char *path, bg_err
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- the list of schedules ---- */
 
 /* A line of the list; if a schedule does not apply, the line gives the reason. */
 typedef struct list_row {

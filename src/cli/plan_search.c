@@ -374,7 +374,7 @@ static bg_status print_answer(search *s, bg_error *error)
                                    s->prediction->search, cli_s(s->prediction->search));
 }
 
-/* ---- all of it ---- */
+/* ---- the whole search ---- */
 
 /* Makes the plan of the command line, which determines the size of an update. */
 static int find_base(search *s, bg_error *error)

@@ -12,8 +12,8 @@
 /* ---- options and problems (schedule_config.c) ---- */
 
 typedef struct schedule_config {
-    /* A number of 0 was not given. It is then that of the file, or SCHEDULE_STAGES, SCHEDULE_MICRO_BATCHES, or for
-     * devices the number that the schedule requires. */
+    /* 0 means that a number was not given. It is then that of the file, or SCHEDULE_STAGES or SCHEDULE_MICRO_BATCHES,
+     * or the number of devices that the schedule requires. */
     uint64_t stages, micro_batches, devices;
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;

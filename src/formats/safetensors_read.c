@@ -323,7 +323,7 @@ static bg_status read_metadata(parser *p)
     return r->status;
 }
 
-/* ---- all of them ---- */
+/* ---- all tensors of a header ---- */
 
 static int compare_places(const void *a, const void *b)
 {
