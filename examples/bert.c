@@ -1,7 +1,7 @@
 /*
- * bert.c: a masked language model like BERT (Devlin et al., 2019). Sentences have different lengths and are padded;
- * some of their tokens are hidden, and the model predicts these. Lengths become a mask of the attention, only hidden
- * tokens have labels, and the head shares the embedding's table. lesson.h has the arguments and the loop.
+ * bert.c: trains a masked language model like BERT (Devlin et al., 2019). Sentences have different lengths and are
+ * padded; some of their tokens are hidden, and the model predicts these. Lengths become a mask of the attention, only
+ * hidden tokens have labels, and the head shares the embedding's table. lesson.h has the arguments and the loop.
  *     cc bert.c $(pkg-config --cflags --libs brigade) -o bert && ./bert pipelined
  */
 #include "lesson.h"

@@ -1,8 +1,8 @@
 /*
- * custom_optimizer.c: an optimizer that the program defines. Its update is an op that changes a parameter and two
- * states in place. Other features (accumulation, sums over replicas, sharded or offloaded state, checkpoints) work as
- * with the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps where the
- * gradient differs from its running mean. lesson.h has the arguments and the loop.
+ * custom_optimizer.c: trains with an optimizer that the program defines. Its update is an op that changes a parameter
+ * and two states in place. Other features (accumulation, sums over replicas, sharded or offloaded state, checkpoints)
+ * work as with the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps
+ * where the gradient differs from its running mean. lesson.h has the arguments and the loop.
  *
  *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer
  *     ./custom_optimizer replicas

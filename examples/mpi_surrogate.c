@@ -1,6 +1,6 @@
 /*
- * mpi_surrogate.c: an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation with
- * small explicit steps. One ring learns from its cells to make eight of these steps at once, while the other ring
+ * mpi_surrogate.c: shows an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation
+ * with small explicit steps. One ring learns from its cells to make eight of these steps at once, while the other ring
  * continues to simulate. Then the other ring makes the large step and measures its error.
  *
  *     mpicc mpi_surrogate.c $(pkg-config --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out

@@ -1,7 +1,7 @@
 /*
- * resnet18.c: a residual network of 18 layers (He et al., 2016) for small images. It has a convolution, four stages of
- * two blocks each, and a linear layer; each block adds its input to its result. Parameters have torchvision's names.
- * lesson.h has the arguments and the loop.
+ * resnet18.c: trains a residual network of 18 layers (He et al., 2016) for small images. It has a convolution, four
+ * stages of two blocks each, and a linear layer; each block adds its input to its result. Parameters have torchvision's
+ * names. lesson.h has the arguments and the loop.
  *     cc resnet18.c $(pkg-config --cflags --libs brigade) -o resnet18 && ./resnet18 pipelined
  */
 #include "lesson.h"

@@ -1,7 +1,7 @@
 /*
- * vit.c: a vision transformer (Dosovitskiy et al., 2021). A convolution makes a token of each patch of the image, and a
- * learned token is added before them. Transformer layers follow, and the first token gives the class. lesson.h has the
- * arguments and the loop.
+ * vit.c: trains a vision transformer (Dosovitskiy et al., 2021). A convolution makes a token of each patch of the
+ * image, and a learned token is added before them. Transformer layers follow, and the first token gives the class.
+ * lesson.h has the arguments and the loop.
  *     cc vit.c $(pkg-config --cflags --libs brigade) -o vit && ./vit pipelined
  */
 #include "lesson.h"

@@ -1,6 +1,6 @@
 /*
- * data.c: a regression on a CSV file, as a pipeline of two stages. It predicts the prices of houses from rooms, area
- * and age. docs/tutorial/05-data.md explains it.
+ * data.c: trains a regression on a CSV file, as a pipeline of two stages. It predicts the prices of houses from rooms,
+ * area and age. docs/tutorial/05-data.md explains it.
  */
 #include <brigade.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
- * checkpoint.h: declarations that the files of this folder share: names, metrics, checksums, metadata, and the steps of
+ * checkpoint.h: declares what the files of this folder share: names, metrics, checksums, metadata, and the steps of
  * saving and loading a checkpoint.
  */
 #ifndef BGI_CHECKPOINT_CHECKPOINT_H

@@ -1,5 +1,6 @@
 /*
- * parts.h: the steps in which several ranks write a checkpoint; training can continue between `start` and `wait`.
+ * parts.h: declares the steps in which several ranks write a checkpoint; training can continue between `start` and
+ * `wait`.
  *
  *     prepare (all ranks; the weights hold still) --> start (a thread of each) --> wait --> complete (all ranks)
  */

@@ -1,5 +1,5 @@
 /*
- * checkpoint.h: the options of `brigade checkpoint`, and its subcommands, which are in separate files.
+ * checkpoint.h: declares the options of `brigade checkpoint`, and its subcommands, which are in separate files.
  */
 #ifndef BGI_CLI_CHECKPOINT_H
 #define BGI_CLI_CHECKPOINT_H

@@ -1,5 +1,5 @@
 /*
- * command.h: the description of a subcommand for main.c, and functions that print messages and end a subcommand.
+ * command.h: describes a subcommand for main.c, and declares functions that print messages and end a subcommand.
  */
 #ifndef BGI_CLI_COMMAND_H
 #define BGI_CLI_COMMAND_H

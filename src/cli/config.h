@@ -1,5 +1,5 @@
 /*
- * config.h: declarations that the files of `brigade config` share.
+ * config.h: declares what the files of `brigade config` share.
  */
 #ifndef BGI_CLI_CONFIG_H
 #define BGI_CLI_CONFIG_H

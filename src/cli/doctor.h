@@ -1,5 +1,5 @@
 /*
- * doctor.h: facts about the machine and measurements, from which `brigade doctor` derives its findings.
+ * doctor.h: declares facts about the machine and measurements, from which `brigade doctor` derives its findings.
  */
 #ifndef BGI_CLI_DOCTOR_H
 #define BGI_CLI_DOCTOR_H

@@ -1,6 +1,7 @@
 /*
- * flags.c: flags of the library's options. A command's list determines the position of a flag in its help. Name, range,
- * choices and help text come from the options' table, or from flags.def when a flag's values differ from the option's.
+ * flags.c: adds the flags of the library's options to a command's table. A command's list determines the position of a
+ * flag in its help. Name, range, choices and help text come from the options' table, or from flags.def when a flag's
+ * values differ from the option's.
  */
 #include "cli/program.h"
 

@@ -1,5 +1,5 @@
 /*
- * gpt.h: options, data and builds of `brigade gpt pretrain` and `bench`, which are rows of the models' table
+ * gpt.h: declares options, data and builds of `brigade gpt pretrain` and `bench`, which are rows of the models' table
  * (gpt_pretrain.c, gpt_bench.c). cmd_gpt.c has the subcommands.
  */
 #ifndef BGI_CLI_GPT_H

@@ -1,7 +1,7 @@
 /*
- * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run resumes from. Both contain
- * weights, optimizer state and the position in the data. The position is counted in samples, so that a run with another
- * global batch resumes as close to it as possible.
+ * gpt_checkpoint.c: writes and loads checkpoints of a GPT run, and files of remote buffers from which a later run
+ * resumes. Both contain weights, optimizer state and the position in the data. The position is counted in samples, so
+ * that a run with another global batch resumes as close to it as possible.
  */
 #include "cli/gpt.h"
 

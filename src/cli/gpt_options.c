@@ -1,5 +1,6 @@
 /*
- * gpt_options.c: the options of `brigade gpt`, and their translation with the configuration to options of the library.
+ * gpt_options.c: defines the options of `brigade gpt`, and translates them and the configuration to options of the
+ * library.
  *
  *     defaults < preset (--config) < file (--config-file) < --set KEY=VALUE < options of their own
  */

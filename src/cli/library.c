@@ -1,6 +1,6 @@
 /*
- * library.c: flags of the library's options, and options by name, which override all flags. $BRIGADE_OPTIONS is read
- * before --options FILE, which overrides it.
+ * library.c: evaluates flags of the library's options, and options by name, which override all flags. $BRIGADE_OPTIONS
+ * is read before --options FILE, which overrides it.
  */
 #include "cli/program.h"
 

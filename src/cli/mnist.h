@@ -1,6 +1,6 @@
 /*
- * mnist.h: the parts of `brigade mnist`: its configuration, its data, its model, the log, the progress line, and its
- * reactions to the trainer's events. mnist.c combines them as a row of the models' table.
+ * mnist.h: declares the parts of `brigade mnist`: its configuration, its data, its model, the log, the progress line,
+ * and its reactions to the trainer's events. mnist.c combines them as a row of the models' table.
  */
 #ifndef BGI_CLI_MNIST_H
 #define BGI_CLI_MNIST_H

@@ -1,6 +1,6 @@
 /*
- * mnist_config.c: the options of `brigade mnist`, and their translation to options of the library. Names and defaults
- * of the first groups are those of the tutorial's program.
+ * mnist_config.c: defines the options of `brigade mnist`, and translates them to options of the library. Names and
+ * defaults of the first groups are those of the tutorial's program.
  */
 #include "cli/mnist.h"
 

@@ -1,7 +1,7 @@
 /*
- * mnist_log.c: the log of a run as JSON lines. The first line contains everything that the run depends on; one line for
- * each weight update follows. The lines of a call are flushed together, so a reader sees whole lines while a run
- * proceeds.
+ * mnist_log.c: writes the log of a run as JSON lines. The first line contains everything that the run depends on; one
+ * line for each weight update follows. The lines of a call are flushed together, so a reader sees whole lines while a
+ * run proceeds.
  */
 #include "cli/mnist.h"
 

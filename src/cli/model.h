@@ -1,8 +1,8 @@
 /*
- * model.h: a model of the program as one row of a table. The row says how a command line becomes settings, how the
- * model is built, what its data are, and what it prints and writes. These files have no code for a particular model:
- * main.c finds a row by name, build.c makes the plan, and train.c trains. A new model is a file with a row, and its
- * name in models.def.
+ * model.h: describes a model of the program as one row of a table. The row says how a command line becomes settings,
+ * how the model is built, what its data are, and what it prints and writes. These files have no code for a particular
+ * model: main.c finds a row by name, build.c makes the plan, and train.c trains. A new model is a file with a row, and
+ * its name in models.def.
  */
 #ifndef BGI_CLI_MODEL_H
 #define BGI_CLI_MODEL_H

@@ -1,6 +1,6 @@
 /*
- * onnx_model.h: the parts of `brigade train MODEL.onnx`: options, data, loss and metric of a model from a file.
- * onnx_train.c combines them as a row of the models' table. `brigade infer` and `brigade inspect` use some parts.
+ * onnx_model.h: declares the parts of `brigade train MODEL.onnx`: options, data, loss and metric of a model from a
+ * file. onnx_train.c combines them as a row of the models' table. `brigade infer` and `brigade inspect` use some parts.
  */
 #ifndef BGI_CLI_ONNX_MODEL_H
 #define BGI_CLI_ONNX_MODEL_H

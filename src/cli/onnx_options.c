@@ -1,6 +1,6 @@
 /*
- * onnx_options.c: the options of `brigade train MODEL.onnx`, and their processing, which reads the file, opens the data
- * and builds the model once.
+ * onnx_options.c: defines the options of `brigade train MODEL.onnx`, and processes them: it reads the file, opens the
+ * data and builds the model once.
  */
 #include "cli/onnx_model.h"
 

@@ -1,6 +1,6 @@
 /*
- * options.h: command lines as tables. A subcommand lists its options once, and reading, range checks, help and defaults
- * use this list. Values are stored in a struct of the command, which initially holds the defaults.
+ * options.h: describes command lines as tables. A subcommand lists its options once, and reading, range checks, help
+ * and defaults use this list. Values are stored in a struct of the command, which initially holds the defaults.
  *
  * Flags of the library's options (options/options.def) are not listed: a command's list names them or a whole group,
  * and flags.c adds their entries from the options' table. Their values are stored in a bg_options.

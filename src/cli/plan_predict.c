@@ -1,6 +1,6 @@
 /*
- * plan_predict.c: the predictions of `brigade plan`: handles the command's own options and the described device, and
- * writes text and diagrams. The library computes the times (predict/).
+ * plan_predict.c: makes the predictions of `brigade plan`: handles the command's own options and the described device,
+ * and writes text and diagrams. The library computes the times (predict/).
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * program.h: functions that the training programs share, for interruption, the log, weight files, and flags of the
- * library's options.
+ * program.h: declares functions that the training programs share, for interruption, the log, weight files, and flags of
+ * the library's options.
  */
 #ifndef BGI_CLI_PROGRAM_H
 #define BGI_CLI_PROGRAM_H

@@ -1,6 +1,6 @@
 /*
- * recipe.h: code that the programs share which train in epochs over samples: options of the training and of its plan,
- * the progress line, checkpoints, the profile. A model's settings contain a cli_recipe, and the state of its run
+ * recipe.h: declares the common code of programs that train in epochs over samples: options of training and of its
+ * plan, the progress line, checkpoints, the profile. A model's settings contain a cli_recipe, and the state of its run
  * contains a cli_run.
  */
 #ifndef BGI_CLI_RECIPE_H

@@ -1,5 +1,5 @@
 /*
- * schedule.h: the parts of `brigade schedule`: options, the problems that they describe, and diagrams in text.
+ * schedule.h: declares the parts of `brigade schedule`: options, the problems that they describe, and diagrams in text.
  * cmd_schedule.c combines them.
  */
 #ifndef BGI_CLI_SCHEDULE_H

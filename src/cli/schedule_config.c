@@ -1,6 +1,6 @@
 /*
- * schedule_config.c: the options of `brigade schedule`, and the scheduling problems that they describe: plain chains of
- * stages, in any unit of time.
+ * schedule_config.c: defines the options of `brigade schedule`, and makes the scheduling problems that they describe:
+ * plain chains of stages, in any unit of time.
  */
 #include "cli/schedule.h"
 #include "cli/program.h"

@@ -1,7 +1,7 @@
 /*
- * gpt_config.h: the configuration of a GPT training run as a tree of named fields. Defaults are overridden by a preset
- * or a file, and these by single values. The tree has names, types and rules between values; other files make a run
- * from it.
+ * gpt_config.h: declares the configuration of a GPT training run as a tree of named fields. Defaults are overridden by
+ * a preset or a file, and these by single values. The tree has names, types and rules between values; other files make
+ * a run from it.
  *
  * A configuration does not store derived values (gradient accumulation, devices, the learning rate of a step);
  * functions compute them.

@@ -1,6 +1,6 @@
 /*
- * ipu_config.h: declarations that the files of the IPU configuration share: the table of fields, the object, and the
- * pass that computes settled values from given ones.
+ * ipu_config.h: declares what the files of the IPU configuration share: the table of fields, the object, and the pass
+ * that computes settled values from given ones.
  *
  *     given (what people and files said)  --settle: types, ranges, inference, cross checks-->  values (what holds)
  *

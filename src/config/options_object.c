@@ -1,7 +1,7 @@
 /*
- * options_object.c: options that own their values. They can be set by name, from files, JSON and the environment, and
- * cloned; they are frozen when they are used. A function that sets several options sets all of them or none, and
- * reports every problem with its position.
+ * options_object.c: implements options that own their values. They can be set by name, from files, JSON and the
+ * environment, and cloned; they are frozen when they are used. A function that sets several options sets all of them or
+ * none, and reports every problem with its position.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /*
- * arena.c: a list of chunks, each twice as large as the previous one up to a bound. It also allocates large memory.
+ * arena.c: allocates from a list of chunks, each twice as large as the previous one up to a bound. It also allocates
+ * large memory.
  */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE /* madvise */

@@ -1,6 +1,6 @@
 /*
- * arena.h: bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan, trace) and
- * one scratch arena per compile. Objects in an arena are not freed individually. Memory is zeroed.
+ * arena.h: declares bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan,
+ * trace) and one scratch arena per compile. Objects in an arena are not freed individually. Memory is zeroed.
  *
  * With the address sanitizer every object is a separate malloc, so that an overrun of one object is detected.
  */

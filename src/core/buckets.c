@@ -1,5 +1,5 @@
 /*
- * buckets.c: counting sort.
+ * buckets.c: implements counting sort.
  */
 #include "core/buckets.h"
 

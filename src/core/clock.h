@@ -1,5 +1,5 @@
 /*
- * clock.h: the clock for all times.
+ * clock.h: declares the clock for all times.
  */
 #ifndef BGI_CORE_CLOCK_H
 #define BGI_CORE_CLOCK_H

@@ -1,6 +1,6 @@
 /*
- * crc64.c: a table-driven CRC, eight bytes per step. The checksum is linear, so the checksum of eight bytes is the sum
- * (xor) of what each byte contributes with zeros after it.
+ * crc64.c: computes a table-driven CRC, eight bytes per step. The checksum is linear, so the checksum of eight bytes is
+ * the sum (xor) of what each byte contributes with zeros after it.
  *
  * If the processor multiplies polynomials, long data are summed in a different way, with the same value. Sixteen bytes
  * can be replaced by zeros if bytes with the same remainder are added D bytes later. These are the two halves, each

@@ -1,5 +1,5 @@
 /*
- * error.h: the two macros that propagate failures inside the library. Macros hide nothing else.
+ * error.h: defines the two macros that propagate failures inside the library. Macros hide nothing else.
  */
 #ifndef BGI_CORE_ERROR_H
 #define BGI_CORE_ERROR_H

@@ -1,5 +1,5 @@
 /*
- * input.c: files that are read by position.
+ * input.c: reads files by position.
  */
 #include "core/input.h"
 

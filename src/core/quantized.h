@@ -1,5 +1,5 @@
 /*
- * quantized.h: the layout of a matrix of weights in 16, 8 or 4 bits. It is the same for each number of bits:
+ * quantized.h: defines the layout of a matrix of weights in 16, 8 or 4 bits. It is the same for each number of bits:
  *
  *     panel    64 outputs; panels follow one another, and the last one is filled up with zeros
  *     block    32 inputs of a panel, filled up with zeros: the scales of its outputs, 64 bfloat16, then a row for each

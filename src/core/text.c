@@ -1,5 +1,5 @@
 /*
- * text.c: growing strings, and suggestions for mistyped names.
+ * text.c: implements growing strings, and finds suggestions for mistyped names.
  */
 #include "core/text.h"
 

@@ -1,5 +1,6 @@
 /*
- * text.h: growing strings, and suggestions for mistyped names. If memory is exhausted, only `finish` reports it.
+ * text.h: declares growing strings, and suggestions for mistyped names. If memory is exhausted, only `finish` reports
+ * it.
  */
 #ifndef BGI_CORE_TEXT_H
 #define BGI_CORE_TEXT_H

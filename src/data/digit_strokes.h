@@ -1,6 +1,6 @@
 /*
- * digit_strokes.h: a table of the ways in which people write the ten digits. Each digit has several styles, a style has
- * a few strokes, and a stroke has a few points on the pen's path.
+ * digit_strokes.h: declares a table of the ways in which people write the ten digits. Each digit has several styles, a
+ * style has a few strokes, and a stroke has a few points on the pen's path.
  */
 #ifndef BGI_DATA_DIGIT_STROKES_H
 #define BGI_DATA_DIGIT_STROKES_H

@@ -1,6 +1,6 @@
 /*
- * loader.h: declarations that the two engines of bg_loader share: loader.c for data sets with an index, and
- * stream_loader.c for streams.
+ * loader.h: declares what the two engines of bg_loader share: loader.c for data sets with an index, and stream_loader.c
+ * for streams.
  */
 #ifndef BGI_DATA_LOADER_H
 #define BGI_DATA_LOADER_H

@@ -1,6 +1,6 @@
 /*
- * map.c: data sets whose samples are made from those of another one: by a user's function, by the normalization of
- * images, or by caching.
+ * map.c: makes data sets whose samples are made from those of another one: by a user's function, by the normalization
+ * of images, or by caching.
  *
  * If the source has its samples in memory, they are read there. Otherwise a sample is copied into the caller's scratch,
  * of which each data set has a part, so nothing is allocated.

@@ -1,5 +1,5 @@
 /*
- * mnist.h: the names of the four MNIST files, shared by the finder, the writer and the download.
+ * mnist.h: declares the names of the four MNIST files for the code that finds, writes and downloads them.
  */
 #ifndef BGI_DATA_MNIST_H
 #define BGI_DATA_MNIST_H

@@ -1,5 +1,5 @@
 /*
- * stream_loader.c: the loader of streams. It does not use data sets.
+ * stream_loader.c: implements the loader of streams. It does not use data sets.
  *
  * One worker at a time reads a shard into a small ring of pieces. A piece has the samples of one call of the stream's
  * `next`:

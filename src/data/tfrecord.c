@@ -1,5 +1,5 @@
 /*
- * tfrecord.c: TFRecord files of token lists, as the PopXL GPT-3 example prepares them, as samples. A record:
+ * tfrecord.c: reads TFRecord files of token lists, as the PopXL GPT-3 example prepares them, as samples. A record:
  *
  *     8 bytes length n | 4 bytes checksum of them | n bytes of data | 4 bytes checksum of those
  *

@@ -1,6 +1,6 @@
 /*
- * tokenizer.c: byte-pair encoding. A text is cut into words (words.c). The bytes of a word are tokens in a list. A heap
- * holds the adjacent pairs that have a merge, ordered by the merge's rank and then from left to right:
+ * tokenizer.c: implements byte-pair encoding. A text is cut into words (words.c). The bytes of a word are tokens in a
+ * list. A heap holds the adjacent pairs that have a merge, ordered by the merge's rank and then from left to right:
  *
  *     h e l l o    heap: (l l, rank 1) (h e, rank 4)       h e ll o    heap: (ll o, rank 2) (h e, rank 4)
  *

@@ -1,5 +1,5 @@
 /*
- * cpu.c: a device that uses the processor and memory of the host.
+ * cpu.c: implements a device that uses the processor and memory of the host.
  */
 #include "device/device.h"
 

@@ -1,6 +1,6 @@
 /*
- * device.h: the interface of a device: its memory and the execution of kernels. It does not depend on plans, threads or
- * other devices.
+ * device.h: declares the interface of a device: its memory and the execution of kernels. It does not depend on plans,
+ * threads or other devices.
  *
  * A device has an arena and, if the plan keeps values off the device, a store. Both have a base address, to which the
  * plan's offsets are added once. Such an address belongs to the device and need not be valid on the host. Values that
