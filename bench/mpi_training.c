@@ -13,7 +13,7 @@
  * runs it in the pipeline. Messages have measured costs too. The cost of a message is half the time of a ping-pong of
  * MPI with this number of bytes, in which the receiver waits. The receiver's core copies them, so the cost belongs to
  * the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself exchanges shares.
- * Measuring takes a turn like training does.
+ * Measurements take turns with training.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257.
  */

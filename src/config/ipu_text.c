@@ -1,5 +1,5 @@
 /*
- * ipu_text.c: configurations as text: reads update strings, and prints fields and notes.
+ * ipu_text.c: handles configurations as text: reads update strings, and prints fields and notes.
  */
 #include "config/ipu_config.h"
 

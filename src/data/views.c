@@ -1,6 +1,6 @@
 /*
- * views.c: makes data sets that show another one in another order or number: take, skip, shard, repeat, shuffle. It
- * does not read the content of samples.
+ * views.c: makes data sets with the samples of another one in a different order or number: take, skip, shard, repeat,
+ * shuffle. It does not read the content of samples.
  *
  * A view is one function: (epoch, index) -> (epoch, index) of the source. Gathering translates a few hundred indices at
  * a time and passes them to the source, so the tensors are written once, by the data set that has them:
