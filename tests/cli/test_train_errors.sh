@@ -95,9 +95,9 @@ error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weight
 error 2 'a training call takes --batch-size 32 x --device-iterations 1 x --gradient-accumulation 2 x --replicas 1 = 64 samples, there are 45' \
     train $good --last-batch drop --gradient-accumulation 2
 error 1 '--save: ' train $good --save nowhere/out.onnx
-error 2 '--save and --log are one file' train $good --save out.onnx --log out.onnx
+error 2 '--save and --log name the same file' train $good --save out.onnx --log out.onnx
 cp "$net" own.onnx
-error 2 'are one file' train own.onnx --input $x --target "$y" --log own.onnx
+error 2 'name the same file' train own.onnx --input $x --target "$y" --log own.onnx
 check "no training has begun" test ! -e out.onnx
 
 begin_case diverged
