@@ -1,6 +1,7 @@
 /*
  * checkpoint.c: measures how fast a checkpoint is written, compared with plain files of the same size that are written
- * and flushed before and after it, and how much time and memory writing one costs a training that continues meanwhile.
+ * and flushed before and after it. It also measures how much time and memory a checkpoint costs while training
+ * continues.
  *
  *     build/bench/checkpoint DIR [GIGABYTES [speed|beside [TURNS]]]     writes and removes DIR/brigade-checkpoint-bench
  */
@@ -41,7 +42,7 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The processor time of all threads of the process. */
+/* Returns the processor time of all threads of the process. */
 static double processor_s(void)
 {
     struct timespec now;
@@ -61,7 +62,7 @@ static void restart_peak(void)
         fclose(file);
 }
 
-/* A field of /proc/self/status, in bytes. */
+/* Reads a field of /proc/self/status, in bytes. */
 static double read_status(const char *field)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -219,7 +220,7 @@ static void measure_saving(training *t, const char *folder, const char *scratch,
     fflush(stdout);
 }
 
-/* One checkpoint during the training, after steps without one. */
+/* Writes one checkpoint while training continues, after steps without one. */
 typedef struct turn {
     double plain_s, beside_s; /* medians of steps */
     double first_s;           /* the copy and the first step after it */
@@ -263,7 +264,7 @@ static turn measure_turn(training *t, const char *folder)
     return m;
 }
 
-/* Turns of steps without a checkpoint and with one, because the machine may be busier at one time than at another. */
+/* Alternates steps without a checkpoint and steps with one, because other load on the machine changes. */
 static void measure_beside(training *t, const char *folder, int turns)
 {
     const double resident = read_status("VmRSS:");

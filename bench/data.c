@@ -1,8 +1,8 @@
 /*
  * data.c: measures images per second of a loader over decoded digits in memory, in the caller's thread and with one
- * worker, and the speed of memory: memset over the same number of floats. Rates are based on the processor time of all
- * threads, so they are rates of one core, and other programs on the machine hardly affect them. The fastest epoch
- * counts.
+ * worker. It also measures the speed of memory: memset over the same number of floats. Rates are based on the processor
+ * time of all threads, so they are rates of one core, and other programs on the machine hardly affect them. The result
+ * is that of the fastest epoch.
  */
 #include <brigade/data.h>
 
@@ -13,7 +13,7 @@
 
 enum { IMAGES = 60000, BATCH = 100, PIXELS = BG_DIGITS_ROWS * BG_DIGITS_COLUMNS, EPOCHS = 8 };
 
-/* The images per second, for images that took the time since `start`. */
+/* Returns the images per second, for images that took the time since `start`. */
 static double rate_since(clock_t start)
 {
     const clock_t now = clock();
@@ -21,7 +21,7 @@ static double rate_since(clock_t start)
     return now > start ? (double)IMAGES * CLOCKS_PER_SEC / (double)(now - start) : 0;
 }
 
-/* The loader's ring of four batches, which is written repeatedly. */
+/* Returns the images per second of writing to a ring of four batches in memory, like that of the loader. */
 static double write_plainly(void)
 {
     enum { RING = 4 };

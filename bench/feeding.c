@@ -1,9 +1,9 @@
 /*
- * feeding.c: measures the cost of feeding. The digit network trains as in the tutorial, in a pipeline on 4 devices with
- * 4000 images a call. Data are one batch in memory, batches of a loader, and the loader through an infeed. It prints
- * images per second, and the speeds as shares of the first. Rounds of the three alternate and the median call counts,
- * so that temporary load on the machine does not matter. It also prints shares of processor time, which are the
- * relative speeds when all cores are busy.
+ * feeding.c: measures the cost of feeding data to a session. The digit network trains as in the tutorial, in a pipeline
+ * on 4 devices with 4000 images a call. There are three kinds of data: one batch in memory, batches of a loader, and
+ * the loader through an infeed. It prints images per second, and each speed relative to that of the first kind. Rounds
+ * of the three kinds alternate, and the result is the median call, so that temporary load on the machine has little
+ * effect. It also prints shares of processor time, which are the relative speeds when all cores are busy.
  *
  * usage: feeding [cores] [rounds]
  */
@@ -19,7 +19,7 @@ typedef enum kind { FIXED, LOADER, INFEED } kind;
 
 typedef struct bench {
     bg_dataset *dataset;
-    bg_loader *loader; /* the loader of the kinds that have one */
+    bg_loader *loader; /* the loader; NULL for the batch in memory */
     bg_plan *plan;
     bg_session *session;
     const void *fixed[2]; /* the images and labels of a batch */

@@ -1,8 +1,8 @@
 /*
- * generate.c: measures how fast GPT-2 generates one sequence: tokens/s of single steps and of a prompt, with weights of
- * float32, bfloat16, 8 and 4 bits and activations of float32 and bfloat16. Rows take turns in each round, and medians
- * count. A single step reads every matrix once, so `share` compares the bytes of the matrices (float32, or rounded)
- * times the tokens/s with the rate at which the same cores read memory in the same round. For a prompt it compares the
+ * generate.c: measures how fast GPT-2 generates one sequence, as tokens/s of single steps and of a prompt. Weights are
+ * float32, bfloat16, or rounded to 8 or 4 bits; activations are float32 or bfloat16. Rows take turns in each round, and
+ * results are medians. A single step reads every matrix once. So its `share` is the bytes of the matrices times the
+ * tokens/s, relative to the rate at which the same cores read memory in the same round. For a prompt it compares the
  * products' operations with the peak of the cores' arithmetic. Weights have their initial values, because speed does
  * not depend on them.
  *
@@ -84,7 +84,7 @@ static void *run_reader(void *argument)
     return NULL;
 }
 
-/* The bytes or operations per second of all cores together. */
+/* Returns the bytes or operations per second of all cores together. */
 static double measure(const setting *s, const words *data, bool multiplies)
 {
     reader readers[MOST_CORES];

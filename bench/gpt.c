@@ -2,7 +2,7 @@
  * gpt.c: measures how fast GPT-2 trains. It prints tokens/s and GFLOP/s of whole steps (forward, backward, AdamW; no
  * dropout): the best, median and mean of several steps. With --profile it prints the processor time of each kernel by
  * its shape, which other programs on the machine do not increase. It counts six FLOPs for each token and each parameter
- * that multiplies (positions do not), and attention's over the half of the scores that causal masking leaves.
+ * of a product (positions are not in one), and those of attention for the half of the scores that is not masked.
  *
  *     usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N]
  *                [--steps N] [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
@@ -39,12 +39,12 @@ static const char *const layout_names[LAYOUT_COUNT] = {"single", "pipelined", "r
 
 typedef struct setting {
     long layers, hidden, heads, batch, length, vocabulary, cores, steps, accumulation, io_threads;
-    long strategy, beside; /* beside: LAYOUT_COUNT means no second layout */
-    const char *roofline;  /* the picture's file, or NULL */
+    long strategy, beside; /* beside: second layout, or LAYOUT_COUNT */
+    const char *roofline;  /* the SVG file, or NULL */
     long is_bfloat16, is_float16, recomputes, profiles, summarizes, lists, compares, counts_processor;
 } setting;
 
-/* Wall time, or the processor time of all threads, which is more comparable on a shared machine. */
+/* Returns the wall time, or the processor time of all threads, which is more comparable on a shared machine. */
 static double read_clock_s(const setting *s)
 {
     struct timespec now;
@@ -112,7 +112,7 @@ static dnnl open_dnnl(const setting *s)
     return d;
 }
 
-/* Rows and columns of the model's matrices; the last is the head's, which occurs once. */
+/* Finds the rows and columns of a matrix of the model; the last matrix is the head's, which occurs once. */
 static void find_matrix(const setting *s, int index, int64_t *in, int64_t *out)
 {
     const int64_t h = s->hidden;
@@ -122,7 +122,7 @@ static void find_matrix(const setting *s, int index, int64_t *in, int64_t *out)
     *out = shapes[index][1];
 }
 
-/* The FLOPs of the model's products: all layers and the head, forward and both gradients. */
+/* Returns the FLOP/s of oneDNN for the model's products: all layers and the head, forward and both gradients. */
 static double find_dnnl_rate(const double seconds[MATRICES], const setting *s)
 {
     double flops = 0.0, total = 0.0;
@@ -157,7 +157,8 @@ static void measure_dnnl(dnnl *d, const setting *s)
     }
     if (s->lists)
         printf("time oneDNN %.6f\n", count_step_flops(s) / find_dnnl_rate(now_s, s));
-    for (size_t i = 0; i < (size_t)(4 * s->hidden * s->hidden); i++) /* so that values do not overflow over the steps */
+    for (size_t i = 0; i < (size_t)(4 * s->hidden * s->hidden);
+         i++) /* so that values do not overflow in the course of the steps */
         d->a[i] = d->b[i] = (float)(i % 1021) * 1e-3f;
 }
 
@@ -360,7 +361,7 @@ static void refuse(const char *option, const char *why)
     exit(2);
 }
 
-/* The value of an option in an argument. */
+/* Reads the value of an option; a switch is 1. */
 static long read_value(option_kind kind, const char *option, const char *text)
 {
     long found = 0;

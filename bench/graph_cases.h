@@ -46,7 +46,7 @@ static bg_value graph_operand(graph_rig *r, uint32_t rank, const int64_t *dims, 
     return x;
 }
 
-/* Whole numbers 0 .. below - 1. */
+/* Adds an input of whole numbers 0 .. below - 1. */
 static bg_value graph_numbers(graph_rig *r, bg_dtype dtype, int64_t below, uint32_t rank, const int64_t *dims)
 {
     const bg_type type = bg_type_make(dtype, rank, dims);
@@ -271,7 +271,7 @@ static bg_value graph_einsum(graph_rig *r, const int64_t *d)
                      (const bg_value[]){X(d[0], d[1], d[2], d[3]), X(d[0], d[1], d[2], d[3])}, 2);
 }
 
-/* One new token beside a cache. */
+/* Adds attention of one new token over a cache. */
 static bg_value graph_attention_cached(graph_rig *r, const int64_t *d)
 {
     bg_dot_product_attention_options options = bg_dot_product_attention_defaults(d[2]);

@@ -30,7 +30,7 @@ typedef struct bench_call {
     bg_type types[OPERANDS];
 } bench_call;
 
-/* If a call lasts long enough to be interrupted, it uses processor time, which excludes that of other programs. */
+/* For calls that last long enough to be interrupted it measures processor time, which excludes other programs. */
 static double read_clock_us(clockid_t id)
 {
     struct timespec now;
@@ -47,8 +47,8 @@ static uint32_t draw(void)
     return (uint32_t)(state >> 33);
 }
 
-/* Fills floats with -1..1 and labels with 0..9. Bytes of backward calls are `where` of 2 x 2 windows, of which half
- * have no gradient. */
+/* Fills floats with -1..1 and labels with 0..9. Bytes of backward calls are the positions of maxima in 2 x 2 windows;
+ * half of the windows have no gradient. */
 static void *make_operand(const bench_call *b, uint32_t index)
 {
     const bg_type *type = &b->types[index];

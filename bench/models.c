@@ -203,7 +203,8 @@ static bg_value build_llama(bg_graph *graph, int64_t batch)
 
 /* ---- the run ---- */
 
-/* Fills the inputs by name and type: `x` and `labels` of floats, numbers of words or classes, and `mask` of lengths. */
+/* Fills the inputs by name and type: `x` and `labels` with floats or with numbers of tokens or classes, and `mask` from
+ * lengths. */
 static void *make_data(const setting *s, const char *name, const bg_type *type)
 {
     const int64_t count = bg_type_element_count(type), length = type->dims[type->rank - 1];
@@ -227,7 +228,7 @@ static void *make_data(const setting *s, const char *name, const bg_type *type)
     return data;
 }
 
-/* Floating-point operations of a step, by the costs of its ops. */
+/* Returns the floating-point operations of a step, which is the sum of the costs of its ops. */
 static double count_flops(const bg_plan *plan)
 {
     double flops = 0.0;

@@ -1,7 +1,7 @@
 /*
  * mpi_allreduce.c: compares the time of a sum over ranks with MPI_Allreduce of the same bytes, with one device per rank
- * and float32; both take turns at each size. Brigade sums in the order of the ranks, so that bits do not depend on
- * timing; MPI may sum in any order.
+ * and float32; the two take turns at each size. Brigade sums in the order of the ranks, so that results do not depend
+ * on timing; MPI may sum in any order.
  *
  *     mpirun -n 2 build/bench/mpi_allreduce.openmpi [LARGEST_KB]
  */
@@ -17,7 +17,7 @@
 
 enum { MOST_RANKS = 4096, MOST_TURNS = 101, LEAST_TURNS = 9, LARGEST_KB = 256 << 10 };
 static const double TURN_SECONDS = 0.005,
-                    SIZE_SECONDS = 2.0; /* the least time of a turn; the approximate time of all turns with a size */
+                    SIZE_SECONDS = 2.0; /* the least time of a turn, and the approximate time of all turns of a size */
 static const double GOAL = 0.9;
 
 typedef struct bench {
@@ -130,7 +130,7 @@ static void check(const bench *b, void (*sum)(const bench *b), const char *who)
     memset(b->data, 0, b->count * sizeof *b->data); /* sums of zeros do not grow */
 }
 
-/* Seconds of one sum on the slowest rank. */
+/* Returns the seconds of one sum on the slowest rank. */
 static double time_turn(const bench *b, void (*sum)(const bench *b), int times)
 {
     double seconds;
@@ -158,8 +158,8 @@ static double find_median(double *values, int count)
     return values[count / 2];
 }
 
-/* Other load on the machine slows both sides of a turn, so the ratio is the median of the turns' ratios. Returns
- * whether it reaches the goal. */
+/* Other load on the machine slows both measurements of a turn, so the result is the median of the turns' ratios.
+ * Returns whether it reaches the goal. */
 static bool compare(const bench *b)
 {
     double ours[MOST_TURNS], theirs[MOST_TURNS], ratios[MOST_TURNS], once, ratio;

@@ -4,10 +4,10 @@
  *     mpirun -n 8 build/bench/mpi_memory.openmpi start     a pipeline of 64 stages of 1 MiB: memory of a rank
  *     mpirun -n 2 build/bench/mpi_memory.openmpi growth    10,000 updates of a small network: memory early and late
  *
- * Both print one row of a table in markdown, which bench/mpi_memory.sh combines; all numbers are those of the rank with
- * the most memory. Resident memory is counted in three parts: anonymous memory (the heap, arenas, stacks), memory that
- * ranks share (messages inside a host) and mapped files (programs and libraries, left out here). Blocks are the memory
- * that Brigade and MPI have allocated with malloc.
+ * Each measurement prints one row of a table in markdown, and bench/mpi_memory.sh combines the rows. Numbers are those
+ * of the rank with the most memory. Resident memory has three parts: anonymous memory (the heap, arenas, stacks),
+ * memory that ranks share (messages inside a host), and mapped files (programs and libraries), which are not counted
+ * here. Blocks are the memory that Brigade and MPI have allocated with malloc.
  *
  * `growth` also runs the same number of messages with only MPI, without Brigade, to separate the memory that MPI itself
  * keeps for each message from Brigade's. The exit code is 1 when Brigade's growth is above the limit.

@@ -5,16 +5,15 @@
  *            [--only TEXT]
  *
  * Compares replicas, one on each rank, with one process that has the same replicas and uses one core for each rank. The
- * two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and the result
- * is the median of the turns' ratios. Both sides train with the same numbers, and the bits of their losses must be
- * equal.
+ * two take turns: while the process trains, the other ranks sleep. Each turn gives the ratio of its two times, and the
+ * result is the median of these ratios. Both train with the same numbers, and their losses must be bit-identical.
  *
  * Pipelines and tensor parallelism are compared with a bound: the simulated time of a step if each device has a core.
  * All ranks measure all stages at the same time, each on its own core, and a stage costs the mean time on the core that
- * runs it in the pipeline. Messages have measured costs too. The cost of a message is the time in which MPI by itself
- * sends this number of bytes to a rank that waits for them, half of a ping-pong. The receiver's core copies them, so
- * the cost belongs to the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself
- * exchanges shares. Measuring takes a turn like training does.
+ * runs it in the pipeline. Messages have measured costs too. The cost of a message is half the time of a ping-pong of
+ * MPI with this number of bytes, in which the receiver waits. The receiver's core copies them, so the cost belongs to
+ * the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself exchanges shares.
+ * Measurements take turns with training.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257.
  */
@@ -257,7 +256,7 @@ static const void *find_losses(const side *s)
     return s->outputs[bg_session_find_output(s->session, "loss")];
 }
 
-/* The seconds of a run on this rank. */
+/* Returns the seconds of a run on this rank. */
 static double run(const side *s)
 {
     const uint64_t begin_ns = bgi_clock_ns();
@@ -309,8 +308,8 @@ static double find_median(double *values, long count)
 
 /* ---- the least cost of messages ---- */
 
-/* The nanoseconds of an exchange of this number of bytes in a ring, or of a message between ranks 0 and 1: the median
- * of several, with buffers that have been written before. */
+/* Returns the nanoseconds of an exchange of this number of bytes in a ring, or of a message between ranks 0 and 1. The
+ * result is the median of several, with buffers that have been written before. */
 static double time_transfer(const bench *b, size_t size_bytes, bool is_exchange)
 {
     char *out = allocate(size_bytes), *in = allocate(size_bytes);
@@ -355,8 +354,8 @@ static void add_messages(const bench *b, const bg_schedule_problem *problem, bg_
     }
 }
 
-/* The time of the collectives of a step, on one device. In groups of n ranks each rank sends 2 (n - 1) shares; a few
- * bytes are sent whole in one turn. */
+/* Returns the time of the collectives of a step, on one device. In groups of n ranks each rank sends 2 (n - 1) shares;
+ * a few bytes are sent whole in one turn. */
 static double find_collectives_ns(const bench *b, const bg_plan *plan)
 {
     double total_ns = 0.0;
@@ -375,8 +374,8 @@ static double find_collectives_ns(const bench *b, const bg_plan *plan)
     return total_ns;
 }
 
-/* The simulated time of a run with the current costs of its stages, on the same inputs. Each stage has the cost that
- * the rank of its device measured, because cores differ in speed. */
+/* Returns the simulated time of a run with the current costs of its stages, on the same inputs. Each stage has the cost
+ * that the rank of its device measured, because cores differ in speed. */
 static double find_bound(const bench *b, const side *traced)
 {
     bg_stage_cost *costs = allocate(traced->plan->problem.stage_count * sizeof *costs);
@@ -403,7 +402,7 @@ static double find_bound(const bench *b, const side *traced)
     return find_slowest(seconds);
 }
 
-/* Whether losses have the same bits after the same number of runs. */
+/* Whether losses are bit-identical after the same number of runs. */
 static bool have_equal_losses(const side *ranks, const side *process)
 {
     return memcmp(find_losses(ranks), find_losses(process), ranks->loss_bytes) == 0;

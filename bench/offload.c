@@ -3,7 +3,7 @@
  * layers, each a stage, trains on one device in phases. One session has unlimited memory; the other has weights,
  * accumulators, optimizer state and activations in remote buffers and an eighth of the bytes. The two take turns, step
  * by step, so that any other load on the machine slows both. It prints times (best and median), bytes, and the ratio of
- * speeds, and compares all bits of the losses.
+ * speeds, and checks that the losses are bit-identical.
  *
  * usage: offload [width] [layers] [micro-batches] [samples] [cores] [I/O threads] [steps]
  */
@@ -96,7 +96,7 @@ static samples make_samples(const setting *s)
     return made;
 }
 
-/* budget: 0: no limit */
+/* Makes a session; a budget of 0 means no limit. */
 static trainee prepare(const setting *s, bool is_remote, size_t budget)
 {
     bg_options options = bg_options_defaults();
@@ -116,7 +116,7 @@ static trainee prepare(const setting *s, bool is_remote, size_t budget)
     options.execution.cores = s->cores;
     options.execution.io_threads = s->io_threads;
     options.memory.device_memory_bytes = budget;
-    /* Each stage is updated right after its backward, because no update waits for a total. */
+    /* Each stage is updated directly after its backward, because no update needs a sum over all stages. */
     options.numerics.accumulation = BG_ACCUMULATE_SUM;
     for (int k = 0; k < BG_LOCATION_COUNT; k++)
         options.memory.locations[k].place = is_remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
@@ -127,7 +127,7 @@ static trainee prepare(const setting *s, bool is_remote, size_t budget)
     return out;
 }
 
-/* step: UINT32_MAX: not timed */
+/* Runs a step; with UINT32_MAX as `step` it is not timed. */
 static void run_step(trainee *t, const samples *given, uint32_t step)
 {
     const double begin_s = read_clock_s();

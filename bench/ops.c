@@ -1,6 +1,6 @@
 /*
- * ops.c: measures forward and backward of every op at several shapes, as the part of bench/ops.py that times Brigade's
- * kernels. It answers requests, so that the caller can alternate it with PyTorch.
+ * ops.c: measures forward and backward of every op at several shapes for bench/ops.py, which compares Brigade's kernels
+ * with PyTorch's. It reads one request at a time, so that the caller can alternate the two libraries.
  *
  *     ops --list          prints a line `op dim...` for each case, as bench/peers/ops_torch.py builds it too
  *     ops                 reads lines `CASE THREADS MILLISECONDS`, writes `MICROSECONDS FLOPS BYTES KERNEL...`: the
@@ -249,8 +249,9 @@ static const struct {
     {"attention", {12, 64, 4, 32}},
     {"attention", {4, 256, 12, 64}},
     {"attention", {8, 197, 6, 64}},
-    /* samples, queries, keys, heads, heads of keys, width of a head; the last shows how queries see keys: 1 a padding
-       mask, 2 a bias with a gradient, 3 causal, 4 causal within a window of 64 */
+    /* samples, queries, keys, heads, heads of keys, width of a head; the last number says which keys a query sees: 1 a
+     * padding
+     *        mask, 2 a bias with a gradient, 3 causal, 4 causal within a window of 64 */
     {"dot_product_attention", {8, 128, 128, 12, 12, 64, 1}},
     {"dot_product_attention", {4, 128, 128, 8, 8, 64, 2}},
     {"dot_product_attention", {2, 256, 256, 12, 4, 64, 3}},
@@ -346,10 +347,10 @@ static int make_like(bench_work *work, int tensor)
     return make(work, work->tensors[tensor].type, 1);
 }
 
-/* The kernels that the calls of a case get. */
+/* The policy by which kernels are chosen for the calls of a case. */
 static bg_kernel_policy policy = BG_KERNELS_FAST;
 
-/* Adds a call with this many inputs among the following tensors; -1 ends them. */
+/* Adds a call whose first `inputs` tensors are inputs; -1 ends the list of tensors. */
 static void add_call(bench_work *work, bgi_kernel_id id, const void *attributes, uint32_t inputs, const int *tensors)
 {
     bench_call *call = &work->calls[work->call_count++];
@@ -429,7 +430,7 @@ static void conv(bench_work *work, const int64_t *d)
     work->flops = (d[1] != 3 ? 3.0 : 2.0) * 2.0 * (double)(d[0] * d[4] * oh * ow) * (double)(d[1] / d[8] * d[5] * d[5]);
 }
 
-/* Its result has the shape of a convolution's input. */
+/* The result of a transposed convolution has the shape of a convolution's input. */
 static void conv_transpose(bench_work *work, const int64_t *d)
 {
     static bgi_conv2d_attributes attributes;
@@ -635,7 +636,7 @@ static void embedding(bench_work *work, const int64_t *d)
     attributes = (bgi_embedding_backward_attributes){{-1, BG_MESH_TENSOR_1}, work->tensors[table].type};
     CALL(EMBEDDING, &attributes, 2, table, ids, y);
     CALL(EMBEDDING_BACKWARD, &attributes, 2, dy, ids, dtable);
-    work->bytes -= 4.0 * (double)(d[0] * d[1]) - 4.0 * (double)(d[2] * d[1]); /* read where ids point to */
+    work->bytes -= 4.0 * (double)(d[0] * d[1]) - 4.0 * (double)(d[2] * d[1]); /* the rows that ids name */
 }
 
 static void linear(bench_work *work, const int64_t *d)
@@ -983,7 +984,7 @@ static void range_count(bench_work *work, const int64_t *d)
 
 /* ---- graphs ---- */
 
-/* A variable gets numbers -1 .. 1, or 0.1 .. 1.1; a constant keeps its numbers. */
+/* Fills a variable with numbers -1 .. 1 or 0.1 .. 1.1. A constant keeps its values. */
 static void *make_value(graph_rig *r, const bgi_value *value)
 {
     const size_t bytes = bg_type_size_bytes(&value->type);
@@ -999,7 +1000,7 @@ static void *make_value(graph_rig *r, const bgi_value *value)
     return data;
 }
 
-/* The result of an alias has the memory of its operand. */
+/* The result of an alias uses the memory of its operand. */
 static void add_graph_call(bench_work *work, const bgi_op *op)
 {
     bench_call *call = &work->calls[work->call_count++];
@@ -1261,7 +1262,7 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* The best time of `once`, which is called for this number of milliseconds. */
+/* Calls `once` for this number of milliseconds, and returns its best time. */
 static double time_best(bench_team *team, uint32_t threads, double milliseconds,
                         void (*once)(bench_team *team, void *context), void *context)
 {
@@ -1317,7 +1318,7 @@ static void run_peaks(bench_team *team, void *context)
         run_team(team);
 }
 
-/* GFLOP/s of all threads; 0: unknown for this processor. */
+/* Returns the GFLOP/s of all threads; 0 if it is unknown for this processor. */
 static double measure_flops(uint32_t threads, double milliseconds)
 {
     const double flops = peak_flops() * threads;
@@ -1419,7 +1420,7 @@ static void count_line(const char *line)
 
 enum { TURNS = 15 };
 
-/* The microseconds of one run, as the mean of the runs that fit in 0.3 ms. */
+/* Returns the microseconds of one run, as the mean of the runs that fit in 0.3 ms. */
 static double time_turn(bench_work *work)
 {
     const double start = now_us();

@@ -44,7 +44,7 @@ static inline void peak_run(volatile float *sink)
 #endif
 }
 
-/* 0: unknown for this processor. */
+/* Returns 0 if the peak of this processor is unknown. */
 static inline double peak_flops(void)
 {
     const double lanes = bgi_cpu_isa() >= BGI_ISA_AVX512 ? 16.0 : bgi_cpu_isa() == BGI_ISA_AVX2 ? 8.0 : 0.0;

@@ -1,7 +1,7 @@
 /*
  * predict.c: compares predicted times of updates with measured ones, for three networks under six strategies on one
- * core and on two. Each turn of a network has runs, new measurements of the costs of calls, a prediction, and more
- * runs. `bench/plan.sh` runs it.
+ * core and on two. Each turn of a network consists of runs, new measurements of the costs of calls, a prediction, and
+ * more runs. `bench/plan.sh` runs it.
  */
 #include <math.h>
 #include <stdio.h>

@@ -23,7 +23,7 @@ static const char *const network_names[NETWORKS] = {"resnet8", "resnet18", "mobi
 typedef struct setting {
     network network;
     const char *path;     /* path of an ONNX model; NULL: this program builds the network */
-    const char *roofline; /* the picture's file, or NULL */
+    const char *roofline; /* the SVG file, or NULL */
     long batch, cores, steps, infers, profiles, lists;
 } setting;
 
@@ -148,7 +148,7 @@ static bg_value build(bg_graph *graph, const setting *s, bg_onnx *onnx)
 
 /* ---- the run ---- */
 
-/* Floating-point operations of a step, by the costs of its ops. */
+/* Returns the floating-point operations of a step, which is the sum of the costs of its ops. */
 static double count_flops(const bg_plan *plan)
 {
     double flops = 0.0;

@@ -112,7 +112,7 @@ static bg_plan *make_one_op(void)
     return plan_of(graph, true);
 }
 
-/* 64 MB of weights in one product. */
+/* Builds a model of one product with 64 MB of weights. */
 static bg_plan *make_large(void)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, 4096), weight = bg_matrix(BG_FLOAT32, 4096, 4096);
@@ -147,14 +147,14 @@ typedef struct server {
     bg_session *session; /* NULL: plain arithmetic */
     size_t input_bytes, output_bytes;
     double seconds;
-    double *times; /* NULL: not wanted */
+    double *times; /* NULL: not measured */
     uint64_t calls;
     double elapsed, worked; /* worked: processor time of the thread */
 } server;
 
-/* Work without shared memory, for about as long as a call: independent multiplications and additions, as in the sums of
- * a product, which keep a core's units busy. Two threads on the two halves of one core get little more than one thread,
- * as calls do. */
+/* Does work without shared memory for about as long as a call takes: independent multiplications and additions, as in a
+ * product, which keep a core's units busy. Two threads on the two hardware threads of one core do little more work than
+ * one thread, which also applies to calls. */
 static float burn(float seed)
 {
     enum { LANES = 128, LOOPS = 1500 };
@@ -269,7 +269,8 @@ static rates rate_of_threads(bg_session *const *readers, int count)
     return sum;
 }
 
-/* Separate processes with separate weights, which begin to count at the same time. Returns the rate of the slowest. */
+/* Starts processes with separate weights, which begin to count at the same time. Returns the rate of the slowest
+ * one. */
 static rates rate_of_processes(bool is_digit, int count)
 {
     struct shared {
@@ -308,7 +309,7 @@ static double median(double *values)
     return values[ROUNDS / 2];
 }
 
-/* The results of each round: one, two, and two as a multiple of one. */
+/* The results of each round: the rate of one, the rate of two, and their ratio. */
 typedef struct rounds {
     double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
 } rounds;
@@ -465,7 +466,7 @@ static void measure_memory(void)
     bg_error error = {0};
     double before;
 
-    /* The first session makes the values and is destroyed, so one set remains. */
+    /* The first session makes the values and is destroyed, so only one copy of them remains in memory. */
     check(bg_session_run(first, (const void *[]){x}, (void *[]){y}, &error), &error);
     check(bg_weights_create(&weights, &error), &error);
     {

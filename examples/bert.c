@@ -1,15 +1,16 @@
 /*
- * bert.c: a masked language model like BERT (Devlin et al., 2019): sentences have different lengths and are padded;
- * some of their tokens are hidden, and the model predicts them. Lengths become a mask of the attention, only hidden
- * places have labels, and the head shares the embedding's table. lesson.h has the arguments and the loop.
+ * bert.c: trains a masked language model like BERT (Devlin et al., 2019). Sentences have different lengths and are
+ * padded; some of their tokens are hidden, and the model predicts these. Lengths become a mask of the attention, only
+ * hidden tokens have labels, and the head shares the embedding's table. lesson.h has the arguments and the loop.
  *     cc bert.c $(pkg-config --cflags --libs brigade) -o bert && ./bert pipelined
  */
 #include "lesson.h"
 
 enum { VOCABULARY = 64, LENGTH = 16, WIDTH = 32, HEADS = 4, LAYERS = 2, PADDING = 0, HIDDEN = 1, FIRST_WORD = 2 };
-enum { IGNORED = -100 }; /* the label of a place without a prediction */
+enum { IGNORED = -100 }; /* the label of a position without a prediction */
 
-/* Attention and two linear layers; each part adds its input to its result and normalizes the sum (post-norm). */
+/* Adds attention and two linear layers. Each of the two parts adds its input to its result and normalizes the sum
+ * (post-norm). */
 static bg_value add_layer(bg_graph *graph, bg_value x, bg_value mask)
 {
     const bg_dot_product_attention_options attention = bg_dot_product_attention_defaults(HEADS);
@@ -56,7 +57,8 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, IGNORED);
 }
 
-/* A sentence walks through the words with its own step and has 6 to 16 of them. One word in four is hidden. */
+/* The tokens of a sentence have a constant difference, which is random for each sentence; there are 6 to 16 of them.
+ * One token in four is hidden. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *labels = data[2];

@@ -1,6 +1,7 @@
 /*
- * core_digits.c: trains the digit network with only the core of the library, which links no library but libc, libm and
- * threads: no loader, no file, no companion. The program draws its digits and passes them as arrays.
+ * core_digits.c: trains the digit network with only the core of the library, which needs no libraries except libc, libm
+ * and threads. There is no loader, no file and no companion library. The program draws its digits and passes them as
+ * arrays.
  *
  *     make MINIMAL=1 && build-minimal/examples/core_digits
  */

@@ -1,5 +1,5 @@
-/* counter_loop.c: a loop on the device with an infeed and an outfeed: it computes x1 + x2 and x1 - x2 ten times, and
- * carries a counter from one iteration to the next.
+/* counter_loop.c: runs a loop on the device with an infeed and an outfeed. It computes x1 + x2 and x1 - x2 ten times,
+ * and carries a counter from one iteration to the next.
  *     cc counter_loop.c $(pkg-config --cflags --libs brigade) -o counter_loop && ./counter_loop */
 #include <brigade.h>
 #include <stdio.h>

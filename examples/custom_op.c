@@ -1,6 +1,6 @@
 /*
- * custom_op.c: a model with an op that the program defines, with its gradient; every strategy trains it like any other
- * model. The op is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each
+ * custom_op.c: trains a model with an op that the program defines, with its gradient; every strategy trains it like any
+ * other model. The op is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each
  * feature. Networks with it learn periodic functions. docs/custom-ops.md explains each part; lesson.h has the arguments
  * and the loop.
  *

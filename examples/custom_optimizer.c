@@ -1,7 +1,7 @@
 /*
- * custom_optimizer.c: an optimizer that the program defines. Its update is an op that changes a parameter and two
- * states in place. Everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints)
- * works as with the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps
+ * custom_optimizer.c: trains with an optimizer that the program defines. Its update is an op that changes a parameter
+ * and two states in place. Other features (accumulation, sums over replicas, sharded or offloaded state, checkpoints)
+ * work as with the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps
  * where the gradient differs from its running mean. lesson.h has the arguments and the loop.
  *
  *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer
@@ -66,7 +66,7 @@ static const bg_op_type adabelief_update = {
     .minimum_inputs = 6,
     .maximum_inputs = 6,
     .written_inputs = 1u << PARAMETER | 1u << MEAN | 1u << VARIANCE,
-    .is_elementwise_update = true, /* each replica may update only a piece */
+    .is_elementwise_update = true, /* each replica may update only a shard */
     .infer = infer_update,
     .kernel = choose_update,
 };

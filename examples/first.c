@@ -1,6 +1,6 @@
 /*
- * first.c: a first program. A network of two layers learns exclusive or and conjunction, as a pipeline of two stages:
- * each block is a stage on a separate device.
+ * first.c: shows a first program. A network of two layers learns exclusive or and conjunction, as a pipeline of two
+ * stages: each block is a stage on a separate device.
  */
 #include <brigade.h>
 #include <stdio.h>

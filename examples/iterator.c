@@ -1,4 +1,5 @@
-/* iterator.c: an inference loop over a data set without a queue: the session's inputs come directly from the loader.
+/* iterator.c: runs an inference loop over a data set without a queue: the session's inputs come directly from the
+ * loader.
  *     cc iterator.c $(pkg-config --cflags --libs brigade) -o iterator && ./iterator */
 #include <brigade.h>
 #include <stdio.h>

@@ -54,7 +54,7 @@ static inline void lesson_check(bg_status status)
 
 /* ---- data ---- */
 
-/* A hash of each pair of numbers, from which random data are made. */
+/* Returns a hash of each pair of numbers, from which random data are made. */
 static inline uint32_t lesson_hash(uint32_t stream, uint32_t index)
 {
     uint32_t x = stream * 0x9e3779b9u ^ index;

@@ -1,6 +1,7 @@
 /*
- * llama.c: a language model like LLaMA (Touvron et al., 2023): RMS norms before each part, rotary positions, fewer key
- * heads than query heads, SwiGLU, no biases. It learns to continue sequences. lesson.h has the arguments and the loop.
+ * llama.c: trains a language model like LLaMA (Touvron et al., 2023): RMS norms before each part, rotary positions,
+ * fewer key heads than query heads, SwiGLU, no biases. It learns to continue sequences. lesson.h has the arguments and
+ * the loop.
  *     cc llama.c $(pkg-config --cflags --libs brigade) -o llama && ./llama recomputed
  */
 #include "lesson.h"
@@ -55,7 +56,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, next, BG_LOSS_MEAN, -100);
 }
 
-/* A sequence walks through the tokens with its own step, which its first tokens determine. */
+/* The tokens of a sequence have a constant difference, which the first tokens show. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *next = data[1];

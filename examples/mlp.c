@@ -1,6 +1,6 @@
 /*
- * mlp.c: regression with a multi-layer perceptron: three linear layers and tanh learn a function of eight numbers.
- * lesson.h has the arguments and the loop.
+ * mlp.c: trains a multi-layer perceptron for regression: three linear layers and tanh learn a function of eight
+ * numbers. lesson.h has the arguments and the loop.
  *     cc mlp.c $(pkg-config --cflags --libs brigade) -o mlp && ./mlp pipelined --losses
  */
 #include "lesson.h"

@@ -1,7 +1,7 @@
 /*
- * mpi_surrogate.c: an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation with
- * small explicit steps. One ring learns from its own cells the effect of eight of these steps at once, while the other
- * one continues to simulate. Then the other ring makes the large step, and measures its error.
+ * mpi_surrogate.c: shows an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation
+ * with small explicit steps. One ring learns from its cells to make eight of these steps at once, while the other ring
+ * continues to simulate. Then the other ring makes the large step and measures its error.
  *
  *     mpicc mpi_surrogate.c $(pkg-config --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out
  */
@@ -24,7 +24,8 @@ typedef struct ring {
     int rank, size;
 } ring;
 
-/* MPI calls this for an error on our communicators, so the program need not check the results of MPI calls. */
+/* MPI calls this after an error on the program's communicators, so the program need not check the results of MPI
+ * calls. */
 static void report(MPI_Comm *comm, int *code, ...)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -172,8 +173,8 @@ static void train(const ring *r, float stencil[STENCIL])
 
 /* ---- the program ---- */
 
-/* Starts from a field that the training has not used; prints the largest difference from small steps, relative to the
- * largest heat. */
+/* Starts from a field that was not used for training, and prints the largest difference from small steps, relative to
+ * the largest heat. */
 static void measure(const ring *r, const float stencil[STENCIL])
 {
     float exact[WIDTH], guess[WIDTH], own[2] = {0}, largest[2];

@@ -1,7 +1,7 @@
 /*
- * own_transport.c: two processes train one network, and this program moves bytes between them, in five functions over a
- * socket. No MPI is needed. The process with the first stage starts the other one, which has the last stage and the
- * loss; afterward the first process trains by itself and gets the same losses, bit for bit.
+ * own_transport.c: two processes train one network, and the program itself moves bytes between them, with five
+ * functions and a socket. MPI is not needed. The process with the first stage starts the other one, which has the last
+ * stage and the loss; afterward the first process trains alone, and its losses are bit-identical.
  *
  *     cc own_transport.c $(pkg-config --cflags --libs brigade) -o own_transport
  *     ./own_transport
@@ -28,8 +28,8 @@ typedef struct header {
     uint64_t size_bytes;
 } header;
 
-/* A send that waits for the socket, a receive that waits for its packet, a packet that came before its receive, or a
- * completed operation that `poll` has not returned. */
+/* An operation: a send that waits for the socket, a receive that waits for its packet, a packet that came before its
+ * receive, or a completed operation that `poll` has not returned. */
 typedef struct item {
     struct item *next;
     header head;
@@ -274,7 +274,7 @@ static bg_plan *make_plan(bg_transport *transport)
     return plan;
 }
 
-/* The losses of the last micro-batch of each run. */
+/* Returns the losses of the last micro-batch of each run. */
 static void train(bg_transport *transport, float losses[RUNS])
 {
     static float x[MICRO_BATCHES * MICRO_BATCH * FEATURES], y[MICRO_BATCHES * MICRO_BATCH];

@@ -1,4 +1,4 @@
-/* replicas.c: trains the same global batch on one, two and four replicas, which average their gradients: all replicas
+/* replicas.c: trains the same global batch on one, two and four replicas, which average their gradients. All replicas
  * then have the same weights, which equal those of one replica up to rounding.
  *     cc replicas.c $(pkg-config --cflags --libs brigade) -lm -o replicas && ./replicas */
 #include <brigade.h>

@@ -1,7 +1,7 @@
 /*
- * resnet18.c: a residual network of 18 layers (He et al., 2016) for small images: a convolution, four stages of two
- * blocks each, which add their inputs to their results, and a linear layer. Parameters have torchvision's names.
- * lesson.h has the arguments and the loop.
+ * resnet18.c: trains a residual network of 18 layers (He et al., 2016) for small images. It has a convolution, four
+ * stages of two blocks each, and a linear layer; each block adds its input to its result. Parameters have torchvision's
+ * names. lesson.h has the arguments and the loop.
  *     cc resnet18.c $(pkg-config --cflags --libs brigade) -o resnet18 && ./resnet18 pipelined
  */
 #include "lesson.h"
@@ -54,7 +54,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "fc", x, CLASSES, true), labels, BG_LOSS_MEAN, -100);
 }
 
-/* An image is the picture of its class with noise. */
+/* An image is the pattern of its class with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

@@ -1,6 +1,6 @@
-/* trainer.c: training without writing a loop. The trainer trains on digits, validates after each epoch, then tests. The
- * strategy makes two copies of a model in two stages, and four weight updates in each call. A callback prints. cc
- * trainer.c $(pkg-config --cflags --libs brigade) -o trainer && ./trainer */
+/* trainer.c: trains without a loop in the program. The trainer trains on digits, validates after each epoch, then
+ * tests. The strategy has two replicas of a model in two stages, and four weight updates in each call. A callback
+ * prints. cc trainer.c $(pkg-config --cflags --libs brigade) -o trainer && ./trainer */
 #include <brigade.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* training_loop.c: training in loops on the device: each call runs 25 weight updates without the host, which then sums
+/* training_loop.c: trains in loops on the device: each call runs 25 weight updates without the host, which then sums
  * the losses from the outfeed. With "thread" another thread reads the outfeed while training runs.
  *     cc training_loop.c $(pkg-config --cflags --libs brigade) -pthread -o training_loop && ./training_loop [thread] */
 #include <brigade.h>

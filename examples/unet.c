@@ -1,7 +1,7 @@
 /*
- * unet.c: a U-Net (Ronneberger et al., 2015) finds the disc in a noisy picture. Pools reduce the size and transposed
- * convolutions restore it. Values of the reducing half are concatenated with those of the other half; in a pipeline
- * they are messages from the first stages to the last ones. lesson.h has the arguments and the loop.
+ * unet.c: a U-Net (Ronneberger et al., 2015) finds the disc in a noisy image. Pools reduce the size and transposed
+ * convolutions restore it. Values of the first half are concatenated with those of the second half. In a pipeline they
+ * are messages from the first stages to the last ones. lesson.h has the arguments and the loop.
  *     cc unet.c $(pkg-config --cflags --libs brigade) -o unet && ./unet pipelined
  */
 #include "lesson.h"

@@ -1,7 +1,7 @@
 /*
- * vit.c: a vision transformer (Dosovitskiy et al., 2021). A convolution makes a token of each patch of the image, and a
- * learned token is added before them. Transformer layers follow, and the first token gives the class. lesson.h has the
- * arguments and the loop.
+ * vit.c: trains a vision transformer (Dosovitskiy et al., 2021). A convolution makes a token of each patch of the
+ * image, and a learned token is added before them. Transformer layers follow, and the first token gives the class.
+ * lesson.h has the arguments and the loop.
  *     cc vit.c $(pkg-config --cflags --libs brigade) -o vit && ./vit pipelined
  */
 #include "lesson.h"
@@ -26,7 +26,7 @@ static bg_value add_tokens(bg_graph *graph, bg_value images, int64_t micro_batch
     return bg_add(graph, x, bg_graph_parameter(graph, "places", &places, &normal));
 }
 
-/* Norms are in front of attention and of the linear layers (pre-norm); queries, keys and values are one product. */
+/* Norms precede attention and the linear layers (pre-norm); queries, keys and values are computed by one product. */
 static bg_value add_layer(bg_graph *graph, bg_value x)
 {
     bg_attention_options attention = bg_attention_defaults(HEADS);
@@ -61,7 +61,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
                             -100);
 }
 
-/* An image is the picture of its class with noise. */
+/* An image is the pattern of its class with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

@@ -1,13 +1,13 @@
 /*
- * gpt_llmc.c: runs the steps of bench/gpt.c with llm.c's CPU trainer, for bench/gpt.sh. Its program reads weights and
- * tokens from files and has the size of the batch in its main; this program makes random weights of the same shapes in
- * memory and calls its functions in the order of that main. Prints the time of each step in seconds.
+ * gpt_llmc.c: runs the steps of bench/gpt.c with llm.c's CPU trainer, for bench/gpt.sh. llm.c's own program reads
+ * weights and tokens from files and has a fixed batch size. This program makes random weights of the same shapes in
+ * memory, and calls llm.c's functions in the same order. Prints the time of each step in seconds.
  *
  * Built by bench/gpt.sh in a clone of llm.c, with llm.c's own flags: cc -I CLONE ... gpt_llmc.c -lm -lgomp
  *
  * usage: gpt_llmc LAYERS VOCABULARY BATCH LENGTH STEPS
  */
-#define TESTING /* leaves out its main */
+#define TESTING /* omits the main of that program */
 #include "train_gpt2.c"
 
 static void fill_weights(GPT2 *model)

@@ -1,6 +1,6 @@
 /*
- * data.c: a regression from a CSV file, as a pipeline of two stages: houses get prices by rooms, area and age.
- * docs/tutorial/05-data.md explains it.
+ * data.c: trains a regression on a CSV file, as a pipeline of two stages. It predicts the prices of houses from rooms,
+ * area and age. docs/tutorial/05-data.md explains it.
  */
 #include <brigade.h>
 #include <math.h>
@@ -61,8 +61,8 @@ static bg_status scale(void *user, uint64_t epoch, uint64_t index, const void *c
     return BG_OK;
 }
 
-/* Samples of two tensors, x [3] and y [1], from columns of the file. Samples are computed only when a loader asks for
- * them. */
+/* Makes samples of two tensors, x [3] and y [1], from columns of the file. Samples are computed only when a loader
+ * requests them. */
 static bg_dataset *open_houses(const char *path)
 {
     const bg_type types[] = {bg_vector(BG_FLOAT32, FEATURES), bg_vector(BG_FLOAT32, 1)};
@@ -134,7 +134,7 @@ int main(void)
     bg_graph_output(graph, "loss", loss);
     bg_options options = bg_options_defaults();
     options.execution.strategy = BG_STRATEGY_PIPELINED;
-    options.reporting.output_mode = BG_OUTPUT_SUM; /* of the losses of all micro-batches of a call */
+    options.reporting.output_mode = BG_OUTPUT_SUM; /* sum of the losses of all micro-batches of a call */
     options.execution.gradient_accumulation = MICRO_BATCHES;
     check(bg_session_create_training(graph, loss, &adam, &options, NULL, &training, &error));
     options.execution.gradient_accumulation = 1;

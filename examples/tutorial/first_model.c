@@ -1,5 +1,5 @@
 /*
- * first_model.c: a network of two layers learns a curve from 64 of its points, and is then asked for others.
+ * first_model.c: a network of two layers learns a curve from 64 of its points, and then computes other points.
  * docs/tutorial/01-first-model.md explains it.
  */
 #include <brigade.h>

@@ -1,6 +1,6 @@
 /*
- * memory.c: shows where the bytes of a training step are, and what recomputation, offload and phases do to them. The
- * weights that each way learns are the same, bit for bit. docs/tutorial/04-memory.md explains it.
+ * memory.c: shows how much memory each class of values takes in a training step, and how recomputation, offload and
+ * phases change it. All variants learn bit-identical weights. docs/tutorial/04-memory.md explains it.
  */
 #include <brigade.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static uint64_t hash_weights(bg_weights *weights)
     return hash;
 }
 
-/* Kilobytes of a class of memory on all devices. */
+/* Returns the kilobytes of a class of memory on all devices. */
 static double kilobytes(const bg_plan *plan, bg_memory_class memory_class)
 {
     size_t bytes = 0;

@@ -1,6 +1,6 @@
 /*
- * pipeline.c: trains one network of four blocks on one device, sharded over four, and as a pipeline of four stages: the
- * weights are the same, bit for bit. docs/tutorial/02-pipeline.md explains it.
+ * pipeline.c: trains one network of four blocks on one device, sharded over four devices, and as a pipeline of four
+ * stages. The weights are bit-identical. docs/tutorial/02-pipeline.md explains it.
  */
 #include <brigade.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * resume.c: a training that stops halfway and resumes from a checkpoint has the weights of one that never stopped.
- * docs/tutorial/06-checkpoints.md explains it.
+ * resume.c: a training run that stops halfway and resumes from a checkpoint ends with the weights of a run without a
+ * stop. docs/tutorial/06-checkpoints.md explains it.
  */
 #include <brigade.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
- * serving.c: one thread trains a model and publishes its weights; two other threads answer requests with it meanwhile.
+ * serving.c: one thread trains a model and publishes its weights, while two other threads serve requests with it.
  * docs/tutorial/09-serving.md explains it.
  */
 #include <brigade.h>
@@ -10,7 +10,7 @@
 
 enum { POINTS = 64, UPDATES = 400, PUBLISH_EVERY = 100, SERVERS = 2, REQUESTS = 200, MOST_SAMPLES = 8 };
 
-static bg_error error; /* of the main thread */
+static bg_error error; /* used by the main thread */
 
 static void check(bg_status status, const bg_error *cause)
 {
@@ -42,7 +42,7 @@ typedef struct server {
     uint64_t samples;
 } server;
 
-/* Answers requests of 1 to MOST_SAMPLES samples. Each thread has its own bg_batches. */
+/* Serves requests of 1 to MOST_SAMPLES samples. Each thread has its own bg_batches. */
 static void *serve(void *argument)
 {
     server *self = argument;

@@ -1,6 +1,6 @@
 /*
- * best.c: the metric of a checkpoint, and which checkpoints of a folder have the best one. A checkpoint's metadata
- * contain the metric, so that a resumed run, which does not know the earlier runs, keeps the same files:
+ * best.c: reads the metrics of checkpoints, and finds the checkpoints of a folder with the best ones. A checkpoint's
+ * metadata contain the metric, so that a resumed run, which does not know the earlier runs, keeps the same files:
  *
  *     metric: "min 0.25 validation loss"      the mode, the value, the name
  */
@@ -26,9 +26,9 @@ bool bgi_checkpoint_parse_metric(const char *text, bgi_checkpoint_metric *out)
 
 /* ---- of a folder ---- */
 
-/* A checkpoint with a metric. */
+/* A checkpoint and its metric. */
 typedef struct scored {
-    bg_safetensors *file; /* has the name; NULL: no metric */
+    bg_safetensors *file; /* owns metric.name; NULL: the checkpoint has no metric */
     bgi_checkpoint_metric metric;
 } scored;
 
@@ -50,7 +50,7 @@ static bool is_comparable(const scored *a, const scored *b)
            strcmp(a->metric.name, b->metric.name) == 0;
 }
 
-/* The newest checkpoint is at 0. If metrics are equal, the older checkpoint is better. */
+/* all[0] is the newest checkpoint. If metrics are equal, the older checkpoint is better. */
 static bool is_better(const scored *all, size_t a, size_t b)
 {
     const double x = all[a].metric.value, y = all[b].metric.value;

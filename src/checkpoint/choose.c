@@ -1,11 +1,10 @@
 /*
- * choose.c: finds the checkpoint that a load takes. One process searches its folder. Ranks may have separate folders,
- * so they agree on the latest step that any rank has, on one content of its manifest, and on the ranks that have each
- * part.
+ * choose.c: finds the checkpoint to load. One process searches its folder. Ranks may have separate folders, so they
+ * agree on the latest step that any rank has, on the content of its manifest, and on which ranks have each part.
  *
  *     latest of each rank --> the latest of all --> the manifest, from the lowest rank that has it --> who sees what
  *
- * Everything is read and its checksums compared before the load continues, each part by one rank.
+ * Before the load continues, one rank reads each part and compares its checksum.
  */
 #include "checkpoint/stored.h"
 
@@ -35,7 +34,7 @@ static bg_status fail_damaged(const loader *l, const char *name, bg_status statu
                         l->directory);
 }
 
-/* Reports an error with a file that was listed (`expected`: its step) or named by the user. */
+/* Reports an error with a file. `expected` is the step of a listed file, and NULL if the user named the file. */
 static bg_status report(loader *l, const char *name, const uint64_t *expected, bg_status status, const bg_error *inner)
 {
     if (status == BG_ERROR_PARSE || status == BG_ERROR_UNSUPPORTED)
@@ -47,7 +46,7 @@ static bg_status report(loader *l, const char *name, const uint64_t *expected, b
     return status == BG_OK ? BG_OK : bg_error_set(l->error, status, "%s", inner->message);
 }
 
-/* Reads an opened checkpoint: the checksum of its own file, all metadata, and its step. */
+/* Checks an opened checkpoint: the checksum of its own file, all metadata, and its step. */
 static bg_status read_head(loader *l, const uint64_t *expected, bg_error *error)
 {
     bg_status status;
@@ -99,13 +98,13 @@ static bg_status choose_alone(loader *l)
 
 /* ---- several ranks ---- */
 
-/* What one rank found. */
+/* The latest checkpoint that one rank has. */
 typedef struct candidate {
-    uint64_t step; /* of the latest one; 0 when the options name a file */
+    uint64_t step; /* its step; 0 if the options name a file */
     uint32_t has;
 } candidate;
 
-/* The latest step of all ranks, and the lowest rank that has it; UINT32_MAX: no rank has a checkpoint. */
+/* Finds the latest step of all ranks, and the lowest rank that has it (UINT32_MAX if no rank has a checkpoint). */
 static bg_status find_latest(const loader *l, uint64_t *out_step, uint32_t *out_root)
 {
     const candidate own = {.step = l->options.file == NULL && l->list.count > 0 ? l->list.steps[0] : 0,
@@ -124,7 +123,7 @@ static bg_status find_latest(const loader *l, uint64_t *out_step, uint32_t *out_
     return BG_OK;
 }
 
-/* On `root`: the content of the manifest; 0 bytes for a checkpoint in one file. */
+/* Called on `root`: reads the content of the manifest. It has 0 bytes for a checkpoint in one file. */
 static bg_status load_manifest(loader *l, uint64_t *out_bytes, bg_error *error)
 {
     bg_safetensors *file = NULL;
@@ -162,7 +161,7 @@ static bg_status open_together(loader *l, uint32_t root, bg_error *error)
     return bgi_session_settle(l->session, status, error);
 }
 
-/* Finds the ranks that have each part, and tells all ranks. */
+/* Finds which ranks have each part, and shares the result with all ranks. */
 static bg_status find_parts(loader *l, bg_error *error)
 {
     const uint32_t ranks = bgi_session_rank_count(l->session), parts = l->stored->part_count;
@@ -190,7 +189,8 @@ static bg_status find_parts(loader *l, bg_error *error)
                                 "%s: part %" PRIu32 " of %" PRIu32 ", `%s`, is in no rank's folder; host %.200s wrote "
                                 "it: start a rank there, or copy the file",
                                 l->found.path, part, parts, l->stored->parts[part].name, l->stored->parts[part].host);
-        /* The rank that reads the part and compares its checksum; ranks that have it take turns. */
+        /* One rank reads the part and compares its checksum. For consecutive parts it is a different rank if
+         * possible. */
         if (l->sees[(size_t)(part % ranks) * parts + part])
             rank = part % ranks;
         if (status == BG_OK && rank == bgi_session_rank(l->session))

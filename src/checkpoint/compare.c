@@ -1,7 +1,8 @@
 /*
- * compare.c: checks that a checkpoint belongs to the training that loads it. Its optimizer state must come from the
- * same optimizer, because AdamW's and LAMB's states have the same names. Its parameters must be the model's, because a
- * model of another depth has most names in common. Differences are refused, unless the caller asks to drop them.
+ * compare.c: checks that a checkpoint fits the model and the optimizer of the session that loads it. Its optimizer
+ * state must come from the same optimizer, because AdamW's and LAMB's states have the same names. Its parameters must
+ * be the model's, because a model of another depth has most names in common. Differences are refused, unless the caller
+ * asks to drop them.
  */
 #include "checkpoint/stored.h"
 
@@ -74,7 +75,7 @@ uint32_t bgi_checkpoint_find_weight(const loader *l, const char *name)
     return index;
 }
 
-/* Names that only one side has. */
+/* Names that only the checkpoint or only the model has. */
 typedef struct name_list {
     uint32_t count;
     const char *first; /* of all */
@@ -102,7 +103,7 @@ static void clear_names(name_list *names)
 
 /* ---- seeds and other differences ---- */
 
-/* Refuses, warns or stays silent when there are names, depending on the options. */
+/* Depending on the options, refuses the names in the list, warns about them or ignores them. */
 static bg_status report(const loader *l, name_list *names, const char *before, const char *after)
 {
     bgi_string line = {0};
@@ -142,7 +143,8 @@ static bg_status compare_seeds(const loader *l)
 
 /* ---- optimizers ---- */
 
-/* Finds the optimizers that keep these kinds of state: their texts in `names`, the last one in `out`. */
+/* Finds the optimizers with these kinds of state. Lists their descriptions in `names`, and copies the last one to
+ * `out`. */
 static bg_status find_optimizers(const loader *l, const char *kinds, bgi_string *names, uint32_t *out_count, char *out)
 {
     char text[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -159,7 +161,7 @@ static bg_status find_optimizers(const loader *l, const char *kinds, bgi_string 
     return names->failed ? bgi_error_memory(l->error, "optimizers", names->length) : BG_OK;
 }
 
-/* The kinds of state in the file. */
+/* Collects the kinds of state in the file. */
 static bg_status collect_kinds(const loader *l, bgi_string *out)
 {
     const size_t count = l->stored->count;
@@ -188,13 +190,13 @@ static bg_status refuse_optimizer(const loader *l, const char *theirs, const cha
     return bg_error_set(
         l->error, BG_ERROR_INVALID,
         "%s: has the state of optimizer %s (%s), but this session trains with `%s` (%s); train with the checkpoint's "
-        "optimizer, or give %s optimizer to load only the weights: the state then starts from zero",
+        "optimizer, or give %s optimizer to load only the weights and start the state from zero",
         l->found.path, theirs, kinds[0] != '\0' ? kinds : "no state", own,
         own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
 }
 
-/* For a file of an older release, which has no such record: the kinds of state or the caller may identify the
- * optimizer. */
+/* Files of older releases do not record the optimizer. If only one optimizer has these kinds of state, it is the
+ * one. */
 static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, const char *own_kinds)
 {
     bgi_string names = {0};
@@ -215,7 +217,7 @@ static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, 
         status = bg_error_set(l->error, BG_ERROR_INVALID,
                               "%s: does not say which optimizer made its state (%s), which may be %s; this session "
                               "trains with `%s`: give %s with the optimizer that made it, or %s optimizer to load only "
-                              "the weights: the state then starts from zero",
+                              "the weights and start the state from zero",
                               l->found.path, kinds, names.data, own,
                               l->options.optimizer_option != NULL ? l->options.optimizer_option : "options.optimizer",
                               drop_option(l));
@@ -223,7 +225,7 @@ static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, 
     return status;
 }
 
-/* Finds the optimizer of the file's state, in l->optimizer. */
+/* Sets l->optimizer to the optimizer that made the file's state. */
 static bg_status find_optimizer(loader *l, const char *kinds, const char *own, const char *own_kinds)
 {
     const char *recorded = bg_safetensors_metadata_find(l->file, BGI_CHECKPOINT_OPTIMIZER);
@@ -254,7 +256,7 @@ static bg_status note_dropped_state(const loader *l, const char *kinds)
     return warn(l, &line);
 }
 
-/* Only a training has an optimizer to compare with. */
+/* Compares optimizers; only a training session has one. */
 static bg_status compare_optimizers(loader *l)
 {
     const bg_optimizer *optimizer = l->session != NULL ? bg_plan_optimizer(bg_session_plan(l->session)) : NULL;
@@ -280,7 +282,8 @@ static bg_status compare_optimizers(loader *l)
 
 /* ---- parameters ---- */
 
-/* Whether a name that one side lacks is part of the model, or of its training under the same optimizer. */
+/* Whether a tensor with this role must not be missing on one side: a parameter, a buffer, or optimizer state, unless
+ * the session does not train. */
 static bool is_structural(const loader *l, bg_variable_role role)
 {
     const bool is_training = l->session != NULL && bg_plan_optimizer(bg_session_plan(l->session)) != NULL;
@@ -289,7 +292,7 @@ static bool is_structural(const loader *l, bg_variable_role role)
            (role == BG_ROLE_STATE && (is_training || l->session == NULL));
 }
 
-/* Finds the number that counts layers in a name: its first part that consists of digits. *out_length: the length of the
+/* Finds the layer's number in a name, which is its first part of digits only. Sets *out_length to the length of the
  * text before it. */
 static bool find_number(const char *name, size_t *out_length)
 {
@@ -310,7 +313,7 @@ static uint64_t read_number(const char *name, const char *like, size_t length)
                : 0;
 }
 
-/* "12 in the checkpoint, 10 in the model": numbers of layers where the names have numbers, otherwise of parameters. */
+/* Adds the numbers of layers, if the names have numbers and they differ, and the numbers of parameters. */
 static void add_numbers(const loader *l, const char *like, bgi_string *out)
 {
     uint64_t layers[2] = {0}, parameters[2] = {0};

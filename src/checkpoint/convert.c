@@ -19,7 +19,7 @@
 #include "core/file.h"
 #include "formats/safetensors.h"
 
-/* A tensor with its new name and type. */
+/* A tensor of the result, with its new name and type. */
 typedef struct converted {
     bg_safetensors_entry entry;
     bgi_stored *source;
@@ -32,13 +32,13 @@ typedef struct conversion {
     bgi_stored *like; /* NULL: none */
     const bgi_convert_options *options;
     bgi_arena arena;
-    converted *items; /* by their new names */
+    converted *items; /* sorted by their new names */
     bg_safetensors_entry *entries;
     size_t count, like_count; /* the number of tensors from `like` */
     bg_safetensors_metadata *metadata;
     size_t metadata_count;
     char step[24], seed[24], version[24], sum[BGI_CHECKPOINT_SUM_BYTES];
-    void *room[2]; /* memory for a value as read, and converted */
+    void *room[2]; /* buffers for a value before and after its conversion */
     size_t room_bytes[2];
     bg_error *error;
 } conversion;
@@ -50,7 +50,7 @@ static int compare_items(const void *a, const void *b)
 
 /* ---- which tensors ---- */
 
-/* *out is NULL for a name without the prefix, which is skipped. */
+/* *out is NULL if the name lacks the prefix; the tensor is then skipped. */
 static bg_status rename_tensor(conversion *c, const char *name, const char **out)
 {
     const bgi_convert_options *o = c->options;
@@ -67,7 +67,7 @@ static bg_status rename_tensor(conversion *c, const char *name, const char **out
     return *out != NULL ? BG_OK : bgi_error_memory(c->error, "names of tensors", strlen(name));
 }
 
-/* Checkpoints have state beside the model's own tensors. */
+/* Whether a tensor is part of the model. Checkpoints also contain the optimizer's state. */
 static bg_status is_of_model(const bgi_stored *source, const char *name, bool *out, bg_error *error)
 {
     bgi_checkpoint_record about = {0};
@@ -97,7 +97,7 @@ static bg_status add_item(conversion *c, bgi_stored *source, const bgi_stored_te
     return BG_OK;
 }
 
-/* Gives the item the type of the tensor with its name in `like`. */
+/* Sets the item's type to that of the tensor of the same name in `like`. */
 static bg_status fit_to_like(conversion *c, converted *item)
 {
     const bgi_stored_tensor *other = bgi_stored_find(c->like, item->entry.name);
@@ -236,7 +236,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const bg_safetensors_metadata *)a)->key, ((const bg_safetensors_metadata *)b)->key);
 }
 
-/* Whether metadata describe a checkpoint's files rather than the training. */
+/* Whether metadata describe a checkpoint's files, not the training state. */
 static bool is_of_file(const char *key)
 {
     return strcmp(key, BGI_CHECKPOINT_SUM) == 0 || strcmp(key, BGI_CHECKPOINT_PARTS) == 0 ||
@@ -245,7 +245,7 @@ static bool is_of_file(const char *key)
            strncmp(key, BGI_CHECKPOINT_TENSOR, sizeof BGI_CHECKPOINT_TENSOR - 1) == 0;
 }
 
-/* Copies all metadata that describe the training. */
+/* Copies all metadata that describe the training state. */
 static bg_status copy_texts(conversion *c, const bgi_stored *from)
 {
     const size_t count = bg_safetensors_metadata_count(from->file);
@@ -333,7 +333,7 @@ static bg_status convert(conversion *c, const char *to)
                             "%s: is a checkpoint whose tensors all exist in the other one, under the same names; give "
                             "a checkpoint that has the other tensors (like), or omit the rules for names",
                             c->source->path);
-    /* Damaged data must not get a new checksum. */
+    /* Checks the data first, because damaged data must not get a new checksum. */
     if (c->source->is_checkpoint)
         BGI_TRY(bgi_stored_check(c->source, c->error));
     BGI_TRY(open_like(c));

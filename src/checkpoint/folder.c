@@ -1,9 +1,9 @@
 /*
- * folder.c: lists the checkpoints of a folder, and removes old ones. It knows only names, not contents.
+ * folder.c: lists the checkpoints of a folder, and removes old ones. It reads only names and metadata.
  *
  * A checkpoint gets its name when it is complete (core/file.h), so every file with such a name counts. A process that
- * is killed while it writes leaves a file named "NAME.tmp-" and six letters. Such files, and parts without a manifest,
- * are removed together with old checkpoints.
+ * is killed while it writes leaves a file whose name ends in ".tmp-" and six characters. Such files, and parts without
+ * a manifest, are removed together with old checkpoints.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -60,7 +60,7 @@ bool bgi_checkpoint_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* True for a checkpoint's name; *rest is what follows it. */
+/* Returns true for a checkpoint's name; *rest is the text after it. */
 static bool parse_name(const char *name, uint64_t *out_step, const char **rest)
 {
     char digits[24];
@@ -78,7 +78,7 @@ static bool parse_name(const char *name, uint64_t *out_step, const char **rest)
     return bgi_checkpoint_number(digits, out_step);
 }
 
-/* True for a part's name, whole or temporary: the step and the tag of the save that wrote it. */
+/* Returns true for the name of a part, complete or temporary; finds its step and the tag of the save that wrote it. */
 static bool parse_part(const char *name, uint64_t *out_step, char tag[BGI_CHECKPOINT_TAG_BYTES])
 {
     char digits[24] = "", rest[16] = "";
@@ -159,7 +159,7 @@ static void remove_file(const char *directory, const char *name, bg_log_function
     free(path);
 }
 
-/* Whether the folder's manifest of a step refers to parts with this tag; also true when that is unknown. */
+/* Whether the folder's manifest of a step refers to parts with this tag; also true if the manifest cannot be read. */
 static bool is_meant(const char *directory, uint64_t step, const char *tag)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -174,7 +174,7 @@ static bool is_meant(const char *directory, uint64_t step, const char *tag)
     return is;
 }
 
-/* The time of a checkpoint's file; 0: unknown. */
+/* Returns the modification time of a checkpoint's file in seconds; 0 if it is unknown. */
 static int64_t time_of(const char *directory, uint64_t step)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -186,8 +186,8 @@ static int64_t time_of(const char *directory, uint64_t step)
     return time;
 }
 
-/* The oldest checkpoint stays. Each later one stays if it is at least the interval younger than the last one that
- * stays. Checkpoints that `best` marks stay too. */
+/* Removes checkpoints from list->steps[begin] on. With an interval the oldest is kept, and each later one that is at
+ * least the interval younger than the last kept one. Checkpoints that `best` marks are kept too. */
 static void remove_checkpoints(const char *directory, const bgi_checkpoint_list *list, size_t begin,
                                uint64_t keep_interval_s, const bool *best, bg_log_function log, void *log_user)
 {
@@ -220,8 +220,8 @@ bool *bgi_checkpoint_best_of(const char *directory, const uint64_t *steps, size_
     return best;
 }
 
-/* Whether checkpoints are among the best: at 0 that of `step`, which is the newest, then the list's from `first` on.
- * The caller frees the result, which is NULL when memory is out. */
+/* Marks the best checkpoints: element 0 is that of `step`, the newest, and the others are those of the list from
+ * `first` on. The caller frees the result, which is NULL when memory is exhausted. */
 static bool *find_best(const char *directory, const bgi_checkpoint_list *list, size_t first, uint64_t step,
                        uint32_t keep_best)
 {
@@ -242,7 +242,8 @@ static bool *find_best(const char *directory, const bgi_checkpoint_list *list, s
 static void remove_listed(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                           const bg_checkpoint_save_options *options, bg_log_function log, void *log_user)
 {
-    const size_t first = list->count > 0 && list->steps[0] == step; /* the new one replaced one of the list */
+    const size_t first =
+        list->count > 0 && list->steps[0] == step; /* 1 if the new checkpoint replaced one of the list */
     const size_t begin = (size_t)options->max_checkpoints - 1 + first;
     bool *best;
 
@@ -253,7 +254,7 @@ static void remove_listed(const char *directory, const bgi_checkpoint_list *list
     best = find_best(directory, list, first, step, options->keep_best);
     if (best == NULL)
         warn(directory, "remove", "older checkpoints", "out of memory", log, log_user);
-    else /* the list's first is at 1 - first */
+    else /* best[1 - first] belongs to list->steps[0] */
         remove_checkpoints(directory, list, begin, options->keep_interval_s, best + 1 - first, log, log_user);
     free(best);
 }
@@ -285,7 +286,7 @@ void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list 
         closedir(folder);
 }
 
-/* The next load would take a later checkpoint as the newest one. */
+/* Refuses a folder with a later checkpoint, which the next load would choose as the newest one. */
 bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                                      bg_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * head.c: the metadata of a checkpoint: version, step, seed, the caller's text and bytes.
+ * head.c: reads the metadata of a checkpoint: version, step, seed, the caller's text and bytes.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -42,7 +42,7 @@ static bg_status read_blob(const bg_safetensors *file, bg_checkpoint *out, bg_er
     return BG_OK;
 }
 
-/* There is a record for each tensor. */
+/* Checks that each tensor has a record. */
 static bg_status check_records(const bg_safetensors *file, bg_error *error)
 {
     bgi_checkpoint_record ignored;

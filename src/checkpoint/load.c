@@ -1,6 +1,6 @@
 /*
  * load.c: reads checkpoints. Everything is read and checked (checksum, metadata, names, types) before the first weight
- * is set. Then values are read again, one at a time, so memory holds them only once: as weights.
+ * is set. Then values are read again, one at a time, so that only one value is in memory in addition to the weights.
  */
 #include "checkpoint/stored.h"
 
@@ -20,7 +20,8 @@ typedef bgi_checkpoint_loader loader;
 
 /* ---- values ---- */
 
-/* The range of elements that rank `rank` needs of a weight: `number`, or UINT32_MAX for all. */
+/* Finds the range of elements that rank `rank` needs of weight `number`. If `number` is UINT32_MAX, the range is the
+ * whole tensor. */
 static bg_status find_range(const loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t rank,
                             int64_t *first, int64_t *end, bg_error *error)
 {
@@ -36,8 +37,8 @@ static bool sees(const loader *l, uint32_t rank, uint32_t part)
     return l->sees[rank * l->stored->part_count + part];
 }
 
-/* Sends a part's elements of a tensor from the lowest rank that has its file to the ranks that need them and do not
- * have it. */
+/* Sends the elements of a tensor that a part contains from the lowest rank with the part's file to the ranks without it
+ * that need them. */
 static bg_status exchange_part(loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t part,
                                const int64_t own_range[2], bg_error *error)
 {
@@ -88,8 +89,9 @@ static bg_status reserve_room(loader *l, size_t size_bytes, bg_error *error)
     return l->room != NULL ? BG_OK : bgi_error_memory(error, "a checkpoint's largest value", size_bytes);
 }
 
-/* Reads a value, which is valid until the next call. With several ranks it has only the elements that this rank needs
- * of weight `number` (UINT32_MAX: all), at their places. All ranks call it when some do not have all parts. */
+/* Reads a value, which is valid until the next call. With several ranks it contains only the elements that this rank
+ * needs of weight `number` (UINT32_MAX: all), at their offsets in the tensor. All ranks call it when some do not have
+ * all parts. */
 static bg_status read_value(loader *l, const bgi_stored_tensor *tensor, uint32_t number, const void **out_data,
                             bg_error *error)
 {
@@ -127,7 +129,7 @@ static bg_status read_entry(const void *user, size_t index, const void **out_dat
     return read_value(l, &l->stored->tensors[index], UINT32_MAX, out_data, error);
 }
 
-/* The value of a weight of which the file has pieces. */
+/* Joins the value of a weight from its sections in the file. */
 static bg_status join_pieces(loader *l, uint32_t index)
 {
     const bgi_piece_list list = {.user = l, .count = l->stored->count, .at = entry_at, .read = read_entry};
@@ -164,7 +166,8 @@ static bg_status join_all(loader *l)
 
 /* ---- loading ---- */
 
-/* Sets a weight's value to `data`, with the file's properties of `name`: the weight, or its first piece. */
+/* Sets a weight's value to `data`. `name` is the tensor in the file with the weight's properties: the weight itself or
+ * its first section. */
 static bg_status set_weight(const loader *l, const char *weight_name, const bg_type *type, const void *data,
                             const char *name)
 {
@@ -178,7 +181,7 @@ static bg_status set_weight(const loader *l, const char *weight_name, const bg_t
     return bgi_weights_restore(l->weights, &tensor, l->weight_count == 0, data, l->error);
 }
 
-/* Whether the file's value of a name is skipped because the optimizer's state is dropped. */
+/* Whether a tensor of the file is skipped because the optimizer's state is dropped. */
 static bool is_dropped(const loader *l, const char *name)
 {
     bgi_checkpoint_record about = {0};
@@ -187,7 +190,7 @@ static bool is_dropped(const loader *l, const char *name)
            about.role == BG_ROLE_STATE;
 }
 
-/* Memory for the largest value is allocated before anything is changed. */
+/* Allocates memory for the largest value before any weight changes. */
 static bg_status reserve_largest(loader *l)
 {
     size_t most = 1;
@@ -197,8 +200,8 @@ static bg_status reserve_largest(loader *l)
     return reserve_room(l, most, l->error);
 }
 
-/* Without weights all names are loaded. Adding may fail, and so may reading when the file has changed since it was
- * checked. */
+/* If there are no weights yet, all tensors are loaded. Adding a weight may fail, and so may reading, if the file has
+ * changed since it was checked. */
 static bg_status set_weights(loader *l)
 {
     const bool is_empty = l->weight_count == 0;

@@ -1,5 +1,6 @@
 /*
- * parts.h: a checkpoint that several ranks write, in steps, so that training can continue during the second step.
+ * parts.h: declares the steps in which several ranks write a checkpoint; training can continue between `start` and
+ * `wait`.
  *
  *     prepare (all ranks; the weights hold still) --> start (a thread of each) --> wait --> complete (all ranks)
  */
@@ -13,27 +14,27 @@
 
 enum { BGI_PART_HOST_BYTES = 64 };
 
-/* What a rank reports of its part. */
+/* The facts that a rank sends to rank 0 after it has written its part. */
 typedef struct bgi_part_word {
     char sum[BGI_CHECKPOINT_SUM_BYTES], host[BGI_PART_HOST_BYTES];
 } bgi_part_word;
 
-/* Must be zeroed except for the caller's fields, and cleared in any case. */
+/* Must be zeroed except for the caller's fields, and must be cleared even after an error. */
 typedef struct bgi_part_save {
     bg_session *session;   /* the caller's */
-    const char *directory; /* owned by the caller, until it is cleared */
+    const char *directory; /* the caller's; must stay valid until the struct is cleared */
     bg_checkpoint_save_options options;
     bg_error *error;
 
     uint32_t rank, rank_count;
     uint64_t step;
     char tag[BGI_CHECKPOINT_TAG_BYTES];
-    bgi_checkpoint_list list;              /* of checkpoints before this one */
-    bgi_checkpoint_content part, manifest; /* the manifest only on rank 0 */
-    bgi_part_word *words;                  /* by rank, on rank 0; otherwise only this rank's */
+    bgi_checkpoint_list list;              /* earlier checkpoints of the folder */
+    bgi_checkpoint_content part, manifest; /* `manifest` is used only on rank 0 */
+    bgi_part_word *words;                  /* one for each rank on rank 0; words[0] is this rank's elsewhere */
     void *room;                            /* memory for one value, or for all of them */
-    bool room_is_kept;                     /* by the session */
-    char *path, *manifest_path;            /* of this rank's part */
+    bool room_is_kept;                     /* the session owns `room` */
+    char *path, *manifest_path;            /* paths of this rank's part and of the manifest */
     bgi_thread thread;                     /* the thread that writes this rank's part */
     bool is_running;
     bool is_beside; /* the training continues meanwhile */
@@ -42,15 +43,15 @@ typedef struct bgi_part_save {
     bg_error why;      /* and why */
 } bgi_part_save;
 
-/* Adds the manifest's metadata except those of tensors, on rank 0; texts must outlive the content. */
+/* Adds the manifest's metadata except those of tensors, on rank 0; the strings must outlive the content. */
 typedef bg_status (*bgi_checkpoint_fill)(void *user, bgi_checkpoint_content *content, bg_error *error);
 
-/* Agrees on what is written. `copies`: copies this rank's part, so that the weights may change; otherwise they must not
- * change until it is written. */
+/* Agrees with the other ranks on the step and the tag, and prepares this rank's part. With `copies` it copies the
+ * values, so that the weights may change; otherwise they must not change until the part is written. */
 bg_status bgi_parts_prepare(bgi_part_save *s, bool copies, bgi_checkpoint_fill fill, void *user);
-/* Makes the memory of such a copy ready. All ranks call it. */
+/* Allocates the memory for such a copy. All ranks call it. */
 bg_status bgi_parts_reserve(bgi_part_save *s);
-/* Copies the values of the part, as they are now. */
+/* Copies the current values of this rank's part. */
 bg_status bgi_parts_copy(bgi_part_save *s);
 /* Starts a thread that writes this rank's part; `written` gets the result, also when no thread could be started. */
 void bgi_parts_start(bgi_part_save *s);

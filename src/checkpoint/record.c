@@ -1,5 +1,6 @@
 /*
- * record.c: records in a checkpoint's metadata: each weight's role and age, numbers, kinds of optimizer state.
+ * record.c: reads records of a checkpoint's metadata: numbers, kinds of optimizer state, and the role and updates of
+ * each weight.
  */
 #include "checkpoint/checkpoint.h"
 

@@ -1,6 +1,6 @@
 /*
- * runs.c: combines regular ranges of elements into runs: a tensor cut along its last dimension is one run for each
- * part, however many rows it has.
+ * runs.c: combines regular ranges of elements into runs. A tensor that is cut along its last dimension has one run in
+ * each part, whatever its number of rows.
  *
  *     rows of 6, cut in two:   a a a b b b      part 0: 0+3*4/6
  *                              a a a b b b      part 1: 3+3*4/6
@@ -15,7 +15,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 
-/* The limit on ranges that follow no common rule. */
+/* The largest number of ranges that cannot be combined into runs. */
 enum { MOST_STRETCHES = 1 << 20 };
 
 void bgi_runs_clear(bgi_runs *runs)
@@ -24,7 +24,7 @@ void bgi_runs_clear(bgi_runs *runs)
     memset(runs, 0, sizeof *runs);
 }
 
-/* Whether the range continues the last run, which is then extended. */
+/* Extends the last run if the range continues it; otherwise returns false. */
 static bool extend(bgi_run *last, uint32_t part, int64_t first, int64_t length)
 {
     if (last->part != part || first <= last->first)
@@ -83,7 +83,7 @@ void bgi_runs_print(const bg_type *type, const bgi_runs *runs, bgi_string *out)
 
 /* ---- reading ---- */
 
-/* Reads decimal digits of a number below 2^62, and moves *text behind them. */
+/* Reads a decimal number below 2^62, and moves *text behind its digits. */
 static bool take_number(const char **text, int64_t *out)
 {
     const char *at = *text;
@@ -144,7 +144,7 @@ static bool take_run(const char **text, bgi_run *out)
     return **text == ' ' || **text == '\0';
 }
 
-/* Whether a run's ranges are disjoint, inside this many elements. */
+/* Whether a run's ranges are disjoint and inside a tensor of `elements` elements. */
 static bool is_inside(const bgi_run *run, int64_t elements)
 {
     if (run->length < 1 || run->first > elements || run->length > elements - run->first)
@@ -155,7 +155,7 @@ static bool is_inside(const bgi_run *run, int64_t elements)
 
 /* ---- each element once ---- */
 
-/* Compares runs by rule, then by first element. */
+/* Compares runs by count, then by stride, then by first element. */
 static int compare_rules(const void *a, const void *b)
 {
     const bgi_run *x = a, *y = b;
@@ -167,8 +167,8 @@ static int compare_rules(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Counts runs of one rule, each beginning where the previous one ends. They become one range, *out, when they cover all
- * elements from their first one on, as columns cover rows; otherwise out->length is 0. */
+/* Counts the runs with the same count and stride that each begin where the previous one ends. If they fill the stride,
+ * as all columns fill the rows, *out is the range of all their elements; otherwise out->length is 0. */
 static size_t find_neighbors(const bgi_run *runs, size_t count, bgi_run *out)
 {
     int64_t filled = 0;
@@ -183,7 +183,7 @@ static size_t find_neighbors(const bgi_run *runs, size_t count, bgi_run *out)
     return some;
 }
 
-/* Splits runs into ranges of count 1; false when memory is out or there are too many. */
+/* Splits runs into ranges of count 1. Returns false if memory is exhausted or there are too many. */
 static bool flatten(const bgi_run *sorted, size_t count, bgi_runs *out)
 {
     size_t some;

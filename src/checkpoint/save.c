@@ -17,7 +17,7 @@
 
 /* ---- content ---- */
 
-/* Copies a text, which lives as long as the content. */
+/* Copies a string; the content owns the copy. */
 static bg_status add_copy(bgi_checkpoint_content *c, const char *key, const char *value, bg_error *error)
 {
     bgi_string *text = bgi_checkpoint_text(c);
@@ -88,7 +88,7 @@ static bg_status check_options(const char *directory, const bg_checkpoint_save_o
     if (options->blob_bytes > BG_CHECKPOINT_BLOB_LIMIT)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "checkpoint: blob_bytes is %zu; it must be at most %zu: keep larger data in a separate file",
+            "checkpoint: blob_bytes is %zu but must be at most %zu; keep larger data in a separate file",
             options->blob_bytes, BG_CHECKPOINT_BLOB_LIMIT);
     if (options->blob_bytes > 0 && options->blob == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: blob_bytes is %zu, but blob is NULL",
@@ -165,7 +165,7 @@ static bg_status save_parts(saving *s, bg_error *error)
     return status;
 }
 
-/* Several ranks each write a part, or send their parts to rank 0, which writes one file. */
+/* With several ranks, each rank writes a part, or rank 0 gathers all parts and writes one file. */
 static bg_status save(bg_session *session, const char *directory, const bg_checkpoint_save_options *options,
                       bg_error *error)
 {
@@ -199,7 +199,7 @@ struct bg_checkpoint_writer {
     saving s;
     bg_checkpoint_save_options options;
     char *directory;
-    bgi_part_save parts; /* with several ranks; in one process the whole content and its path */
+    bgi_part_save parts; /* in one process only `part` and its path are used */
 };
 
 static bg_status prepare_alone(bg_checkpoint_writer *w)

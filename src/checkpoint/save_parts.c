@@ -1,9 +1,9 @@
 /*
- * save_parts.c: a checkpoint that several ranks write, each its own part. The manifest, which says who has what and
- * contains each part's checksum, is written last, so that a checkpoint with a manifest is complete:
+ * save_parts.c: writes a checkpoint of several ranks; each rank writes a part. The manifest lists the elements and the
+ * checksum of each part. It is written last, so that a checkpoint with a manifest is complete:
  *
- *     rank 0   order, tag --> part --> ok? --> manifest --> ok? --> older ones go --> ok
- *     rank 1   order, tag --> part --> ok? ----> copy ----> ok? --> older ones go --> ok
+ *     rank 0   order, tag --> part --> ok? --> manifest --> ok? --> older ones go --> ok rank 1   order, tag --> part
+ * --> ok? ----> copy ----> ok? --> older ones go --> ok
  *
  * Ranks agree at each "ok". A rank that does not find rank 0's manifest has a separate folder, which gets a copy.
  */
@@ -26,7 +26,7 @@
 
 enum { ROOM_BYTES_LEAST = 64, LOOK_NS = 5000000 };
 
-/* ---- the own part ---- */
+/* ---- the part of this rank ---- */
 
 typedef struct counting {
     uint32_t rank;
@@ -51,7 +51,7 @@ static bg_status fetch_part(void *user, const bg_safetensors_entry *entry, const
     return bgi_session_read_part(s->session, bgi_weights_index(weights, entry->name), s->room, error);
 }
 
-/* Takes memory for one value at a time. */
+/* Allocates a buffer for the largest value of the part. */
 static bg_status take_room(bgi_part_save *s)
 {
     size_t most = ROOM_BYTES_LEAST;
@@ -89,7 +89,8 @@ bg_status bgi_parts_copy(bgi_part_save *s)
     return status;
 }
 
-/* A tensor that this rank has as a whole keeps its shape; other tensors become lists of elements. */
+/* Lists the tensors of this rank's part. A tensor that is completely in this part keeps its shape; others are stored as
+ * vectors of elements. */
 static bg_status list_own(bgi_part_save *s, bgi_checkpoint_content *c)
 {
     const bg_weights *weights = bg_session_weights(s->session);
@@ -130,7 +131,7 @@ static bg_status fill_part(bgi_part_save *s, bgi_checkpoint_content *c)
     return list_own(s, c);
 }
 
-/* Called only on this rank. */
+/* Prepares this rank's part without communication. */
 static bg_status prepare_part(bgi_part_save *s, bool copies)
 {
     char name[BGI_CHECKPOINT_PART_BYTES];
@@ -212,7 +213,7 @@ static bg_status add_tensor(bgi_part_save *s, bgi_checkpoint_content *c, uint32_
     return bgi_checkpoint_add_text(c, key->failed ? NULL : key->data, value, s->error);
 }
 
-/* Fills everything except the facts that only the parts' files contain. */
+/* Fills the manifest, except for checksums and hosts, which are known only when the parts are written. */
 static bg_status fill_manifest(bgi_part_save *s, bgi_checkpoint_fill fill, void *user)
 {
     bg_weights *weights = bg_session_weights(s->session);
@@ -232,7 +233,7 @@ static bg_status fill_manifest(bgi_part_save *s, bgi_checkpoint_fill fill, void 
     return BG_OK;
 }
 
-/* On rank 0. */
+/* Called on rank 0. */
 static bg_status write_manifest(bgi_part_save *s)
 {
     bgi_checkpoint_content *c = &s->manifest;
@@ -246,7 +247,7 @@ static bg_status write_manifest(bgi_part_save *s)
     return bgi_checkpoint_write(c, s->manifest_path, s->error);
 }
 
-/* Whether this rank's folder has this content under the manifest's name. */
+/* Whether this rank's folder contains a manifest with this content. */
 static bool has_manifest(const bgi_part_save *s, const char *content, size_t size_bytes)
 {
     char *here = NULL;
@@ -295,7 +296,7 @@ static bg_status spread_manifest(bgi_part_save *s)
 
 /* ---- the whole ---- */
 
-/* The tag belongs to this save, so that its parts never replace those of another one. */
+/* Chooses the tag of this save, so that its parts do not replace those of another save. */
 static bg_status take_tag(bgi_part_save *s)
 {
     struct timespec now = {0};
@@ -308,7 +309,7 @@ static bg_status take_tag(bgi_part_save *s)
     return BG_OK;
 }
 
-/* Reads this rank's folder. */
+/* Lists the checkpoints in this rank's folder. */
 static bg_status begin(bgi_part_save *s)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -341,7 +342,7 @@ static void find_place(bgi_part_save *s)
     s->step = bg_session_step(s->session);
 }
 
-/* It also copies the values, because the first write to each page of the memory is slow. */
+/* Copies the values too, because the first write to each page of the memory is slow. */
 bg_status bgi_parts_reserve(bgi_part_save *s)
 {
     bg_status status;
@@ -386,9 +387,9 @@ bg_status bgi_parts_complete(bgi_part_save *s)
     const bg_status status = complete(s);
 
     if (status != BG_OK) {
-        /* Removes the parts of a checkpoint that failed on all ranks. If a rank is lost, parts stay, because that rank
-         * may only have been stopped, and write the manifest when it continues. The next checkpoint removes parts
-         * without a manifest. */
+        /* If all ranks still communicate, each removes its part of the failed checkpoint. If a rank is lost, parts
+         * stay, because it may only be stopped, and may write the manifest when it continues. The next checkpoint
+         * removes parts without a manifest. */
         if (bgi_session_settle(s->session, BG_OK, NULL) == BG_OK && s->path != NULL &&
             !bgi_file_exists(s->manifest_path))
             remove(s->path);
@@ -396,7 +397,7 @@ bg_status bgi_parts_complete(bgi_part_save *s)
     }
     bgi_checkpoint_remove_old(s->directory, &s->list, s->step, &s->options, run->reporting.log,
                               run->reporting.log_user);
-    /* The next save must wait for all ranks, which must not remove what it writes. */
+    /* Waits for all ranks, so that none removes files of the next save. */
     return bgi_session_settle(s->session, BG_OK, s->error);
 }
 

@@ -1,6 +1,6 @@
 /*
- * stored.c: a file or a folder as one list of tensors. A folder with checkpoints means its latest one, any other folder
- * the model in its files.
+ * stored.c: reads a file or a folder as one list of tensors. For a folder with checkpoints it reads the latest one, and
+ * for another folder the model in its files.
  */
 #include "checkpoint/stored.h"
 
@@ -61,7 +61,7 @@ static bg_status list_tensors(bgi_stored *s, bg_error *error)
     return BG_OK;
 }
 
-/* The path of the latest checkpoint of a folder; *out stays NULL when it has none. */
+/* Finds the path of the latest checkpoint of a folder; *out stays NULL if there is none. */
 static bg_status find_latest(const char *folder, char **out, bg_error *error)
 {
     bgi_checkpoint_list list = {0};
@@ -100,7 +100,7 @@ static bg_status fail_manifest(const bgi_stored *s, const char *key, const char 
                         expected);
 }
 
-/* "0123456789abcdef host" */
+/* Reads the checksum and host of a part, as in "0123456789abcdef host". */
 static bg_status list_part(bgi_stored *s, uint64_t step, const char *tag, uint32_t number, bg_error *error)
 {
     bgi_stored_part *part = &s->parts[number];
@@ -167,7 +167,7 @@ static bg_status list_manifest(bgi_stored *s, bg_error *error)
     return BG_OK;
 }
 
-/* Whether a part's file is the one of the manifest and has the content that it declares. */
+/* Checks that a part's file is the one that the manifest names and has the declared content. */
 static bg_status match_part(const bgi_stored *s, uint32_t number, const char *path, bg_error *error)
 {
     const bgi_stored_part *part = &s->parts[number];
@@ -278,7 +278,7 @@ bg_status bgi_stored_open(const char *path, bgi_stored **out, bg_error *error)
     return status;
 }
 
-/* Takes over an opened file, also on failure. */
+/* Takes ownership of an opened file, even after an error. */
 static bg_status keep_file(const char *path, bg_safetensors *file, bgi_stored **out, bg_error *error)
 {
     bgi_stored *s = calloc(1, sizeof *s);
@@ -363,8 +363,8 @@ bg_status bgi_stored_head(const bgi_stored *s, bg_checkpoint *out, bg_error *err
 
 /* ---- values ---- */
 
-/* Copies the elements of a run that are among first .. end - 1 to `out`. `values` has the run's elements; if it is NULL
- * they are read from the entry, where the run begins at `at`, in pieces of the buffer's size. */
+/* Copies the elements of a run that are among first .. end - 1 to `out`. `values` has the run's elements. If it is
+ * NULL, they are read from the entry, where the run begins at element `at`, through the buffer. */
 static bg_status copy_run(const bgi_stored *s, const bgi_run *run, const bg_safetensors_entry *entry, int64_t at,
                           size_t element, int64_t first, int64_t end, const char *values, char *out, bg_error *error)
 {
@@ -384,7 +384,7 @@ static bg_status copy_run(const bgi_stored *s, const bgi_run *run, const bg_safe
             k++;
             continue;
         }
-        if (values == NULL && (some == 1 || run->count == 1)) { /* long ranges are read directly to their place */
+        if (values == NULL && (some == 1 || run->count == 1)) { /* long ranges are read into `out` without the buffer */
             BGI_TRY(bg_safetensors_read(file, entry, (size_t)(at + k * run->length + skip) * element,
                                         (size_t)(stop - skip) * element, out + (size_t)(whole + skip - first) * element,
                                         error));

@@ -1,6 +1,7 @@
 /*
- * sum.c: the checksum of a checkpoint. It covers the content that a reader would use, not the bytes of the file. A
- * change of the file that does not change this content is not damage; no such change of a single byte is known.
+ * sum.c: computes the checksum of a checkpoint. It covers the content that a reader would use, not the bytes of the
+ * file. A change of the file that does not change this content is not damage; no change of a single byte is known that
+ * has this property.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -12,7 +13,7 @@
 #include "core/crc64.h"
 #include "core/error.h"
 
-/* The part of a value that is read at a time: the size of a core's own cache. */
+/* The bytes of a value that are read at a time, which fit a core's private cache. */
 enum { PART_BYTES = 1 << 18 };
 
 static void add_text(bgi_crc64 *crc, const char *text)

@@ -24,7 +24,7 @@ typedef struct loading {
     bg_weights *weights;
     const bg_weights_load_options *options;
     bgi_weights_source *source;
-    bgi_arena arena; /* of the report */
+    bgi_arena arena; /* memory of the report */
     bg_weights_result *results;
     const bgi_weights_item **items;
     size_t count, wanted_count;
@@ -253,7 +253,7 @@ typedef struct taken {
     size_t index;
 } taken;
 
-/* For bg_weights_fill. */
+/* Implements the callback of bg_weights_fill. */
 static bg_status write_tensor(void *user, void *data, bg_error *error)
 {
     const taken *t = user;

@@ -33,7 +33,7 @@ bg_status bgi_weights_renames_check(const bg_weights_rename *renames, uint32_t c
     return BG_OK;
 }
 
-/* Whether the pattern, with at most one `*`, matches; and the text that the star stands for. */
+/* Whether a pattern with at most one `*` matches. Also finds the text that the star stands for. */
 static bool take_star(const char *pattern, const char *name, const char **out_star, size_t *out_length)
 {
     const char *star = strchr(pattern, '*');
@@ -70,7 +70,7 @@ const char *bgi_weights_rename_name(const bg_weights_rename *renames, uint32_t c
     return name;
 }
 
-/* A pattern of `length` bytes. Backtracks only to the last star, whose text grows by one. */
+/* Matches a pattern of `length` bytes. After a mismatch it returns to the last star and gives it one more character. */
 static bool matches(const char *pattern, size_t length, const char *name)
 {
     size_t at = 0, star = length, after_star = 0, i = 0;

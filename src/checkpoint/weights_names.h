@@ -1,5 +1,5 @@
 /*
- * weights_names.h: names of tensors between files and models, for loading and saving.
+ * weights_names.h: translates the names of tensors between files and models, for loading and saving.
  */
 #ifndef BGI_CHECKPOINT_WEIGHTS_NAMES_H
 #define BGI_CHECKPOINT_WEIGHTS_NAMES_H
@@ -8,15 +8,16 @@
 
 #include "core/arena.h"
 
-/* Errors: BG_ERROR_INVALID (a name is missing, has several `*`, or only one of the two has one). */
+/* Checks rules. Errors: BG_ERROR_INVALID (a name is missing or has several `*`, or only one name of a rule has a
+ * `*`). */
 bg_status bgi_weights_renames_check(const bg_weights_rename *renames, uint32_t count, bg_error *error);
 
-/* The model's name for a file's name, or the reverse, by the first rule that matches; otherwise the same name. It is
- * allocated in the arena, or is `name` itself; NULL: memory is out. */
+/* Translates a file's name to the model's, or the reverse, by the first rule that matches. Returns `name` itself if no
+ * rule matches, and NULL if memory is exhausted. The arena owns a new name. */
 const char *bgi_weights_rename_name(const bg_weights_rename *renames, uint32_t count, bool to_model, const char *name,
                                     bgi_arena *arena);
 
-/* Whether one of the patterns, separated by commas, matches: `*` is any text. */
+/* Whether one of the comma-separated patterns matches; `*` matches any text. */
 bool bgi_weights_names_match(const char *patterns, const char *name);
 
 #endif

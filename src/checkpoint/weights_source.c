@@ -1,5 +1,5 @@
 /*
- * weights_source.c: a .safetensors or .npz file, or a folder of the former, as one list of tensors.
+ * weights_source.c: reads a .safetensors or .npz file, or a folder of .safetensors files, as one list of tensors.
  */
 #include "checkpoint/weights_source.h"
 
@@ -31,7 +31,8 @@ static bool is_folder(const char *path)
     return stat(path, &state) == 0 && S_ISDIR(state.st_mode);
 }
 
-/* A ZIP archive begins with these bytes; a safetensors file with the length of its header, which is at most 100 MB. */
+/* A ZIP archive begins with these bytes. They cannot begin a safetensors file, whose first bytes are the length of its
+ * header, at most 100 MB. */
 static bg_status is_archive(const char *path, bool *out, bg_error *error)
 {
     char begin[4];

@@ -21,7 +21,7 @@ static const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "p
 
 enum { FILE_NAME_BYTES = 64 };
 
-/* The number of entries, from `first` on, that go into one file. */
+/* Returns the number of entries, from `first` on, that fit into one file. */
 static size_t take_file(const bgi_weights_content *s, size_t first)
 {
     uint64_t bytes = 0;
@@ -99,8 +99,8 @@ static bg_status write_index(const bgi_weights_content *s, const char *folder, u
     return status;
 }
 
-/* Readers prefer model.safetensors, so an old one must not stay beside a new index, nor an old index beside a new
- * model.safetensors. The file that is not written is therefore removed last. */
+/* Readers prefer model.safetensors, so a folder must not have an old one and a new index. An old index must not stay
+ * with a new model.safetensors either. So the other file is removed after the new ones are complete. */
 static bg_status remove_other(const char *folder, const char *name, bg_error *error)
 {
     char *path = bgi_path_join(folder, name);

@@ -1,13 +1,13 @@
 /*
- * write.c: writes a file with a checksum, going over the values once. The checksum of a value is computed while the
+ * write.c: writes a file with a checksum, reading each value only once. The checksum of a value is computed while the
  * value is written. While the disk is busy the file is read back, and its checksum is compared before the file gets its
  * name.
  *
  *     value, value, ... --> checksum, file --> header, which has the checksum
  *                                      \--> read back --> checksum
  *
- * The checksum covers names, types and values in the order of names, but the file has another order. So each value has
- * a separate checksum, and these are joined at the end.
+ * The checksum covers names, types and values in the order of names, but the file stores them in another order. So each
+ * value has a separate checksum, and these are combined at the end.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -18,11 +18,11 @@
 #include "core/error.h"
 #include "formats/safetensors.h"
 
-/* The checksum of each value, from zero; made by one thread. */
+/* The checksums of all values, each beginning from zero, which one thread computes. */
 typedef struct parts {
-    bgi_crc64 crc; /* of the value to which it is added */
+    bgi_crc64 crc; /* checksum of the current value */
     uint64_t *values;
-    bgi_pace pace; /* of the thread */
+    bgi_pace pace; /* pace of the thread */
 } parts;
 
 typedef struct writing {
@@ -31,7 +31,7 @@ typedef struct writing {
     size_t count, metadata_count;
     bg_safetensors_fetch fetch;
     void *user;
-    parts written, read; /* the second by a thread that reads back */
+    parts written, read; /* `read` belongs to the thread that reads the file back */
     char *sum;
 } writing;
 
@@ -66,7 +66,7 @@ static void join(const writing *w, const parts *p, char text[BGI_CHECKPOINT_SUM_
     bgi_checkpoint_print_sum(&crc, text);
 }
 
-/* ---- what the file's writer calls ---- */
+/* ---- callbacks of the file's writer ---- */
 
 static bg_status fetch_value(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
 {
@@ -92,7 +92,7 @@ static void set_sum(void *user)
     join(w, &w->written, w->sum);
 }
 
-/* The header was read back too and is correct, so names, types and metadata are those of `w`. */
+/* The header was read back and is correct, so names, types and metadata of the file are those of `w`. */
 static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *error)
 {
     const writing *w = user;

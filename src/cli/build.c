@@ -1,5 +1,5 @@
 /*
- * build.c: collects the parts of a model's build, and makes the plan of its training.
+ * build.c: collects what a model needs to be built, and makes its training plan.
  */
 #include "cli/model.h"
 

@@ -6,7 +6,7 @@
  *     refused-12/replay.sh                              the run's command, with --replay and this folder
  *
  * A replay reads the samples from the folder in their stored order, makes one update in one call, and writes nothing.
- * The folder does not depend on the number of ranks of the run, because results do not; a single process replays it.
+ * Neither results nor the folder depend on the number of ranks, so a single process can replay it.
  */
 #define _DEFAULT_SOURCE
 #include "cli/bundle.h"
@@ -39,7 +39,7 @@ uint64_t cli_bundle_samples(const bg_trainer_event *event)
     return (uint64_t)call->gradient_accumulation * (call->replicas / call->input_group_size) * call->micro_batch;
 }
 
-/* The name of a sample's tensor in the file. */
+/* Returns the name of a sample's tensor in the file. */
 static const char *name_tensor(const cli_training *training, uint32_t tensor, char name[NAME_BYTES])
 {
     if (training->inputs != NULL && training->inputs[tensor] != NULL)
@@ -101,7 +101,7 @@ static bg_status write_inputs(const cli_training *training, const bg_trainer_eve
     return status;
 }
 
-/* Adds a word, quoted for the shell. */
+/* Adds an argument, quoted for the shell. */
 static void add_word(bgi_string *text, const char *word)
 {
     bgi_string_add(text, "'");
@@ -197,7 +197,7 @@ void cli_bundle_write(const cli_training *training, const bg_trainer_event *even
 
 /* ---- replay ---- */
 
-/* The samples are borrowed from the file. */
+/* Replaces the training data by the samples of the file, which the data set borrows. */
 static bg_status make_data(cli_training *training, const char *path, bg_error *error)
 {
     bg_array arrays[BG_DATASET_MAX_TENSORS];

@@ -1,5 +1,5 @@
 /*
- * checkpoint.h: the options of `brigade checkpoint`, and its subcommands, which are in separate files.
+ * checkpoint.h: declares the options of `brigade checkpoint`, and its subcommands, which are in separate files.
  */
 #ifndef BGI_CLI_CHECKPOINT_H
 #define BGI_CLI_CHECKPOINT_H
@@ -16,14 +16,14 @@ typedef struct checkpoint_settings {
     uint64_t step, seed, file_bytes;
 } checkpoint_settings;
 
-/* checkpoint_inspect.c */
+/* Prints the content of a file (checkpoint_inspect.c). */
 bg_status checkpoint_inspect(const char *path, const checkpoint_settings *settings, bg_error *error);
-/* checkpoint_convert.c */
+/* Converts a file (checkpoint_convert.c). */
 bg_status checkpoint_convert(const char *from, const char *to, const checkpoint_settings *settings, bg_error *error);
-/* checkpoint_diff.c. Sets *out_same to whether the two are equal. */
+/* Prints the differences of two files (checkpoint_diff.c). Sets *out_same to whether they are equal. */
 bg_status checkpoint_diff(const char *first, const char *second, const checkpoint_settings *settings, bool *out_same,
                           bg_error *error);
-/* The record of a tensor of a checkpoint; in other files each tensor is a parameter with a given value. */
+/* Reads the record of a checkpoint's tensor. For other files the record says that the tensor is a parameter. */
 bg_status checkpoint_record(const bgi_stored *source, const char *name, bgi_checkpoint_record *out, bg_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * checkpoint_diff.c: `brigade checkpoint diff`: compares two checkpoints or files of tensors. It compares metadata,
- * tensors that only one of them has, types, and values, bit by bit.
+ * checkpoint_diff.c: `brigade checkpoint diff`: compares two checkpoints or files of tensors. It compares metadata, the
+ * names of tensors, their types, and their values bit by bit.
  */
 #include "cli/checkpoint.h"
 
@@ -233,7 +233,7 @@ static bg_status compare_tensor(comparison *c, const bgi_stored_tensor *a, const
     return BG_OK;
 }
 
-/* Whether the command line asks for a tensor. */
+/* Whether the command line selects this tensor. */
 static bg_status is_wanted(const comparison *c, int which, const char *name, bool *out)
 {
     bgi_checkpoint_record about;

@@ -58,7 +58,7 @@ static bg_status count_roles(report *r, bg_error *error)
     return BG_OK;
 }
 
-/* "float32[2,3]", also for element types that Brigade does not have. */
+/* Writes a type such as "float32[2,3]", also for element types that Brigade does not support. */
 static const char *type_text(const bgi_stored_tensor *tensor, char text[BG_TYPE_TEXT_BYTES])
 {
     char printed[BG_TYPE_TEXT_BYTES];

@@ -38,9 +38,10 @@ static const cli_option checkpoint_table[] = {
     {CLI_TEXT_LIST, "ignore", AT(ignore), .value = "NAME...", .default_text = "none",
      .help = "names of the result to leave out; each may have any number of *"},
     {CLI_TEXT, "like", AT(like), .value = "CHECKPOINT", .default_text = "none",
-     .help = "a checkpoint that provides the rest: optimizer state, step, seed, position in the data"},
-    {CLI_COUNT, "step", AT(step), .value = "N", .maximum = UINT64_MAX, .help = "weight updates done, without --like"},
-    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "the seed, without --like"},
+     .help = "a checkpoint that provides what weights lack: optimizer state, step, seed, position in the data"},
+    {CLI_COUNT, "step", AT(step), .value = "N", .maximum = UINT64_MAX,
+     .help = "number of weight updates done, if there is no --like"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "the seed, if there is no --like"},
     CLI_OPTIONS_END,
 };
 
@@ -61,7 +62,8 @@ static bg_status verify_path(const char *path, bg_error *error)
     return status;
 }
 
-/* Verifies each checkpoint of a folder; damaged ones are reported, and the first of them is the error. */
+/* Verifies each checkpoint of a folder. The first damaged one is the returned error; messages about the others are
+ * printed. */
 static bg_status verify_list(const char *folder, const bgi_checkpoint_list *list, bg_error *error)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -114,10 +116,9 @@ static bg_status print_best(const char *folder, bg_error *error)
     while (at < list.count && !best[at])
         at++;
     if (at == list.count)
-        BGI_TRY_CLEANUP(bg_error_set(error, BG_ERROR_NOT_FOUND,
-                                     "%s: has no checkpoint with a metric; --checkpoint-keep-best of a training "
-                                     "records it",
-                                     folder));
+        BGI_TRY_CLEANUP(bg_error_set(
+            error, BG_ERROR_NOT_FOUND,
+            "%s: has no checkpoint with a metric; train with --checkpoint-keep-best to record one", folder));
     path = bgi_path_join(folder, bgi_checkpoint_name(list.steps[at], name));
     if (path == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a path", strlen(folder)));
@@ -178,7 +179,7 @@ static const checkpoint_command *find_command(const char *name, bg_error *error)
     return NULL;
 }
 
-/* Checks that options belong to the command. */
+/* Checks that the given options apply to the command. */
 static bg_status check_given(const checkpoint_command *command, const bool *given, bg_error *error)
 {
     for (uint32_t i = 0; checkpoint_table[i].name != NULL || checkpoint_table[i].help != NULL; i++) {

@@ -29,7 +29,7 @@ static const cli_option config_table[] = {
     {CLI_CHOICE, "to", AT(to), .choices = "json|yaml", .default_text = "by the name of --out, otherwise json",
      .help = "the format that update and convert write"},
     {CLI_TEXT, "out", AT(out), .value = "FILE", .default_text = "standard output",
-     .help = "where update and convert write"},
+     .help = "the file that update and convert write"},
     {.help = "The model, for explain"},
     {CLI_COUNT, "layers", AT(layers), .value = "N", .minimum = 1, .maximum = 1000000, .default_text = "unknown",
      .help = "layers of the model"},

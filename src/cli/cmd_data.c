@@ -1,6 +1,6 @@
 /*
  * cmd_data.c: `brigade data`, and `brigade data digits`, which writes generated digits as IDX files for `brigade mnist
- * --data-dir`, and as a picture (PGM).
+ * --data-dir`, and as an image (PGM).
  */
 #include "cli/command.h"
 

@@ -1,6 +1,7 @@
 /*
  * cmd_data_bench.c: `brigade data bench [PATH]`: measures how fast a data set is read, sample by sample or through a
- * loader, prints one line of JSON, and says whether the data would limit a run. The name of PATH decides its kind.
+ * loader. It prints one line of JSON, and whether the data would limit a run. The kind of data follows from the ending
+ * of a file's name or from the content of a folder.
  */
 #include "cli/command.h"
 
@@ -47,7 +48,7 @@ static const cli_option bench_options[] = {
     {CLI_FLAG, "keep-last", AT(keep_last), .help = "include the smaller last batch"},
     {CLI_FLAG, "stream", AT(stream), .help = "read the data in sequence, without an index"},
     {CLI_COUNT, "shards", AT(shards), .value = "N", .maximum = 65536, .default_text = "one for each worker",
-     .help = "with --stream: shards to read side by side"},
+     .help = "with --stream: number of shards to read concurrently"},
     {CLI_COUNT, "rebatched-size", AT(rebatched_size), .value = "N", .maximum = 1000000,
      .default_text = "the batch size", .help = "with async-rebatched: samples that a shard passes on at once"},
     {CLI_HEADING, .help = "The data"},
@@ -154,8 +155,8 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* The number of elements of an epoch. For a stream it is the number of elements without shards, because the number with
- * shards is unknown. */
+/* Returns the number of elements in an epoch, at least 1. For a stream it is the number with one shard, because the
+ * number with several shards is unknown. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {
     const uint64_t count =
@@ -197,7 +198,8 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
     return status;
 }
 
-/* Samples per second over the epochs. The first epoch fills the caches, so it counts only if it is the only one. */
+/* Finds the samples per second over the epochs. The first epoch fills the caches, so it counts only if it is the only
+ * one. */
 static bg_status find_rate(const bench *b, const char *json, double *out, bg_error *error)
 {
     json_t *root = NULL;
@@ -218,7 +220,7 @@ static bg_status find_rate(const bench *b, const char *json, double *out, bg_err
     return status;
 }
 
-/* Only the JSON goes to stdout, so that a pipe receives nothing else. */
+/* Prints the JSON to stdout and the verdict to stderr, so that a pipe receives only the JSON. */
 static bg_status print_results(const bench_config *config, const bench *b, const char *json, bg_error *error)
 {
     static const char *const limits[] = {
@@ -233,8 +235,8 @@ static bg_status print_results(const bench_config *config, const bench *b, const
         printf("%s\n", json);
         fflush(stdout);
         fprintf(stderr,
-                "Verdict: the data set gives %.0f samples/s; a device that is faster waits for data (--device-rate "
-                "IMAGES_PER_S compares them, and `brigade mnist` prints its images/s)\n",
+                "Verdict: the data set gives %.0f samples/s; a faster device would wait for data (--device-rate "
+                "IMAGES_PER_S compares the two speeds; `brigade mnist` prints its images/s)\n",
                 rate);
         return BG_OK;
     }
@@ -270,18 +272,18 @@ cleanup:
     return status;
 }
 
-/* Checks options that need others. `given` is indexed by line of the table. */
+/* Checks options that require other options. `given` is indexed by row of the table. */
 static bg_status check_config(const bench_config *config, const bool *given, bg_error *error)
 {
     static const char *const of_loader[] = {"stream", "mode", "workers", "prefetch", "keep-last"};
     const bool has_loader = config->batch_size > 0;
 
     if (config->shuffle_buffer > 0 && !config->shuffle)
-        return bg_error_set(error, BG_ERROR_INVALID, "--shuffle-buffer applies only to --shuffle; add it");
+        return bg_error_set(error, BG_ERROR_INVALID, "--shuffle-buffer applies only with --shuffle; add --shuffle");
     for (size_t line = 0; line < OPTION_COUNT && !has_loader; line++)
         for (size_t i = 0; given[line] && i < sizeof of_loader / sizeof of_loader[0]; i++)
             if (strcmp(bench_options[line].name, of_loader[i]) == 0)
-                return bg_error_set(error, BG_ERROR_INVALID, "--%s applies only to batches; add --batch-size",
+                return bg_error_set(error, BG_ERROR_INVALID, "--%s applies only to batches; add --batch-size N",
                                     of_loader[i]);
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "device-rate") == 0 && config->device_rate == 0)
@@ -293,9 +295,10 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
                 error, BG_ERROR_INVALID,
                 "--elements is 0, which measures nothing; give at least 1, or leave it out to read all of the data");
     if (config->shards > 0 && !config->stream)
-        return bg_error_set(error, BG_ERROR_INVALID, "--shards applies only to --stream; add it");
+        return bg_error_set(error, BG_ERROR_INVALID, "--shards applies only with --stream; add --stream");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--rebatched-size applies only to --mode async-rebatched; add it");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--rebatched-size applies only with --mode async-rebatched; add this mode");
     return BG_OK;
 }
 

@@ -38,7 +38,7 @@ typedef struct tokenize_config {
 
 static const cli_option tokenize_options[] = {
     {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes",
-     .help = "a folder with tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
+     .help = "folder with tokenizer.json, or with vocab.json and merges.txt; bytes: a token for each byte"},
     {CLI_TEXT, "output", AT(output), .value = "FILE",
      .help = "tokens of 2 bytes (.u16) or 4 (.u32); or a TFRecord file (.tfrecord) with a record for each window"},
     {CLI_CHOICE, "documents", AT(documents), .choices = "file|line|paragraph",
@@ -52,8 +52,7 @@ static const cli_option tokenize_options[] = {
      .help = "tokens that a window shares with the one before it"},
     {CLI_COUNT, "stride", AT(stride), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "length - overlap", .help = "distance between windows, instead of --overlap"},
-    {CLI_FLAG, "fill", AT(fill),
-     .help = "fill a last window that is short with ends of text, instead of leaving it out"},
+    {CLI_FLAG, "fill", AT(fill), .help = "fill a short last window with end-of-text tokens, instead of dropping it"},
     {.kind = CLI_HEADING, .help = "Other"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "print nothing but errors"},
     CLI_OPTIONS_END,
@@ -135,13 +134,13 @@ static bg_status end_document(sink *s, bg_error *error)
 
 /* ---- reading ---- */
 
-/* The end of the line before text[end] = '\n', without a carriage return. */
+/* Returns the end of the line before text[end] = '\n', without a carriage return. */
 static size_t find_line_end(const char *text, size_t at, size_t end)
 {
     return end > at && text[end - 1] == '\r' ? end - 1 : end;
 }
 
-/* The end of the document that begins at text[at], and the beginning of the next one. */
+/* Returns the end of the document that begins at text[at], and sets *next to the beginning of the next one. */
 static size_t find_document(const char *documents, const char *text, size_t size_bytes, size_t at, size_t *next)
 {
     const char *end = text + at;
@@ -196,7 +195,7 @@ static bg_status encode_document(sink *s, const bg_tokenizer *tokenizer, const c
     return status == BG_OK ? end_document(s, error) : status;
 }
 
-/* A part of a text: the bytes from begin to begin + size of the file. */
+/* The part of a file that is in memory: its bytes from `begin` to `begin + size`. */
 typedef struct window {
     bgi_input input;
     char *data;
@@ -209,7 +208,7 @@ static bool is_at_end(const window *w)
     return w->begin + w->size >= w->input.size_bytes;
 }
 
-/* Moves the window's beginning by `used` bytes, and its end by as much or more. */
+/* Drops the first `used` bytes of the window, and reads the next `more` bytes of the file, or up to its end. */
 static bg_status move_window(window *w, size_t used, size_t more, bg_error *error)
 {
     const uint64_t left = w->input.size_bytes - w->begin - w->size;
@@ -236,7 +235,7 @@ static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, 
     while (w->begin + at < w->input.size_bytes) {
         const size_t end = w->size > at ? find_document(documents, w->data, w->size, at, &next) : at;
 
-        /* A document at the window's end may continue after it, which two more bytes would show. */
+        /* A document that ends within two bytes of the window's end may continue in the file, so more is read first. */
         if (!is_at_end(w) && (w->size <= at || next + 1 >= w->size)) {
             BGI_TRY(move_window(w, at, w->size > WINDOW_BYTES ? w->size : WINDOW_BYTES, error));
             at = 0;

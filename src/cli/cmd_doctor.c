@@ -84,7 +84,7 @@ static void say_remedy(finding *f, const char *format, ...)
 static void judge_processors(examination *e)
 {
     const doctor_machine *m = &e->machine;
-    const uint32_t processors = e->ranks.host_processors; /* processors of all ranks of the host */
+    const uint32_t processors = e->ranks.host_processors; /* processors that any rank of this host may use */
     finding *f;
 
     if (m->quota > 0.0 && m->quota < (double)m->allowed) {
@@ -172,7 +172,7 @@ static void judge_limits(examination *e)
     }
 }
 
-/* Judges whether threads of a BLAS of the calling program, such as NumPy's, would compete with Brigade's. */
+/* Checks whether threads of a BLAS of the calling program, such as NumPy's, would compete with Brigade's. */
 static void judge_blas(examination *e)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",

@@ -41,7 +41,8 @@ static const cli_option infer_flags[] = {
     {CLI_TEXT, "init", AT(model.recipe.init_path), .value = "FILE", .default_text = "the model's weights",
      .help = "use the weights of a safetensors file"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
+     .help = "number of leading parts of a scope that name its block; with 1, layer1/0/conv1 is in block layer1; 0 "
+             "means all parts"},
     {CLI_LIBRARY, .name = "device-iterations",
      .more = "micro-batches in a call: more of them mean less time between calls"},
     {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
@@ -57,7 +58,7 @@ static const cli_option infer_flags[] = {
 
 /* ---- outputs ---- */
 
-/* The file for each output of the model; NULL if it is not requested. */
+/* Finds the file for each output of the model; NULL if the output is not requested. */
 static bg_status find_files(const infer_settings *settings, const char **files, bg_error *error)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(settings->model.onnx);
@@ -138,7 +139,7 @@ static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 
 /* ---- the run ---- */
 
-/* Writes the profile of the calls, or of the smaller call if it was the only one. */
+/* Writes the profile of the calls of full size, or that of the smaller last call if it was the only one. */
 static bg_status write_profile(const infer_settings *settings, const bg_trainer *trainer, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade infer", .model = settings->model.path, .samples = "samples"};

@@ -37,7 +37,8 @@ static const cli_option inspect_flags[] = {
     {CLI_TEXT_LIST, "freeze", AT(model.freeze), .value = "PATTERN...", .default_text = "nothing",
      .help = "parameters that are not trained"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
+     .help = "number of leading parts of a scope that name its block; with 1, layer1/0/conv1 is in block layer1; 0 "
+             "means all parts"},
     {CLI_FLAG, "nodes", AT(nodes), .help = "list every node with its block, ops and flop"},
     {CLI_FLAG, "weights", AT(model.recipe.debug), .help = "list every weight"},
     CLI_OPTIONS_END,
@@ -191,7 +192,7 @@ static const way ways[] = {
     {"phased", BG_STRATEGY_PHASED, true, false},
 };
 
-/* Uses enough micro-batches to fill a pipeline, as a real training does. */
+/* Uses enough micro-batches to fill a pipeline, as a real training run does. */
 static bg_options describe(const inspect_settings *settings, const way *w, char stages[32])
 {
     bg_options options = bg_options_defaults();

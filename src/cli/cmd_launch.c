@@ -1,7 +1,7 @@
 /*
  * cmd_launch.c: `brigade launch`: starts ranks with mpirun or srun, watches them, and restarts them from the last
- * checkpoint when they fail (on fewer hosts if some do not answer). When a signal ends it, it requests a checkpoint
- * from the ranks.
+ * checkpoint when they fail (on fewer hosts if some do not answer). After a signal it asks the ranks to write a
+ * checkpoint and end.
  *
  *     hosts that answer --> ranks --> launcher ... ends with 0 --> done
  *           ^                              | fails, and there are restarts left
@@ -50,7 +50,7 @@ static const cli_option launch_table[] = {
     {CLI_TEXT, "launcher", AT(launcher), .value = "PROGRAM",
      .help = "mpirun (Open MPI), mpirun.mpich, srun, or a program that is called as one of these"},
     {CLI_TEXT_LIST, "launcher-options", AT(launcher_options), .value = "WORD...", .default_text = "none",
-     .help = "more words for the launcher; write --launcher-options=WORD for a word that begins with a dash"},
+     .help = "additional arguments for the launcher; write --launcher-options=WORD for one that begins with a dash"},
     {CLI_FLAG, "oversubscribe", AT(oversubscribe),
      .help = "allow more ranks than processors, which Open MPI refuses otherwise"},
     {.help = "When ranks fail"},
@@ -155,7 +155,7 @@ static void probe_hosts(launch *l)
     }
 }
 
-/* The largest number of ranks that the hosts allow. */
+/* Returns the largest number of ranks that the hosts allow. */
 static uint64_t count_ranks(const launch *l)
 {
     uint64_t slots = 0;
@@ -169,7 +169,7 @@ static uint64_t count_ranks(const launch *l)
 
 /* ---- the command ---- */
 
-/* The value of an option of the command; NULL if it is not given. */
+/* Returns the value of an option of the command; NULL if it is not given. */
 static const char *find_value(const launch *l, const char *option)
 {
     const size_t length = strlen(option);
@@ -202,8 +202,8 @@ static bool find_checkpoint(const launch *l, uint64_t *out_step)
     return found;
 }
 
-/* The time when the newest folder of a refused update beside the checkpoints was written, in nanoseconds; 0 without
- * one. */
+/* Finds the newest folder of a refused update in the checkpoints' folder. Returns its modification time in nanoseconds,
+ * or 0 if there is none. */
 static int64_t find_refused(const launch *l, uint64_t *out_update)
 {
     DIR *folder = l->folder != NULL ? opendir(l->folder) : NULL;

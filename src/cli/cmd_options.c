@@ -39,7 +39,7 @@ static uint32_t find_commands(const char *name)
 
 /* ---- facts of a row ---- */
 
-/* The range of a number: "1 to 65536", "above 0", ... */
+/* Adds the range of a number: "1 to 65536", "above 0", ... */
 static void add_range(bgi_string *text, const char *word, double minimum, double maximum, bool is_above, bool is_below)
 {
     bgi_string_add(text, "%s", word);
@@ -82,7 +82,7 @@ static void add_default(bgi_string *text, const bgi_option *option)
     bgi_string_clear(&value);
 }
 
-/* Prints a text about a row, which one of the functions above makes. */
+/* Prints the string that one of the functions above makes for a row. */
 static void print_row_words(const char *title, const bgi_option *option,
                             void (*add)(bgi_string *text, const bgi_option *option))
 {
@@ -264,7 +264,7 @@ static void print_cell(const char *text)
         printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
-/* The option's names elsewhere: PopTorch's and Optimum's names, then those of other systems. */
+/* Prints the option's names elsewhere: PopTorch's and Optimum's names, then those of other systems. */
 static void print_names(const bgi_option *option)
 {
     const char *separator = "";

@@ -1,6 +1,5 @@
 /*
- * cmd_plan.c: `brigade plan MODEL`: predicts a training run; it needs no data and trains nothing. Returns the first of
- * several names that are separated by spaces.
+ * cmd_plan.c: `brigade plan MODEL`: predicts a training run; it needs no data and trains nothing.
  */
 #include "cli/command.h"
 
@@ -16,8 +15,8 @@ static void print_usage(void)
     const cli_model *model;
 
     cli_print_lines("Usage: brigade plan MODEL [OPTION]...\n"
-                    "Shows the plan of a training, with the options of the command that trains the model, and predicts "
-                    "its run on this machine or on a described device. Nothing is trained.\n\nModels:\n");
+                    "Shows the plan of a training run, with the options of the command that trains the model, and "
+                    "predicts the run on this machine or on a described device. Nothing is trained.\n\nModels:\n");
     for (uint32_t i = 0; (model = cli_model_at(i)) != NULL; i++) {
         char line[128];
         snprintf(line, sizeof line, "  %-9s  as `brigade %s`\n", model->name, model->program);
@@ -48,7 +47,7 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* Reads the command line with the options of this model. */
+/* Copies the first `count` of several names that are separated by spaces. */
 static void take_names(const char *names, uint32_t count, char *out, size_t size_bytes)
 {
     size_t length = 0;
@@ -60,7 +59,8 @@ static void take_names(const char *names, uint32_t count, char *out, size_t size
     snprintf(out, size_bytes, "%.*s", (int)length, names);
 }
 
-/* The help shows ten options: four of the model and six of the plan. */
+/* Reads the command line with the options of this model. The help shows ten options: four of the model and six of the
+ * plan. */
 static bg_status read_as(cli_settings *settings, const cli_model *model, int argc, char **argv, const char **word,
                          bool *is_answered, bg_error *error)
 {
@@ -76,9 +76,9 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }
 
-/* A word of the command line may be the model or the value of an option, which only the model's options decide. So each
- * model whose name is a word of the command line is tried. If no word is a model's name, the first model's options
- * determine which word should be one. */
+/* An argument may be the model's name or the value of an option, and only the model's options tell which. So each model
+ * whose name is among the arguments is tried. If none is, the first model's options determine which argument is
+ * reported as an unknown model. */
 static bg_status read_command_line(cli_settings *settings, int argc, char **argv, bool *is_answered, bg_error *error)
 {
     const cli_model *model;

@@ -1,6 +1,6 @@
 /*
- * cmd_schedule.c: `brigade schedule`: draws and compares strategies, and proves, times and converts schedules from
- * files. It needs no network and no data, because stages are only numbers with costs.
+ * cmd_schedule.c: `brigade schedule`: draws and compares schedules, and verifies, times and converts those from files.
+ * It needs no network and no data, because stages are only numbers with costs.
  */
 #include "cli/command.h"
 
@@ -40,7 +40,7 @@ static void clear_subject(subject *it)
     schedule_problem_clear(&it->made);
 }
 
-/* Events are recorded only for pictures drawn to scale. */
+/* Events are recorded only for diagrams drawn to scale. */
 static bg_status measure(const schedule_config *config, bool is_timed, subject *it, bg_error *error)
 {
     BGI_TRY(bgi_schedule_simulate(it->schedule, &it->facts, is_timed || config->svg_path != NULL, &it->timing, error));
@@ -57,8 +57,8 @@ static bg_status generate(const schedule_config *config, const bg_schedule_gener
     return measure(config, config->timed, out, error);
 }
 
-/* The first nonempty line of Brigade's text begins with a word, that of PyTorch's CSV with a number, a comma or another
- * sign. */
+/* In PyTorch's CSV the first nonempty line begins with a digit, a comma or another sign; in Brigade's text it does
+ * not. */
 static bool is_csv(const char *text)
 {
     while (*text == '\n' || *text == ' ' || *text == '\t' || *text == '\r')
@@ -141,7 +141,7 @@ static bg_status print_schedule(const bg_schedule *schedule, const bg_schedule_p
 {
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* long texts are made without checks for signals */
+    cli_end_at_signals("schedule"); /* no check for signals while a long text is made */
     if (strcmp(format, "csv") == 0)
         BGI_TRY(bg_schedule_print_csv(schedule, problem, &text, error));
     else
@@ -174,7 +174,7 @@ static bg_status print_picture(const schedule_config *config, const subject *it,
     const bool in_color = schedule_wants_color(config);
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* long pictures are drawn without checks for signals */
+    cli_end_at_signals("schedule"); /* no check for signals while a long diagram is drawn */
     if (config->svg_path != NULL)
         BGI_TRY(write_svg(config, it, error));
     if (config->svg_path != NULL && strcmp(config->svg_path, "-") == 0)
@@ -244,7 +244,7 @@ static bg_status convert(const schedule_config *config, const char *path, bg_err
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- the list of schedules ---- */
 
 /* A line of the list; if a schedule does not apply, the line gives the reason. */
 typedef struct list_row {
@@ -265,7 +265,7 @@ typedef struct list_work {
     pthread_cond_t done;
 } list_work;
 
-/* The largest number of proofs in memory at once. */
+/* The largest number of schedules that are verified at once, because each verification needs memory. */
 enum { LIST_THREADS_MOST = 4 };
 
 static void make_row(const schedule_config *config, list_row *row)
@@ -328,7 +328,8 @@ static bool does_not_apply(const list_row *row)
     return row->status == BG_ERROR_INVALID || row->status == BG_ERROR_UNSUPPORTED;
 }
 
-/* Waits for each row, and prints it. Only a failure of the machine is an error, after which no further row begins. */
+/* Waits for each row, and prints it. A schedule that does not apply is printed at the end and is not an error. After
+ * any other failure no further row begins. */
 static bg_status print_rows(list_work *work, bg_error *error)
 {
     bg_status status = BG_OK;
@@ -408,8 +409,8 @@ static const struct {
     bg_status (*run)(const schedule_config *config, const char *operand, bg_error *error);
 } actions[] = {
     {"show", "NAME", "the timetable of a schedule, its idle share, stash and messages", show},
-    {"list", NULL, "every schedule for one problem, side by side", list},
-    {"verify", "FILE", "prove a schedule, or report what is wrong", verify},
+    {"list", NULL, "a table of every schedule for one problem", list},
+    {"verify", "FILE", "verify a schedule, or report what is wrong", verify},
     {"simulate", "FILE", "the times of a schedule", simulate},
     {"convert", "FILE", "from Brigade's text or PyTorch's CSV to --to text|csv", convert},
 };
@@ -423,14 +424,13 @@ static int print_help(cli_help help)
     bgi_string usage = {0};
     const char *name;
 
-    bgi_string_add(
-        &usage,
-        "Usage: brigade schedule show NAME [OPTION]...\n"
-        "       brigade schedule list [OPTION]...\n"
-        "       brigade schedule verify|simulate FILE [OPTION]...\n"
-        "       brigade schedule convert FILE --to text|csv\n"
-        "Shows, compares, verifies, times and converts schedules of a chain of stages. FILE is "
-        "Brigade's text or PyTorch's CSV; its stages, devices and micro-batches are taken from it.\n\nCommands:\n");
+    bgi_string_add(&usage,
+                   "Usage: brigade schedule show NAME [OPTION]...\n"
+                   "       brigade schedule list [OPTION]...\n"
+                   "       brigade schedule verify|simulate FILE [OPTION]...\n"
+                   "       brigade schedule convert FILE --to text|csv\n"
+                   "Shows, compares, verifies, times and converts schedules of a chain of stages. FILE is Brigade's "
+                   "text or PyTorch's CSV, which gives the stages, devices and micro-batches.\n\nCommands:\n");
     for (int i = 0; i < ACTION_COUNT; i++)
         bgi_string_add(&usage, "  %-9s  %s\n", actions[i].name, actions[i].summary);
     bgi_string_add(&usage, "\nSchedules:\n");
@@ -505,7 +505,7 @@ static bg_status check_words(const schedule_config *config, const char *const wo
         return bg_error_set(error, BG_ERROR_INVALID, "%s prints no schedule; --to applies only to show and convert",
                             words[0]);
     if (config->svg_path != NULL && actions[action].run != show && actions[action].run != simulate)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s draws no picture; --svg applies only to show and simulate",
+        return bg_error_set(error, BG_ERROR_INVALID, "%s draws no diagram; --svg applies only to show and simulate",
                             words[0]);
     if (config->svg_path != NULL && config->to != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--svg and --to are different outputs; give one of them");

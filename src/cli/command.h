@@ -1,5 +1,5 @@
 /*
- * command.h: the description of a subcommand for main.c, and functions that print messages and end a subcommand.
+ * command.h: describes a subcommand for main.c, and declares functions that print messages and end a subcommand.
  */
 #ifndef BGI_CLI_COMMAND_H
 #define BGI_CLI_COMMAND_H
@@ -39,7 +39,7 @@ void cli_say(const char *command, const char *format, ...) BG_PRINTF(2, 3);
 /* Like cli_say, but prints each text only once. */
 void cli_warn(const char *command, const char *text);
 
-/* The plural ending of a word such as "device" after a count. */
+/* Returns the plural ending of a word such as "device" after a count. */
 static inline const char *cli_s(uint64_t count)
 {
     return count == 1 ? "" : "s";

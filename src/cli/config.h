@@ -1,5 +1,5 @@
 /*
- * config.h: declarations that the files of `brigade config` share.
+ * config.h: declares what the files of `brigade config` share.
  */
 #ifndef BGI_CLI_CONFIG_H
 #define BGI_CLI_CONFIG_H
@@ -15,14 +15,14 @@ typedef struct config_options {
     uint64_t layers, encoder_layers, decoder_layers, batch_size, devices;
 } config_options;
 
-/* The number of layers of the whole model; 0 if unknown. */
+/* Returns the number of layers of the whole model; 0 if unknown. */
 uint64_t config_layer_count(const config_options *options);
 
 /* Finds the file that a preset's name or a path denotes; *out is malloc'ed. Errors: BG_ERROR_NOT_FOUND, listing the
- * searched places. */
+ * searched folders. */
 bg_status config_find(const char *name, char **out, bg_error *error);
 
-/* Prints the layout of both modes, and adds each misfit to `problems`. */
+/* Prints the layout for training and for inference, and adds everything that does not fit to `problems`. */
 bg_status config_explain(const bg_ipu_config *config, const config_options *options, bgi_problems *problems,
                          bg_error *error);
 

@@ -99,7 +99,7 @@ static bg_status print_layout(const bg_ipu_config *config, const config_options 
     bg_status status = BG_OK;
 
     if (total == 0) {
-        printf("    --layers N, or --encoder-layers and --decoder-layers, also show the place of each layer\n");
+        printf("    --layers N, or --encoder-layers and --decoder-layers, also show the device of each layer\n");
         return BG_OK;
     }
     layers = calloc(settings.ipus_per_replica, sizeof *layers);
@@ -156,7 +156,7 @@ static void print_memory(const bgi_ipu_settings *settings, bool for_inference)
     if (!for_inference)
         printf("optimizer's state %s%s; activations %s; ",
                settings->optimizer_state_offchip ? "off the devices" : "on the devices",
-               settings->replicated_tensor_sharding && settings->replicas > 1 ? ", in pieces over the replicas" : "",
+               settings->replicated_tensor_sharding && settings->replicas > 1 ? ", sharded over the replicas" : "",
                settings->recompute_checkpoint_every_layer ? "recomputed from each layer's result" : "kept");
     printf("scratch of a matrix product up to");
     for (size_t i = 0; i < settings->matmul_count; i++)
@@ -176,7 +176,8 @@ static void check_devices(const config_options *options, const bgi_ipu_settings 
                          mode, settings->ipus_per_replica, settings->replicas, devices, options->devices);
 }
 
-/* IPU software requires a micro-batch for every stage, forward and backward. Here fewer are allowed, but slow. */
+/* IPU software requires a micro-batch for every stage, forward and backward. Brigade allows fewer, but then devices are
+ * idle. */
 static void hint_pipeline(const bgi_ipu_settings *settings)
 {
     if (settings->gradient_accumulation < settings->ipus_per_replica)

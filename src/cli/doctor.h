@@ -1,5 +1,5 @@
 /*
- * doctor.h: facts about the machine and measurements, from which `brigade doctor` derives its findings.
+ * doctor.h: declares facts about the machine and measurements, from which `brigade doctor` derives its findings.
  */
 #ifndef BGI_CLI_DOCTOR_H
 #define BGI_CLI_DOCTOR_H
@@ -44,9 +44,9 @@ typedef struct doctor_ranks {
     uint32_t link_count;
 } doctor_ranks;
 
-/* doctor_machine.c */
+/* Reads facts about the machine (doctor_machine.c). */
 void doctor_look(doctor_machine *out);
-/* doctor_measure.c */
+/* Measures the disk of a folder (doctor_measure.c). */
 bg_status doctor_measure_disk(const char *folder, doctor_disk *out, bg_error *error);
 /* Called by all ranks; the first one gets the result. */
 bg_status doctor_measure_ranks(const bg_transport *transport, doctor_ranks *out, bg_error *error);

@@ -127,7 +127,7 @@ static bg_status wait_for(const lane *l, uint32_t count, bg_error *error)
     return BG_OK;
 }
 
-/* Sends a message to the other rank and back; the answering rank receives first. */
+/* Sends a message to the other rank and receives it back. With `answers` this rank receives first. */
 static bg_status ping(const lane *l, uint32_t other, size_t size_bytes, bool answers, bg_error *error)
 {
     const bg_transport *t = l->transport;

@@ -20,7 +20,8 @@ bg_status cli_files_check(const cli_file *files, size_t count, bg_error *error)
     for (size_t i = 0; i < count; i++)
         for (size_t j = i + 1; j < count; j++)
             if (excludes(&files[i], &files[j]) && bgi_file_is_same(files[i].path, files[j].path))
-                return bg_error_set(error, BG_ERROR_INVALID, "%s and %s are one file: %s; give them different ones",
-                                    files[i].option, files[j].option, files[i].path);
+                return bg_error_set(error, BG_ERROR_INVALID,
+                                    "%s and %s name the same file, %s; give them different files", files[i].option,
+                                    files[j].option, files[i].path);
     return BG_OK;
 }

@@ -1,6 +1,7 @@
 /*
- * flags.c: flags of the library's options. A command's list determines the place of a flag in its help. Name, range,
- * choices and help text come from the options' table, or from flags.def when a flag's values differ from the option's.
+ * flags.c: adds the flags of the library's options to a command's table. A command's list determines the position of a
+ * flag in its help. Name, range, choices and help text come from the options' table, or from flags.def when a flag's
+ * values differ from the option's.
  */
 #include "cli/program.h"
 
@@ -38,8 +39,8 @@ static const cli_option *find_form(const char *flag)
     return NULL;
 }
 
-/* If the default of a count does not mean the number 0, the default is requested by omitting the flag. The option
- * itself checks a minimum below 0. */
+/* A count whose default is at most 0 uses this for "not set", so the value of its flag is at least 1. A minimum below 0
+ * is checked when the option is set. */
 static uint64_t find_minimum(const bgi_option *row)
 {
     if (row->kind == BGI_OPTION_COUNT && row->standard <= 0)

@@ -1,5 +1,5 @@
 /*
- * gpt.h: options, data and builds of `brigade gpt pretrain` and `bench`, which are rows of the models' table
+ * gpt.h: declares options, data and builds of `brigade gpt pretrain` and `bench`, which are rows of the models' table
  * (gpt_pretrain.c, gpt_bench.c). cmd_gpt.c has the subcommands.
  */
 #ifndef BGI_CLI_GPT_H
@@ -20,14 +20,14 @@
 /* A command line in the example's style, translated to Brigade's (gpt_arguments.c). */
 typedef struct gpt_arguments {
     int count, made_count;
-    char **values; /* `count` words and NULL; each points to the command line or is one of made[] */
+    char **values; /* `count` arguments and NULL; each points to the command line or is one of made[] */
     char **made;
 } gpt_arguments;
 
-/* After an error `out` need not be cleared. Errors are usage errors and BG_ERROR_MEMORY. */
+/* Translates a command line. After an error `out` need not be cleared. Errors are usage errors and BG_ERROR_MEMORY. */
 bg_status gpt_arguments_read(const cli_option *table, int argc, char **argv, gpt_arguments *out, bg_error *error);
 void gpt_arguments_clear(gpt_arguments *arguments);
-/* The option that the user wrote for an assignment of --set, without dashes: "set", or "layers". */
+/* Returns the option that the user wrote for an assignment of --set, without dashes: "set", or "layers". */
 const char *gpt_arguments_spelling(const gpt_arguments *arguments, const char *assignment);
 
 typedef struct gpt_options {
@@ -57,7 +57,7 @@ typedef struct gpt_settings {
 /* The commands' options, for cli_table_make. */
 extern const cli_option gpt_pretrain_flags[], gpt_bench_flags[];
 
-/* The options of a training's plan. Prints warnings. */
+/* Returns the options of the training plan. Prints warnings. */
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config);
 
 /* The first lines of --help: the beginning of a sentence, and the end that all commands share. */
@@ -66,7 +66,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
          "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL GPT-3 example: --layers 3, "    \
          "--training.steps 100.\n"
 
-/* A cli_model's. */
+/* Functions of a cli_model. */
 void gpt_set_defaults(void *settings, const char *command);
 bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error);
 int gpt_resolve(void *settings, bg_error *error);
@@ -96,7 +96,7 @@ bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *e
 bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
-/* The number of samples in a call of the training. */
+/* Returns the number of samples in a training call. */
 uint64_t gpt_samples_of_call(const bgi_gpt_config *config);
 
 /* Brigade's documents and headers, which the build packs (tools/pack_text.sh). */
@@ -107,10 +107,10 @@ extern const size_t gpt_own_text_bytes;
 
 bg_gpt_options gpt_describe_model(const bgi_gpt_config *config);
 extern const char *const gpt_inputs[];
-/* A cli_model's. */
+/* Functions of a cli_model. */
 bg_status gpt_build(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
-/* Results of each update of a call, as means over the global batch. `index` from 0. */
+/* Return results of update `index` (from 0) of a call, as means over the global batch. */
 double gpt_call_loss(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index);
 double gpt_call_norm(const bg_trainer_call *call, uint64_t index);
 bool gpt_call_has_scale(const bg_trainer_call *call); /* whether the loss scale is automatic */
@@ -124,10 +124,11 @@ typedef struct gpt_position {
     uint64_t epoch, sample; /* number of samples of the epoch that were used */
 } gpt_position;
 
-/* Whether checkpoints can be written where the configuration says, from update `step` on. The folder is locked for this
- * run until *folder is released. */
+/* Checks that checkpoints can be written to the configuration's folder, from update `step` on. The folder is locked for
+ * this run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is no metric. With
+/* Writes a checkpoint. `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is
+ * no metric. With
  * --checkpoint-async the function only starts writing, and *writer must be finished. */
 bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
                               const gpt_data *data, const gpt_position *position, double loss,

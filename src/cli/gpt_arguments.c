@@ -5,8 +5,8 @@
  *     --layers 3 --training.steps 100 --eval True --hf_model Test --input_files a b
  *     --set=layers=3 --set=training.steps=100 --set=eval=true --hf-model Test --input-files a b
  *
- * Brigade's own options keep their meaning: --steps is not the field. If an option of the example has another name
- * here, the error gives that name.
+ * Brigade's own options keep their meaning; for example, --steps does not set the field `steps`. If an option of the
+ * example has another name here, the error gives that name.
  */
 #include "cli/gpt.h"
 
@@ -43,7 +43,8 @@ static bool is_option(const char *word)
     return strncmp(word, "--", 2) == 0 && word[2] != '\0';
 }
 
-/* Converts words such as None and True of Python to YAML's lower case; NULL if the word stays. */
+/* Converts Python's None and the spellings of true and false to YAML. Returns NULL for other values, which do not
+ * change. */
 static const char *find_yaml(bgi_gpt_key kind, const char *value)
 {
     static const struct {
@@ -114,13 +115,13 @@ static bg_status add_option(reading *r, const cli_option *option, bg_error *erro
     return BG_OK;
 }
 
-/* The option's value, which is not consumed; "" without a value. */
+/* Returns the option's value without consuming it, or "" if there is no value. */
 static const char *peek_value(const reading *r)
 {
     return r->value != NULL ? r->value : r->at + 1 < r->argc ? r->argv[r->at + 1] : "";
 }
 
-/* Whether the option's value is Python's word for null. A folder of that name is written ./None. */
+/* Whether the option's value is Python's None. A folder with this name must be written ./None. */
 static bool is_none(const reading *r)
 {
     return strcmp(peek_value(r), "None") == 0;
@@ -132,7 +133,7 @@ static bool is_precision_field(const reading *r)
     return strcmp(r->name, "precision") == 0 && bg_dtype_is_float(bg_dtype_find(peek_value(r)));
 }
 
-/* The value of a field as YAML. A list consumes all words up to the next option. */
+/* Reads the value of a field, and writes it as YAML. A list consumes all arguments up to the next option. */
 static bg_status read_value(reading *r, bgi_gpt_key kind, bgi_string *text, bg_error *error)
 {
     const bool has_word = r->at + 1 < r->argc && !is_option(r->argv[r->at + 1]);

@@ -1,6 +1,6 @@
 /*
- * gpt_bench.c: `brigade gpt bench`: the example's benchmark, with inputs that are all 1, one untimed call and five
- * timed calls. Its row of the models' table trains as gpt pretrain does, with other data and output.
+ * gpt_bench.c: `brigade gpt bench`: runs the example's benchmark, with inputs that are all 1, one untimed call and five
+ * timed calls. Its row of the models' table is like that of gpt pretrain, with other data and output.
  */
 #include "cli/gpt.h"
 

@@ -1,5 +1,5 @@
 /*
- * gpt_build.c: makes the language model a model of the trainer, and interprets the outputs of a call.
+ * gpt_build.c: builds the language model for the trainer, and interprets the outputs of a call.
  */
 #include "cli/gpt.h"
 
@@ -69,7 +69,7 @@ bg_status gpt_build(void *settings, const cli_training *training, cli_build *out
 
 /* ---- outputs of a call ---- */
 
-/* The *out_count values of an output for update `index`. */
+/* Returns the *out_count values of an output for update `index`. */
 static const float *find_values(const bg_trainer_call *call, const char *name, uint64_t index, uint64_t *out_count)
 {
     bg_stream stream = {.count = 0};

@@ -1,7 +1,7 @@
 /*
- * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run resumes from. Both contain
- * weights, optimizer state and the position in the data. The position is counted in samples, so that a run with another
- * global batch resumes as close to it as possible.
+ * gpt_checkpoint.c: writes and loads checkpoints of a GPT run, and files of remote buffers from which a later run
+ * resumes. Both contain weights, optimizer state and the position in the data. The position is counted in samples, so
+ * that a run with another global batch resumes as close to it as possible.
  */
 #include "cli/gpt.h"
 
@@ -63,11 +63,11 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int 
     free(path);
     BGI_TRY(status);
     if (find_latest(config->save, &latest) && latest > step)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--save %s: there is a checkpoint of step %" PRIu64
-                            ", which is later than this run begins (%" PRIu64
-                            "); resume from it with --load, remove it if it is damaged, or use another folder",
-                            config->save, latest, step);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--save %s: there is a checkpoint of step %" PRIu64 ", but this run begins at step %" PRIu64
+            "; resume from the checkpoint with --load, remove it if it is damaged, or use another folder",
+            config->save, latest, step);
     return BG_OK;
 }
 

@@ -36,11 +36,11 @@ typedef struct eval_config {
 
 static const cli_option eval_options[] = {
     {CLI_TEXT, "hf-model", AT(directory), .value = "DIR",
-     .help = "config.json, model.safetensors and, for texts, a tokenizer"},
+     .help = "folder with config.json, model.safetensors and, for texts, a tokenizer"},
     {CLI_TEXT_LIST, "input-files", AT(files), .value = "FILE...", .default_text = "none",
      .help = "token files (.u16, .u32, .tfrecord), or texts that the tokenizer encodes"},
     {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes", .default_text = "the one of the model",
-     .help = "tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
+     .help = "folder with tokenizer.json, or with vocab.json and merges.txt; bytes: a token for each byte"},
     {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the model's positions", .help = "tokens of a window"},
     {CLI_COUNT, "micro-batch", AT(batch), .value = "N", .minimum = 1, .maximum = 65536,
@@ -92,7 +92,7 @@ static bg_status read_tokens(const char *path, const unsigned char *data, size_t
     return BG_OK;
 }
 
-/* Error messages begin with `where`. */
+/* Checks that a model can evaluate the tokens. Error messages begin with `where`. */
 static bg_status check_tokens(const gpt_model *model, const char *where, const bg_token_list *tokens, bg_error *error)
 {
     if (tokens->count < 2)

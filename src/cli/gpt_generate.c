@@ -33,13 +33,14 @@ typedef struct generate_config {
 #define AT(field) .offset = offsetof(generate_config, field)
 
 static const cli_option generate_options[] = {
-    {CLI_TEXT, "hf-model", AT(directory), .value = "DIR", .help = "config.json, model.safetensors and a tokenizer"},
+    {CLI_TEXT, "hf-model", AT(directory), .value = "DIR",
+     .help = "folder with config.json, model.safetensors and a tokenizer"},
     {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes", .default_text = "the one of the model",
-     .help = "tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
+     .help = "folder with tokenizer.json, or with vocab.json and merges.txt; bytes: a token for each byte"},
     {CLI_TEXT, "prompt", AT(prompt), .value = "TEXT", .default_text = "the end of a text",
      .help = "text to continue; <|endoftext|> in it is the special token"},
-    {CLI_TEXT, "prompt-file", AT(prompt_file), .value = "FILE", .help = "the prompt, from a file"},
-    {CLI_TEXT, "prompts", AT(prompts_file), .value = "FILE", .help = "several prompts, one on each line"},
+    {CLI_TEXT, "prompt-file", AT(prompt_file), .value = "FILE", .help = "file with the prompt"},
+    {CLI_TEXT, "prompts", AT(prompts_file), .value = "FILE", .help = "file with several prompts, one on each line"},
     {CLI_COUNT, "sequences", AT(sequences), .value = "N", .minimum = 1, .maximum = BG_GENERATOR_MOST_SEQUENCES,
      .default_text = "the beams, or 8 for several prompts",
      .help = "prompts that the model runs at once; results do not depend on it"},
@@ -87,7 +88,7 @@ static void clear_prompts(prompt_list *prompts)
     free(prompts->items);
 }
 
-/* The prompt's tokens. An empty prompt becomes the end-of-text token, after which a new text begins. */
+/* Encodes the prompt. An empty prompt becomes the end-of-text token, after which a new text begins. */
 static bg_status encode_prompt(const bg_tokenizer *tokenizer, const char *text, size_t size_bytes, prompt_list *prompts,
                                bg_error *error)
 {
@@ -152,8 +153,8 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
                             "the model has no end-of-text token to begin with; give a --prompt");
     if (prompt >= positions)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a prompt of %zu token%s leaves no room among the model's %" PRIu64
-                            " positions; give a shorter one",
+                            "a prompt of %zu token%s leaves no position for a new token, because the model has %" PRIu64
+                            "; give a shorter prompt",
                             prompt, cli_s(prompt), positions);
     if (config->length > positions - prompt)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -247,7 +248,7 @@ cleanup:
     return status;
 }
 
-/* The number of sequences at a time: that of the command line, otherwise the number of beams, or 8 for several
+/* Returns the number of sequences at a time: that of the command line, otherwise the number of beams, or 8 for several
  * prompts. */
 static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
 {

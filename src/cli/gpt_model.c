@@ -12,8 +12,8 @@
 #include "cli/tokenizer.h"
 #include "core/error.h"
 
-/* Models whose tokens are bytes have all bytes and the end of a text, or fewer, as `brigade gpt pretrain` makes
- * them. */
+/* The vocabulary of a model whose tokens are bytes: at least the ASCII characters, at most all bytes and the
+ * end-of-text token. */
 enum { FEWEST_BYTES = 128, BYTE_VOCABULARY = 257 };
 
 static bool takes_bytes(const gpt_model *model)

@@ -1,6 +1,6 @@
 /*
- * gpt_model.h: the subcommands of `brigade gpt` that use a model from a Hugging Face folder, with its weights and
- * tokenizer.
+ * gpt_model.h: declares the subcommands of `brigade gpt` that use a model from a Hugging Face folder, with its weights
+ * and tokenizer.
  */
 #ifndef BGI_CLI_GPT_MODEL_H
 #define BGI_CLI_GPT_MODEL_H

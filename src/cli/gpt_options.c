@@ -1,5 +1,6 @@
 /*
- * gpt_options.c: the options of `brigade gpt`, and their translation with the configuration to options of the library.
+ * gpt_options.c: defines the options of `brigade gpt`, and translates them and the configuration to options of the
+ * library.
  *
  *     defaults < preset (--config) < file (--config-file) < --set KEY=VALUE < options of their own
  */
@@ -41,7 +42,8 @@ const cli_option gpt_pretrain_flags[] = {
     {CLI_TEXT, "checkpoint-keep-best", AT(checkpoint_best), .value = "METRIC", .default_text = "none",
      .help = "also keep the checkpoint with the best METRIC: loss, the mean since the previous checkpoint"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
-     .help = "resume from the newest checkpoint in DIR, or from FILE, with the same bits"},
+     .help = "resume from the newest checkpoint in DIR, or from FILE; results are bit-identical to those of a run "
+             "without a stop"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
      .help = "file for JSON lines, one for each weight update; --load appends to it"},
     {CLI_TEXT, "tensorboard", AT(tensorboard), .value = "DIR", .default_text = "none",
@@ -63,8 +65,8 @@ const cli_option gpt_pretrain_flags[] = {
     {CLI_LIBRARY, .name = "memmap-dir", .default_text = "checkpoint.memmap_dir"},
     {CLI_CHOICE, "resume-drop", AT(resume_drop), .choices = "optimizer|parameters|optimizer,parameters",
      .default_text = "nothing",
-     .help = "with --load, drop differences: the optimizer's state, which starts from zero; parameters that only one "
-             "side has"},
+     .help = "with --load, ignore differences: the optimizer's state, which starts from zero; parameters that only the "
+             "model or only the checkpoint has"},
     {CLI_TEXT, "resume-optimizer", AT(resume_optimizer), .value = "NAME", .default_text = "recorded in the file",
      .help = "with --load, the optimizer that made the state of a checkpoint of an earlier release"},
     CLI_REPLAY(library),
@@ -148,7 +150,7 @@ static bg_status set_seed(uint64_t seed, bgi_gpt_config *config, bg_error *error
     return set_value(config, "seed", assignment, error);
 }
 
-/* Options that are names of fields. The pointers are valid as long as the command line. */
+/* Sets the fields of the configuration that have an option. The pointers are valid as long as the command line. */
 static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
     if (is_given(options, "seed"))
@@ -261,14 +263,15 @@ static bg_status check_devices(const gpt_options *options, bg_error *error)
 {
     BGI_TRY(cli_library_check(&options->library, error));
     if (options->library.device_memory.count > 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "--device-memory has %u values; give one, for all devices",
+        return bg_error_set(error, BG_ERROR_INVALID, "--device-memory has %u values; give one value for all devices",
                             options->library.device_memory.count);
     return BG_OK;
 }
 
 /* ---- options by name ---- */
 
-/* Options about batches do not apply, because the configuration determines them. Every loss and norm is logged. */
+/* Refuses options about batches, because the configuration determines batches, and options about outputs, because every
+ * loss and norm is logged. */
 static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 {
     static const struct {
@@ -283,14 +286,14 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 
     for (size_t i = 0; i < sizeof decided / sizeof decided[0]; i++)
         if (bg_run_options_is_given(named, decided[i].name))
-            return bg_error_set(error, BG_ERROR_INVALID, "options: %s is not for this program: %s", decided[i].name,
-                                decided[i].remedy);
+            return bg_error_set(error, BG_ERROR_INVALID, "options: %s cannot be set for this program: %s",
+                                decided[i].name, decided[i].remedy);
     return BG_OK;
 }
 
 static bg_status read_named(gpt_options *options, bg_error *error)
 {
-    /* PopXL's example calls random weights `test`. */
+    /* PopXL's example has the name `test` for random weights. */
     if (options->hf_model != NULL && strcmp(options->hf_model, "None") == 0)
         options->hf_model = NULL;
     BGI_TRY(cli_library_read(&options->library, error));
@@ -312,7 +315,7 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     const bg_options *view = bg_run_options_view(named);
     const struct {
         const char *name, *field;
-        uint64_t count; /* 0 if the value is real, or if JSON cannot hold it, so that the error can name it */
+        uint64_t count; /* 0 if the value is real or too large for JSON; `real` is then used */
         double real;
     } rows[] = {
         {"device_iterations", "execution.device_iterations", view->execution.device_iterations,

@@ -23,15 +23,15 @@
 #include "core/file.h"
 #include "profile/scalars.h"
 
-/* The state of a training. */
+/* The state of a training run. */
 typedef struct run {
     gpt_data data;
     bgi_event_file events;
     bg_error events_failure; /* why events are missing; the run continues without them */
     gpt_position position;
     uint64_t saved_step;          /* step of the last checkpoint; UINT64_MAX before the first one */
-    bg_checkpoint_writer *writer; /* writes during the training; NULL if no write is running */
-    uint64_t updates;             /* number of updates that this process has done */
+    bg_checkpoint_writer *writer; /* writes a checkpoint during training; NULL if no write is running */
+    uint64_t updates;             /* number of updates that this process has made */
     double loss_sum;              /* sum over the updates since the last checkpoint */
     uint64_t loss_count;
     double seconds; /* duration of the updates of this process, without checkpoints */
@@ -53,7 +53,7 @@ static bg_session *session_of(const cli_training *training)
     return bg_trainer_session(training->trainer, BG_TRAINER_FIT);
 }
 
-/* The number of updates after which the run ends. */
+/* Returns the number of updates after which the run ends. */
 static uint64_t last_step(const cli_training *training)
 {
     const uint64_t stop = options_of(training)->stop;
@@ -152,14 +152,14 @@ static bg_status log_updates(cli_training *training, const call *c, bg_error *er
     return cli_log_flush(&training->log, error);
 }
 
-/* A log that can no longer be written does not end the training. */
+/* A log that can no longer be written does not end the run. */
 static void log_call(cli_training *training, const call *c)
 {
     if (training->log.stream != NULL && log_updates(training, c, &training->log.failure) != BG_OK)
         cli_log_close(&training->log);
 }
 
-/* Seconds since 1970. */
+/* Returns the seconds since 1970. */
 static double wall_time_s(void)
 {
     struct timespec now;
@@ -187,7 +187,7 @@ static void add_events(const cli_training *training, const call *c)
 
 /* ---- events ---- */
 
-/* The mean loss of a call, and the norm and rate of its last update. */
+/* Returns the mean loss of a call, and the norm and rate of its last update. */
 static call describe_call(const cli_training *training, const bg_trainer_call *of)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -227,7 +227,7 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     return BG_OK;
 }
 
-/* Completes a checkpoint that is written during the training. With `waits` it waits for all ranks; otherwise it does
+/* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
  * nothing until all of them have written. */
 static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
 {
@@ -273,7 +273,7 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* After a refused update, writes the folder that can repeat it, beside the checkpoints. */
+/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -316,7 +316,7 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
 
 /* ---- the whole run ---- */
 
-/* Checks for the model of an earlier run before the training, which may take hours. */
+/* Checks for the model of an earlier run before training begins, which may take hours. */
 static bg_status check_model_folder(const gpt_options *options, bg_error *error)
 {
     bool is_empty = true;

@@ -59,8 +59,8 @@ void cli_print_wrapped(const char *text, int column, int indent)
     print_words(text, (int)strlen(text), column, indent);
 }
 
-/* The beginning of the words in a row of a list, " name words", which follow a gap of two or more blanks; 0 if it is
- * not a row. */
+/* Finds the description in a row of a list (" name  description"), which follows a gap of two or more blanks. Returns 0
+ * for a line without a gap. */
 static int find_words(const char *line, int length, int indent)
 {
     for (int i = indent; i + 1 < length; i++)
@@ -72,7 +72,7 @@ static int find_words(const char *line, int length, int indent)
     return 0;
 }
 
-/* Prints a paragraph, the usage, or a row of a list; further lines of a row begin below its words. */
+/* Prints a paragraph, the usage, or a row of a list; further lines of a row begin below its description. */
 static void print_line(const char *line, int length)
 {
     static const char usage[] = "Usage: ";
@@ -104,7 +104,7 @@ void cli_print_lines(const char *text)
     }
 }
 
-/* The length up to the next option of a command line, or up to its end. */
+/* Returns the length up to the next option of a command line, or up to its end. */
 static int find_option_end(const char *text)
 {
     int length = 1;

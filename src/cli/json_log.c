@@ -1,9 +1,10 @@
 /*
- * json_log.c: a log of JSON lines. Lines are flushed together, so a reader sees whole lines while a run proceeds.
+ * json_log.c: writes a log of JSON lines. Lines are flushed together, so a reader sees whole lines while a run
+ * proceeds.
  *
  * The log may be a file, a terminal, a pipe, or the target of standard output. In the last case lines are written
  * through the descriptor of standard output, so that they are interleaved with its text. A log that can no longer be
- * written does not end the training.
+ * written does not end the run.
  */
 #include "cli/program.h"
 #include "cli/ranks.h"

@@ -88,7 +88,7 @@ bool launch_wait(pid_t process, double seconds, int *out_code)
 
 /* ---- descendants ---- */
 
-/* The parent of a process; 0 if the process does not exist. */
+/* Returns the parent of a process; 0 if the process does not exist. */
 static pid_t parent_of(pid_t process)
 {
     char path[64], line[512];
@@ -175,7 +175,7 @@ bool launch_watch_ranks(launch_watch *watch, pid_t launcher, const char *program
     if (watch->rank > 0 && runs(watch->rank, program))
         return false;
     watch->rank = 0;
-    /* While no rank is found on this host, each look reads the whole list of processes, so looks become less
+    /* While no rank is found on this host, each search reads the whole list of processes, so searches become less
      * frequent. */
     watch->looks++;
     if (!watch->has_seen && watch->looks > OFTEN_LOOKS && watch->looks % SELDOM_LOOKS != 0)

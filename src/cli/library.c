@@ -1,6 +1,6 @@
 /*
- * library.c: flags of the library's options, and options by name, which override all flags. $BRIGADE_OPTIONS is read
- * before --options FILE, which overrides it.
+ * library.c: evaluates flags of the library's options, and options by name, which override all flags. $BRIGADE_OPTIONS
+ * is read before --options FILE, which overrides it.
  */
 #include "cli/program.h"
 
@@ -52,7 +52,7 @@ bool cli_library_is_given(const cli_library *library, const char *flag)
     return false;
 }
 
-/* cli_library_check refuses an unknown one. */
+/* Replaces another system's name of a schedule by Brigade's; cli_library_check refuses an unknown name. */
 static void use_own_schedule_name(bg_options *options)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_find(options->execution.schedule);
@@ -102,7 +102,7 @@ static void print_dump(void *user, const char *pass, const char *text)
     printf("After pass `%s`:\n%s%s\n", pass, text, length > 0 && text[length - 1] == '\n' ? "" : "\n");
 }
 
-/* The cache folder from the environment: from Brigade's own variable, or from those of IPU programs. */
+/* Returns the cache folder from the environment: from Brigade's own variable, or from those of IPU programs. */
 static const char *find_cache(const char *folder)
 {
     static const char *const names[] = {"BRIGADE_CACHE_DIR", "POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR"};

@@ -55,7 +55,7 @@ static void print_help(void)
                     "all` shows every option. `brigade --version` prints the version.\n");
 }
 
-/* The text without arguments: the first commands to try. */
+/* Prints the text for a call without arguments: the first commands to try. */
 static void greet(void)
 {
     fputs("Brigade trains and runs neural networks that are split over several devices.\n\n"

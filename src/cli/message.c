@@ -1,5 +1,5 @@
 /*
- * message.c: messages on standard error, and the unfinished line on standard output.
+ * message.c: prints messages on standard error, and handles the unfinished line on standard output.
  */
 #include "cli/command.h"
 

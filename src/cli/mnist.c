@@ -1,5 +1,5 @@
 /*
- * mnist.c: the row of `brigade mnist`, the pipelining tutorial's program, in the models' table.
+ * mnist.c: defines `brigade mnist`, the pipelining tutorial's program, as a row of the models' table.
  */
 #include "cli/mnist.h"
 
@@ -71,7 +71,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
     return cli_recipe_trainer(&config->recipe, options, error);
 }
 
-/* ---- places of results, data ---- */
+/* ---- files of results, data ---- */
 
 /* Generated digits are marked in every result. */
 static void print_data(const mnist_config *config, const mnist_data *data)

@@ -1,6 +1,6 @@
 /*
- * mnist.h: the parts of `brigade mnist`: its configuration, its data, its model, the log, the progress line, and its
- * reactions to the trainer's events. mnist.c combines them as a row of the models' table.
+ * mnist.h: declares the parts of `brigade mnist`: its configuration, its data, its model, the log, the progress line,
+ * and its reactions to the trainer's events. mnist.c combines them as a row of the models' table.
  */
 #ifndef BGI_CLI_MNIST_H
 #define BGI_CLI_MNIST_H
@@ -17,7 +17,7 @@
 
 /* ---- configuration (mnist_config.c) ---- */
 
-/* The result of --config. All zero without it. */
+/* The result of --config; all zero if there is no --config. */
 typedef struct mnist_ipu {
     bg_ipu_options training, test;
 } mnist_ipu;
@@ -31,9 +31,9 @@ typedef struct mnist_config {
     const char *dtype, *weight_type;
     const char *data_dir;
     bool download;
-    const char *mirror; /* NULL: public mirrors */
-    bg_costs costs;     /* measured costs of the training's stages (mnist_costs_find); if empty, they are estimated */
-    mnist_ipu ipu;      /* set by mnist_ipu_resolve */
+    const char *mirror;     /* NULL: public mirrors */
+    bg_costs costs;         /* measured costs of the training stages (mnist_costs_find); if empty, they are estimated */
+    mnist_ipu ipu;          /* set by mnist_ipu_resolve */
     cli_plan_room rooms[2]; /* memory for the options of the training and of the test */
 } mnist_config;
 
@@ -56,7 +56,7 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error);
 /* Checks rules between options. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);
 
-/* Checks that the data are enough for one training call. */
+/* Checks that there are enough images for one training call. */
 bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error);
 
 /* How the images after the last whole call of an epoch are handled. */
@@ -65,14 +65,15 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores, for images that were added to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
 
-/* The options of the training's plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
- * point into `room`. The configuration must have been checked. */
+/* Returns the options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The
+ * options point into `room`. The configuration must have been checked. */
 bg_options mnist_plan_options(const mnist_config *config, bool training, cli_plan_room *room);
 
 uint64_t mnist_test_replicas(const mnist_config *config);
-/* The number of micro-batches of each replica in a test call: that of a training call, or what --config requests. */
+/* Returns the number of micro-batches of each replica in a test call: that of a training call, or what --config
+ * requests. */
 uint64_t mnist_wanted_test_iterations(const mnist_config *config);
-/* The same, limited by the number of images; 0 if they do not fill one micro-batch. */
+/* Returns the same number, limited by the number of images; 0 if they do not fill one micro-batch. */
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count);
 
 /* ---- data (mnist_data.c) ---- */
@@ -103,7 +104,8 @@ typedef struct mnist_shape {
     bool logs_scale;        /* also returns the automatic loss scale */
 } mnist_shape;
 
-/* The shape of the training, and that of the test, whose device iterations are 0 when there are too few images. */
+/* Returns the shapes of training and test calls. The device iterations of the test are 0 when there are too few images.
+ */
 mnist_shape mnist_training_shape(const mnist_config *config);
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 
@@ -112,9 +114,9 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 bg_status mnist_model_save(const mnist_config *config, bg_session *session, const char *path, bg_error *error);
 /* Implements bg_trainer_options.model; `user` is the configuration. */
 bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch);
-/* The options of a plan in this shape. They point into `room` and `config`. */
+/* Returns the options of a plan in this shape. They point into `room` and `config`. */
 bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, cli_plan_room *room);
-/* The network for training or test, compiled. */
+/* Builds and compiles the network for training or test. */
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error);
 
 /* Checks that the options of the training are valid for at least one network. An error means that the command line is
@@ -122,8 +124,8 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape
 bg_status mnist_plan_check(const mnist_config *config, bg_error *error);
 
 /* With --schedule auto: reads the stages' costs from the --costs file. If the file does not exist and `may_run` is
- * true, measures the costs on zeros in the shapes of the training and stores them in the file. config->costs must be
- * cleared with bg_costs_clear. */
+ * true, measures the costs on zeros in the training's shapes, and writes the file. config->costs must be cleared with
+ * bg_costs_clear. */
 bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error);
 
 /* The number of images that the outputs of a training call cover (0 if only padding), the mean loss, and the accuracy
@@ -134,7 +136,7 @@ typedef struct mnist_score {
     double accuracy;
 } mnist_score;
 mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call);
-/* The number of correct predictions in the call's outputs. */
+/* Returns the number of correct predictions in the call's outputs. */
 uint64_t mnist_call_correct(const bg_trainer_call *call);
 /* Returns the first loss that is not finite, and sets the first and last update (from 1) that may have it. Returns 0 if
  * all losses are finite. Output modes that do not return every loss detect it only in a part of the call. */
@@ -159,7 +161,7 @@ typedef struct mnist_test_result {
     double accuracy_sum; /* sum of the accuracies of whole calls, in percent */
 } mnist_test_result;
 
-/* The state of a training. */
+/* The state of a training run. */
 typedef struct mnist_run {
     cli_run common;
     mnist_data data;
@@ -173,9 +175,9 @@ extern const char *const mnist_inputs[];
 /* Functions of the cli_model. */
 void mnist_load(const cli_training *training, bg_loader_options *out);
 bg_status mnist_on_event(cli_training *training, bg_trainer_event *event, bg_error *error);
-/* Checks, before the training, that the plan of a test that --config places separately can be made. */
+/* Checks before training that the test's plan can be made, if --config places its layers separately. */
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
-/* The options of the test's plan, and the size of its micro-batch. */
+/* Returns the options of the test's plan, and the size of its micro-batch. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch);
 /* Tests the network, and prints progress and accuracy. Prints nothing after a signal. */
 bg_status mnist_test(cli_training *training, bg_error *error);

@@ -1,6 +1,6 @@
 /*
- * mnist_config.c: the options of `brigade mnist`, and their translation to options of the library. Names and defaults
- * of the first groups are those of the tutorial's program.
+ * mnist_config.c: defines the options of `brigade mnist`, and translates them to options of the library. Names and
+ * defaults of the first groups are those of the tutorial's program.
  */
 #include "cli/mnist.h"
 
@@ -29,7 +29,7 @@ const cli_option mnist_flags[] = {
     {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "learning rate of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
      .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
-             "step or inverse_root, with settings that differ from its defaults: cosine:warmup=100,final=0.1"},
+             "step or inverse_root; settings that are not defaults follow a colon: cosine:warmup=100,final=0.1"},
     {CLI_LIBRARY, .name = "seed"},
     {CLI_COUNT, "steps", AT(recipe.steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
@@ -132,8 +132,9 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 
     for (size_t i = 0; config->costs_path != NULL && i < sizeof others / sizeof others[0]; i++)
         if (others[i].path != NULL && bgi_file_is_same(config->costs_path, others[i].path))
-            return bg_error_set(error, BG_ERROR_INVALID, "--costs and %s are one file: %s; give them different ones",
-                                others[i].name, config->costs_path);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--costs and %s name the same file, %s; give them different files", others[i].name,
+                                config->costs_path);
     return BG_OK;
 }
 
@@ -180,12 +181,12 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
                             config->recipe.checkpoint_best);
     if (precision != BG_PRECISION_32 &&
         (strcmp(config->dtype, "float32") != 0 || strcmp(config->weight_type, "float32") != 0))
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "--precision is given with --dtype %s and --weight-type %s, but it decides both types; leave these out",
-            config->dtype, config->weight_type);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--precision is given with --dtype %s and --weight-type %s, but it decides both types; "
+                            "leave --dtype and --weight-type out",
+                            config->dtype, config->weight_type);
     if (config->mirror != NULL && !config->download)
-        return bg_error_set(error, BG_ERROR_INVALID, "--mirror applies only to --download; add it");
+        return bg_error_set(error, BG_ERROR_INVALID, "--mirror applies only with --download; add --download");
     if (config->costs_path != NULL && (schedule == NULL || strcmp(schedule, "auto") != 0))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--costs %s is given without --schedule auto, but only that schedule reads it",

@@ -64,7 +64,7 @@ static bool is_field_given(const bg_ipu_config *ipu, bgi_ipu_field_id id)
     return ipu->given[id] != NULL && !json_is_null(ipu->given[id]);
 }
 
-/* Either a list of layers or only the number of devices places the layers. */
+/* Layers are placed either by a list of layers or by only the number of devices. */
 static bgi_ipu_field_id find_deciding(const bg_ipu_config *ipu, const governed *rule)
 {
     return rule->field == BGI_IPU_LAYERS && !is_field_given(ipu, BGI_IPU_LAYERS) ? BGI_IPU_IPUS : rule->field;

@@ -1,7 +1,7 @@
 /*
- * mnist_log.c: the log of a run as JSON lines. The first line contains everything that the run depends on; one line for
- * each weight update follows. The lines of a call are flushed together, so a reader sees whole lines while a run
- * proceeds.
+ * mnist_log.c: writes the log of a run as JSON lines. The first line contains everything that the run depends on; one
+ * line for each weight update follows. The lines of a call are flushed together, so a reader sees whole lines while a
+ * run proceeds.
  */
 #include "cli/mnist.h"
 
@@ -161,7 +161,7 @@ static void add_option(bgi_json_writer *line, const cli_option *option, const mn
     }
 }
 
-/* The number of running workers, counted in the text that describes them. */
+/* Returns the number of running workers, counted in the text that describes them. */
 static uint64_t count_workers(const bg_session *session)
 {
     bg_error ignored = {0};

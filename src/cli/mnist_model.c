@@ -1,6 +1,6 @@
 /*
- * mnist_model.c: makes the digit network a model of the trainer or a plan without a run, and interprets the outputs of
- * a call.
+ * mnist_model.c: builds the digit network for the trainer or for a plan without a run, and interprets the outputs of a
+ * call.
  */
 #include "cli/mnist.h"
 
@@ -156,7 +156,7 @@ static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_cal
     return mode == BG_OUTPUT_EVERY_N && !call->is_whole ? BG_OUTPUT_FINAL : mode;
 }
 
-/* The micro-batch of the call that value `index` of `count` belongs to. For sums, `index` runs over all
+/* Returns the micro-batch of the call that value `index` of `count` belongs to. For sums, `index` runs over all
  * micro-batches. */
 static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *call, uint64_t count, uint64_t index)
 {

@@ -1,5 +1,6 @@
 /*
- * mnist_phases.c: training and test: updates the progress line, the log and the results at the trainer's events.
+ * mnist_phases.c: handles training and test: updates the progress line, the log and the results at the trainer's
+ * events.
  *
  * While a call runs, the loader's thread prepares the data of the next calls, so that calls do not wait for data.
  */

@@ -1,8 +1,8 @@
 /*
- * model.h: a model of the program as one row of a table. The row says how a command line becomes settings, how the
- * model is built, what its data are, and what it prints and writes. train.c trains a row, build.c makes its plan, and
- * main.c finds it by name; none of them knows a particular model. A new model is a file with a row, and its name in
- * models.def.
+ * model.h: describes a model of the program as one row of a table. The row says how a command line becomes settings,
+ * how the model is built, what its data are, and what it prints and writes. These files have no code for a particular
+ * model: main.c finds a row by name, build.c makes the plan, and train.c trains. A new model is a file with a row, and
+ * its name in models.def.
  */
 #ifndef BGI_CLI_MODEL_H
 #define BGI_CLI_MODEL_H
@@ -24,8 +24,7 @@ typedef enum cli_plan_part {
     CLI_PLAN_USUAL = 64 /* for cli_plan_show: the parts that the model chooses */
 } cli_plan_part;
 
-/* The parts of a model's build, for a training or only for its plan. It must not move, because options point into
- * it. */
+/* What a model provides for a training run, or only for its plan. It must not move, because options point into it. */
 typedef struct cli_build {
     bg_trainer_options trainer; /* its options are not set; the next two fields have them */
     bg_options training, inference;
@@ -38,7 +37,7 @@ typedef struct cli_build {
 typedef struct cli_training cli_training;
 typedef struct cli_prediction cli_prediction;
 
-/* A row. Functions may be NULL only if their comment says so. Settings are a struct of the model; the program clears
+/* A row. A function may be NULL only if its comment says so. Settings are a struct of the model; the program clears
  * them also after an error. */
 typedef struct cli_model {
     const char
@@ -71,23 +70,24 @@ typedef struct cli_model {
     uint32_t compile_only_parts; /* the parts of the plan that --compile-only prints */
     /* Measures values that a plan needs, such as costs; without `may_run` it runs nothing. NULL: nothing. */
     bg_status (*measure)(void *settings, bool may_run, bg_error *error);
-    /* `training` is NULL if only the plan of a training is made. `out` has defaults. */
+    /* `training` is NULL if only a training plan is made. `out` has defaults. */
     bg_status (*build)(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
     /* Data. */
     const char *const
         *inputs; /* names of the graph's inputs for the tensors of a sample; NULL if `open` sets training->inputs */
-    /* Sets the options of a loader for the training's calls, except the size of batches. If it is NULL, the defaults
-     * are used. */
+    /* Sets the options of a loader for training calls, except the size of batches. If it is NULL, the defaults are
+     * used. */
     void (*load)(const cli_training *training, bg_loader_options *out);
 
-    /* The functions of a training, in the order of a run. If a function fails, training->code is the exit code. */
+    /* The functions of a training run, in the order of their calls. If a function fails, training->code is the exit
+     * code. */
     size_t state_bytes;                                                /* size of training->state, which is zeroed */
     bg_status (*print)(const cli_training *training, bg_error *error); /* prints the configuration; may be NULL */
     /* Opens the files for results and the data, and sets training->data. */
     bg_status (*open)(cli_training *training, bg_error *error);
-    /* Called after the training is compiled; sets the weights and the position in the data, and opens the log. NULL:
-     * nothing. */
+    /* Called after the training plan is compiled; sets the weights and the position in the data, and opens the log.
+     * NULL: nothing. */
     bg_status (*begin)(cli_training *training, bg_error *error);
     /* Called at each event of the trainer. A failure ends the training with this error. */
     bg_status (*on_event)(cli_training *training, bg_trainer_event *event, bg_error *error);
@@ -112,10 +112,10 @@ typedef struct cli_settings {
     cli_table table;
 } cli_settings;
 
-/* Reads a command line for `command`, which is model->says or "plan". The first word that is not an option is stored in
- * *word, and the next one in the model's operand. If `word` is NULL, only an operand is allowed. On request it prints
- * the help `page` or the list of passes, and sets *is_answered. The settings must be cleared also after an error, and
- * must not move. */
+/* Reads a command line for `command`, which is model->says or "plan". The first argument that is not an option is
+ * stored in `word`, and the next one in the model's operand. If `word` is NULL, only an operand is allowed. On request
+ * it prints the help `page` or the list of passes, and sets *is_answered. The settings must be cleared also after an
+ * error, and must not move. */
 bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command,
                             const cli_help_page *page, int argc, char **argv, const char **word, bool *is_answered,
                             bg_error *error);
@@ -124,18 +124,18 @@ cli_library *cli_settings_library(const cli_settings *settings);
 
 /* ---- build and plan (build.c, plan_show.c) ---- */
 
-/* Makes the plan of a training; if `options` is NULL, with the options of the build. */
+/* Makes a training plan; if `options` is NULL, with the options of the build. */
 bg_status cli_build_plan(const cli_build *build, const bg_options *options, bg_plan **out, bg_error *error);
 
 /* Makes a build from the defaults and the model's settings. */
 bg_status cli_build_make(cli_build *build, const cli_settings *settings, const cli_training *training, bg_error *error);
-/* Prints the plan of a training: a summary, the `prediction` (may be NULL), then `parts`. CLI_PLAN_USUAL selects the
- * parts that the model chooses for `brigade plan`. `command` is the name that the message about a signal uses. Returns
- * the exit code: CLI_USAGE when the options are invalid for any model. */
+/* Prints a training plan: a summary, the `prediction` (may be NULL), then `parts`. CLI_PLAN_USUAL selects the parts
+ * that the model chooses for `brigade plan`. `command` is the name that the message about a signal uses. Returns the
+ * exit code: CLI_USAGE when the options are invalid for any model. */
 int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, cli_prediction *prediction,
                   bg_error *error);
 
-/* ---- what a plan will do (plan_predict.c) ---- */
+/* ---- predictions of a plan (plan_predict.c) ---- */
 
 /* The options of `brigade plan` itself. */
 struct cli_prediction {
@@ -144,12 +144,12 @@ struct cli_prediction {
     const char *rank_link;          /* "US,GB/S", the speed of messages between ranks; NULL: ranks are not predicted */
     uint64_t search;                /* the number of devices to search the best plan for; 0: no search */
     bool is_quiet;                  /* whether the progress of a search is not printed */
-    const char *title;              /* the command line, which is the title of pictures */
+    const char *title;              /* the command line, which is the title of diagrams */
     struct bgi_device_model *model; /* the device of --device; NULL: this machine */
 };
 
-/* Removes the options of `brigade plan` itself from a command line; *out_argv, which is malloc'ed, has the other words.
- * The prediction must be cleared also after an error. */
+/* Removes the options of `brigade plan` itself from a command line; *out_argv, which is malloc'ed, has the other
+ * arguments. The prediction must be cleared also after an error. */
 bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv, int *out_argc, char ***out_argv,
                               bg_error *error);
 /* Adds the options of `brigade plan` itself to a help page. */
@@ -157,7 +157,7 @@ void cli_prediction_add_help(cli_help_page *page);
 void cli_prediction_clear(cli_prediction *prediction);
 /* Makes the memory of a described device the budget when no other budget is given. */
 void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *options);
-/* Prints the prediction for a plan that was made from the build, and writes its pictures. */
+/* Prints the prediction for a plan that was made from the build, and writes its diagrams. */
 bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
                               const char *samples, bg_error *error);
 
@@ -197,7 +197,7 @@ struct cli_training {
     bg_dataset *validation;    /* validation data with the same tensors, used after each epoch; NULL: none */
     bool validation_drops;     /* validation leaves out samples that do not fill a call */
     bg_trainer *trainer;
-    bg_loader *loader; /* loader of the running training */
+    bg_loader *loader; /* loader of the current training run */
     /* Results of the completed training. */
     bg_loader_statistics loader_statistics; /* all zero when there was nothing to train */
     double seconds;                         /* everything included */

@@ -1,5 +1,5 @@
 /*
- * models.c: the table of models.
+ * models.c: defines the table of models.
  */
 #include "cli/model.h"
 

@@ -1,6 +1,6 @@
 /*
- * onnx_data.c: reads the data of `brigade train` and `brigade infer`, which are a file for each input of the model and
- * one for the target, and converts them to the model's types. Symbolic dimensions get the sizes of the data.
+ * onnx_data.c: reads the data of `brigade train` and `brigade infer`, and converts them to the model's types. There is
+ * a file for each input of the model, and one for the target. Symbolic dimensions get the sizes of the data.
  */
 #include "cli/onnx_model.h"
 
@@ -196,8 +196,8 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     return BG_OK;
 }
 
-/* The length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma before
- * the next name. */
+/* Returns the length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma
+ * before the next name. */
 static size_t measure_entry(const onnx_settings *settings, const char *text)
 {
     for (const char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ',')) {
@@ -211,7 +211,7 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
     return strlen(text);
 }
 
-/* Pairs are separated by commas ("x=FILE,target=FILE") or are separate words. */
+/* Pairs are separated by commas ("x=FILE,target=FILE") or are separate arguments. */
 static bg_status add_list(const onnx_settings *settings, const char *text, sources *s, bg_error *error)
 {
     char *copy = strdup(text);
@@ -300,7 +300,7 @@ static bool is_scalar_output(const bg_onnx_port *port)
 
 static const onnx_loss loss_of_output = {"the model's own", ONNX_LOSS_OUTPUT, 0, 0.0};
 
-/* --loss names an output of the model. */
+/* Called if --loss names an output of the model. */
 static bg_status take_output(onnx_settings *settings, const char *name, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);
@@ -322,7 +322,7 @@ static bg_status take_output(onnx_settings *settings, const char *name, bg_error
                         name, onnx_loss_names());
 }
 
-/* The loss that --loss names, or the one that fits the target (NULL: none) and the output. */
+/* Chooses the loss that --loss names, or the one that fits the target (NULL: none) and the output. */
 static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_error *error)
 {
     const bg_onnx_port *output = &contents_of(settings)->outputs[settings->output_index];
@@ -338,7 +338,8 @@ static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_
     return settings->loss != NULL ? BG_OK : take_output(settings, settings->loss_name, error);
 }
 
-/* The dimension of the classes: the second one as in PyTorch, or the last one when the target's shape requires it. */
+/* Finds the dimension of the classes: the second one, as in PyTorch, or the last one if the target's shape requires
+ * it. */
 static bg_status place_classes(onnx_settings *settings, const bg_type *output, const bg_type *target, bg_error *error)
 {
     bg_type second = *output, last = *output;
@@ -418,7 +419,8 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
         return check_metric(settings, error);
     }
     if (!bg_dtype_is_float(output->type.dtype))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "output `%s` is %s: nothing can be learned from integers",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "output `%s` is %s, but a loss needs floats; name another output with --output",
                             output->name, bg_dtype_name(output->type.dtype));
     settings->target_name = find_port(settings, target_word, strlen(target_word)) == NULL ? target_word : "loss.target";
     if (onnx_loss_has_labels(settings->loss)) {

@@ -1,6 +1,6 @@
 /*
- * onnx_graph.c: makes a model from a file a model of the trainer: its graph, followed by loss and metric in a separate
- * block "loss".
+ * onnx_graph.c: builds the graph of a model from a file for the trainer, and adds loss and metric in a separate block
+ * "loss".
  */
 #include "cli/onnx_model.h"
 
@@ -74,7 +74,7 @@ static bg_status find_output(onnx_settings *settings, bg_error *error)
     return BG_ERROR_INVALID;
 }
 
-/* The size of a micro-batch, if the file fixes it. */
+/* Finds the size of a micro-batch if the file fixes it. */
 static bg_status find_batch(onnx_settings *settings, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);
@@ -154,7 +154,7 @@ bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_
     return options;
 }
 
-/* The library's error names an option; the message gets the name of the flag. */
+/* Replaces the name of the library's option in an error by the name of the flag. */
 static void name_flag(bg_error *error)
 {
     static const char *const names[][2] = {{"train: the pattern", "--unfreeze"}, {"freeze: the pattern", "--freeze"}};

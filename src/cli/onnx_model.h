@@ -1,6 +1,6 @@
 /*
- * onnx_model.h: the parts of `brigade train MODEL.onnx`: options, data, loss and metric of a model from a file.
- * onnx_train.c combines them as a row of the models' table; `brigade infer` and `brigade inspect` use some of them.
+ * onnx_model.h: declares the parts of `brigade train MODEL.onnx`: options, data, loss and metric of a model from a
+ * file. onnx_train.c combines them as a row of the models' table. `brigade infer` and `brigade inspect` use some parts.
  */
 #ifndef BGI_CLI_ONNX_MODEL_H
 #define BGI_CLI_ONNX_MODEL_H
@@ -36,7 +36,7 @@ const onnx_loss *onnx_loss_find(const char *name);
 bool onnx_loss_has_labels(const onnx_loss *loss);
 /* Whether predictions are probabilities of one class, or their logits. */
 bool onnx_loss_is_binary(const onnx_loss *loss);
-/* The names of all losses: "cross-entropy, nll, ..." */
+/* Returns the names of all losses: "cross-entropy, nll, ..." */
 const char *onnx_loss_names(void);
 
 typedef enum onnx_metric_kind {
@@ -102,7 +102,7 @@ void onnx_choose_strategy(onnx_settings *settings);
 bg_status onnx_open_model(onnx_settings *settings, bg_error *error);
 /* Binds a dimension of an input to a size; sizes from --size have precedence. */
 bg_status onnx_bind(onnx_settings *settings, const bg_onnx_port *port, uint32_t dim, int64_t size, bg_error *error);
-/* The options of a build with `samples` samples. */
+/* Returns the options of a build with `samples` samples. */
 bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_batch);
 /* Builds the model to find its types, and destroys the graph; the contents of the file then describe this build. */
 bg_status onnx_try(onnx_settings *settings, bg_error *error);
@@ -110,13 +110,13 @@ bg_status onnx_try(onnx_settings *settings, bg_error *error);
 bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error);
 /* Implements bg_trainer_options.model; `user` is the settings. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch);
-/* The output name of the chosen metric; NULL if there is no metric. The output name of the loss is "loss". */
+/* Returns the output name of the chosen metric; NULL if there is no metric. The output name of the loss is "loss". */
 const char *onnx_metric_name(const onnx_settings *settings);
-/* The row of the chosen metric; NULL: no metric. */
+/* Returns the row of the chosen metric; NULL: no metric. */
 const onnx_metric *onnx_metric_of(const onnx_settings *settings);
 /* Whether a higher value of the metric is better. */
 bool onnx_metric_rises(const onnx_metric *metric);
-/* The number of predictions in a sample, for an accuracy. */
+/* Returns the number of predictions in a sample, for an accuracy. */
 double onnx_rows_per_sample(const onnx_settings *settings);
 
 /* ---- data (onnx_data.c) ---- */

@@ -1,6 +1,6 @@
 /*
- * onnx_options.c: the options of `brigade train MODEL.onnx`, and their processing, which reads the file, opens the data
- * and builds the model once.
+ * onnx_options.c: defines the options of `brigade train MODEL.onnx`, and processes them: it reads the file, opens the
+ * data and builds the model once.
  */
 #include "cli/onnx_model.h"
 
@@ -31,9 +31,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_CHOICE, "metric", AT(metric),
      .choices = "accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none",
      .default_text = "accuracy with labels",
-     .help =
-         "metric to show with the loss; precision, recall and f1 are means over the classes that occur, f1-weighted "
-         "by their labels, f1-binary of class 1 of two"},
+     .help = "metric to show with the loss. precision, recall and f1 are means over the classes that occur, "
+             "f1-weighted weights classes by their labels, and f1-binary is that of class 1 of two"},
     {CLI_TEXT_LIST, "validation", AT(validation), .value = "NAME=FILE...", .default_text = "none",
      .help = "validation data, used after each epoch: x=FILE,target=FILE"},
     {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "do not normalize",
@@ -63,8 +62,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "learning rate of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
      .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
-             "step, inverse_root or plateau (of the validations' losses), with settings that differ from its defaults: "
-             "cosine:warmup=100,final=0.1, plateau:patience=2,factor=0.5"},
+             "step, inverse_root or plateau (of the validations' losses); settings that are not defaults follow a "
+             "colon: cosine:warmup=100,final=0.1, plateau:patience=2,factor=0.5"},
     {CLI_LIBRARY, .name = "seed"},
 
     {.help = "Model"},
@@ -77,7 +76,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT_LIST, "size", AT(sizes), .value = "NAME=N...", .default_text = "by the data",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "block-depth", AT(block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
+     .help = "number of leading parts of a scope that name its block; with 1, layer1/0/conv1 is in block layer1; 0 "
+             "means all parts"},
     {CLI_LIBRARY, .name = "precision"},
 
     {.help = "Devices"},
@@ -164,10 +164,10 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
                             save);
     if (settings->validation.count > 0 && settings->inputs.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--validation is given without --input, the data to train with; add it");
+                            "--validation is given without --input, the data to train with; add --input");
     if (settings->target != NULL && settings->inputs.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--target is given without --input, the samples that it belongs to; add it");
+                            "--target is given without --input, the samples of these targets; add --input");
     return BG_OK;
 }
 

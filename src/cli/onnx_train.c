@@ -1,6 +1,6 @@
 /*
- * onnx_train.c: the row of `brigade train MODEL.onnx` in the models' table. It trains any model that another framework
- * has exported, on arrays from files.
+ * onnx_train.c: defines `brigade train MODEL.onnx` as a row of the models' table. It trains any model that another
+ * framework has exported, on arrays from files.
  */
 #include "cli/onnx_model.h"
 
@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/narrow.h"
 
-/* The state of a training. */
+/* The state of a training run. */
 typedef struct onnx_run {
     cli_run common;
     char score[CLI_SCORE_BYTES]; /* score of the newest call of the epoch; "" before the first call */

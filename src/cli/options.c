@@ -1,6 +1,7 @@
 /*
- * options.c: reads command lines with the help of a table. It does not use argp or getopt, because an error must be one
- * line that names the option, the value and what is allowed, and a mistyped name must give a suggestion.
+ * options.c: reads command lines with the help of a table. It does not use argp or getopt. An error must be one line
+ * that names the option, the value and the allowed values, and an error about a mistyped name must suggest the right
+ * one.
  */
 #include "cli/options.h"
 
@@ -84,9 +85,10 @@ static bg_status read_size(const cli_option *option, const char *text, uint64_t 
         shift = letter != NULL ? 10u * (unsigned)(letter - letters + 1) : 0;
     }
     if (!is_good || value < option->minimum || value > (UINT64_MAX >> shift))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--%s is `%s`; it must be a number of bytes, also with the suffix K, M or G (300K, 16M)",
-                            option->name, text);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--%s is `%s`; it must be a number of bytes, optionally with the suffix K, M, G or T (300K, 16M)",
+            option->name, text);
     *out = value << shift;
     return BG_OK;
 }
@@ -144,7 +146,7 @@ static bg_status read_choice(const cli_option *option, const char *text, const c
     return refuse_choice(option, text, error);
 }
 
-/* Reads one part of a list like an option with a single value. */
+/* Reads one element of a list as the value of a single option is read. */
 static bg_status read_list_part(const cli_option *option, const char *text, void *list, bg_error *error)
 {
     uint64_t count = 0;
@@ -211,7 +213,7 @@ static bg_status read_integer(const cli_option *option, const char *text, bg_err
                         option->name, text, least, most);
 }
 
-/* The library sets the option from the text, if a command's own option of the same kind would accept it. */
+/* Checks the text as for a command's own option of the same kind; then the library sets its option from it. */
 static bg_status read_row(const cli_option *option, const char *text, bg_options *options, bg_error *error)
 {
     union {
@@ -290,6 +292,27 @@ static bg_status read_value(const cli_option *option, const char *text, void *va
     return bg_error_set(error, BG_ERROR_INTERNAL, "option table: --%s takes no value", option->name);
 }
 
+/* Returns the end of the table if no option has that name. */
+static const cli_option *find_option(const cli_option *option, const char *name)
+{
+    while (!is_end(option) && (option->kind == CLI_HEADING || strcmp(option->name, name) != 0))
+        option++;
+    return option;
+}
+
+/* Refuses the value of a flag. If another option names the folder for the flag's output, the error names this
+ * option. */
+static bg_status refuse_value(const cli_option *options, const char *name, const char *value, bg_error *error)
+{
+    char folder[NAME_LIMIT + sizeof "-dir"];
+
+    snprintf(folder, sizeof folder, "%s-dir", name);
+    if (!is_end(find_option(options, folder)))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--%s takes no value; it was given `%s`; name the folder with --%s", name, value, folder);
+    return bg_error_set(error, BG_ERROR_INVALID, "--%s takes no value; it was given `%s`", name, value);
+}
+
 /* Reads the option at argv[*index] and moves *index over its value. */
 static bg_status read_option(const cli_option *options, int argc, char **argv, int *index, void *values, bool *given,
                              bg_error *error)
@@ -298,22 +321,21 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     const char *text = argv[*index] + 2;
     size_t length = strcspn(text, "=");
     const char *value = text[length] == '=' ? text + length + 1 : NULL;
-    const cli_option *option = options;
+    const cli_option *option;
 
     if (length > NAME_LIMIT)
         return bg_error_set(error, BG_ERROR_INVALID, "unknown option %.60s...; --help all lists the options",
                             argv[*index]);
     memcpy(name, text, length);
     name[length] = '\0';
-    while (!is_end(option) && (option->kind == CLI_HEADING || strcmp(option->name, name) != 0))
-        option++;
+    option = find_option(options, name);
     if (is_end(option))
         return report_unknown(options, name, error);
     if (given != NULL)
         given[option - options] = true;
     if (option->kind == CLI_FLAG) {
         if (value != NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "--%s takes no value; it was given `%s`", name, value);
+            return refuse_value(options, name, value, error);
         *(bool *)((char *)values + option->offset + (option->row != NULL ? option->row->offset : 0)) = true;
         return BG_OK;
     }
@@ -329,7 +351,7 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     return read_value(option, value, values, error);
 }
 
-/* The help that a word of the command line requests, together with the next word (NULL if there is none). */
+/* Returns the help that an argument requests, together with the next argument (NULL if there is none). */
 static cli_help find_help(const char *word, const char *next)
 {
     static const char prefix[] = "--help=";

@@ -1,6 +1,6 @@
 /*
- * options.h: command lines as tables. A subcommand lists its options once, and reading, range checks, help and defaults
- * use this list. Values are stored in a struct of the command, which initially holds the defaults.
+ * options.h: describes command lines as tables. A subcommand lists its options once, and reading, range checks, help
+ * and defaults use this list. Values are stored in a struct of the command, which initially holds the defaults.
  *
  * Flags of the library's options (options/options.def) are not listed: a command's list names them or a whole group,
  * and flags.c adds their entries from the options' table. Their values are stored in a bg_options.
@@ -16,13 +16,13 @@ typedef enum cli_kind {
     CLI_HEADING = 0, /* a line between groups of options in the help; only `help` is used */
     CLI_FLAG,        /* bool: given or not */
     CLI_COUNT,       /* uint64_t in minimum..maximum */
-    CLI_SIZE,        /* uint64_t bytes: a number, optionally with K, M or G (powers of 1024) */
+    CLI_SIZE,        /* uint64_t bytes: a number, optionally with K, M, G or T (powers of 1024) */
     CLI_REAL,        /* double: finite, at least 0 */
     CLI_COUNT_LIST,  /* cli_counts: "0,1,1,0", each in minimum..maximum, which is below 2^32 */
     CLI_SIZE_LIST,   /* cli_sizes: "16M,8M" */
     CLI_REAL_LIST,   /* cli_reals: "1,0.5" */
     CLI_TEXT,        /* const char *, a string that is not empty */
-    CLI_TEXT_LIST,   /* cli_texts: all words up to the next option; may be given again */
+    CLI_TEXT_LIST,   /* cli_texts: all arguments up to the next option; may be given again */
     CLI_CHOICE,      /* const char *: one of `choices` */
     CLI_INTEGER,     /* a signed number in minimum..maximum; used only by library options */
     CLI_LIBRARY,     /* represents a flag of the library's options: `name`, and `default_text` where it differs */
@@ -70,10 +70,11 @@ typedef struct cli_table {
     bgi_arena arena;
 } cli_table;
 
-/* `library`: offset of the cli_library in the command's struct (program.h). The table must be cleared at the end. */
+/* Makes the table. `library` is the offset of the cli_library in the command's struct (program.h). The table must be
+ * cleared at the end. */
 void cli_table_make(cli_table *table, const cli_option *own, bgi_command command, size_t library);
 void cli_table_clear(cli_table *table);
-/* The index of an option, which must exist. */
+/* Returns the index of an option, which must exist. */
 uint32_t cli_table_find(const cli_table *table, const char *name);
 
 /* A list ends with an option without a name that is not a heading. */
@@ -90,19 +91,19 @@ typedef enum cli_help {
     CLI_HELP_TABLE     /* --help table: every option as a line of fields separated by tabs */
 } cli_help;
 
-/* The help of a command besides its options. */
+/* The parts of a command's help other than its options. */
 typedef struct cli_help_page {
     const char *usage;      /* usage and description; each paragraph and each row of a list is one line */
     const char *common;     /* the names of at most ten options, most used first; NULL: --help shows all */
-    const char *examples;   /* command lines, one a line, which tests run; NULL: none */
+    const char *examples;   /* command lines that tests run, one on each line; NULL: none */
     const cli_option *more; /* options of another table, with their defaults; NULL: none */
     const void *more_values;
 } cli_help_page;
 
 /*
- * Reads argv[1..]: "--name value", "--name=value". Up to word_limit words that are not options are stored in words[].
- * *help is set by -h and --help (the rest is not read). given[i] (`given` may be NULL; initially all false) is set when
- * option i of the table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
+ * Reads argv[1..]: "--name value", "--name=value". Up to word_limit arguments that are not options are stored in
+ * words[]. -h and --help set *help, and later arguments are not read. given[i] (`given` may be NULL; initially all
+ * false) is set when option i of the table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
  */
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
                            uint32_t word_limit, uint32_t *word_count, cli_help *help, bool *given, bg_error *error);
@@ -111,15 +112,16 @@ bg_status cli_options_read(const cli_option *options, int argc, char **argv, voi
 
 /* Prints the page, with the default of each option from `values`, which must not have been read into yet. */
 void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *options, const void *values);
-/* The columns of a line: those of the terminal, but at least 40 and at most 100, or 80 when standard output is not a
- * terminal. */
+/* Returns the columns of a line: those of the terminal, but at least 40 and at most 100, or 80 when standard output is
+ * not a terminal. */
 int cli_columns(void);
 /* Prints words in lines of at most `columns` columns that begin at `indent`; the first line is already at `column`. */
 void cli_print_wrapped(const char *text, int column, int indent);
-/* Prints lines that are paragraphs or rows of a list (" name words"); further lines of a row begin below its words. */
+/* Prints lines that are paragraphs or rows of a list (" name  description"); further lines of a row begin below its
+ * description. */
 void cli_print_lines(const char *text);
-/* The choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result is valid
- * until the next call. */
+/* Returns the choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result
+ * is valid until the next call. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

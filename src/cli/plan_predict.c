@@ -1,6 +1,6 @@
 /*
- * plan_predict.c: the predictions of `brigade plan`: handles the command's own options and the described device, and
- * writes text and pictures. The library computes the times (predict/).
+ * plan_predict.c: makes the predictions of `brigade plan`: handles the command's own options and the described device,
+ * and writes text and diagrams. The library computes the times (predict/).
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static const cli_option prediction_options[] = {
     CLI_OPTIONS_END,
 };
 
-/* The row of the option in a word such as "--svg" or "--svg=x"; NULL if it belongs to the model. */
+/* Returns the row of an option such as "--svg" or "--svg=x"; NULL if the option belongs to the model. */
 static const cli_option *find_own(const char *word, bool *has_value)
 {
     const char *equals = strchr(word, '=');
@@ -57,7 +57,7 @@ static const cli_option *find_own(const char *word, bool *has_value)
     return NULL;
 }
 
-/* Moves the words of the command's own options to the front of `words`; the others follow. */
+/* Moves the command's own options to the front of `words`; the other arguments follow. */
 static void part_words(int argc, char **argv, char **own, int *own_count, char **rest, int *rest_count)
 {
     bool has_value;
@@ -112,7 +112,7 @@ static bg_status load_device(cli_prediction *prediction, bg_error *error)
     return status;
 }
 
-/* The default of --calibrate, which $BRIGADE_CALIBRATE sets. */
+/* Finds the default of --calibrate, which $BRIGADE_CALIBRATE sets. */
 static bg_status find_default(cli_prediction *prediction, bg_error *error)
 {
     static const char *const choices[] = {"missing", "always", "never"};
@@ -218,7 +218,7 @@ static uint32_t count_cores(const bg_plan *plan)
 /* Limits of a rehearsal's work: beyond the first it is reduced, and beyond the second it takes too long. */
 static const double long_rehearsal_ns = 4e8, longest_rehearsal_ns = 6e9;
 
-/* The time of a step of all replicas on one core, estimated with static costs. */
+/* Estimates the time of a step of all replicas on one core with static costs. */
 static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *error)
 {
     bgi_device_model model;
@@ -303,7 +303,7 @@ static void load_costs(const char *path, bgi_call_costs *costs)
         warn(&error);
 }
 
-/* Costs of the plan's kernel calls: from the cache, measured, or only those that are known. */
+/* Finds the costs of the plan's kernel calls: from the cache, measured, or only the known ones. */
 static bg_status find_costs(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
                             uint32_t cores, bgi_call_costs *costs, uint32_t *counted, uint32_t *known, bg_error *error)
 {
@@ -359,8 +359,8 @@ static bg_status add_ranks(const cli_prediction *prediction, const bg_plan *plan
     BGI_TRY(read_link(prediction->rank_link, &link, error));
     if (ranks != summary.device_count * summary.replicas)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--rank-link predicts a rank for each of the %u devices of all replicas, and --ranks is "
-                            "%u: set --ranks %u, or cut the model into other stages or replicas",
+                            "--rank-link predicts a rank for each of the %u devices of all replicas, but --ranks is "
+                            "%u; set --ranks %u, or cut the model into other stages or replicas",
                             summary.device_count * summary.replicas, ranks, summary.device_count * summary.replicas);
     return bgi_prediction_add_ranks(made, &link, error);
 }

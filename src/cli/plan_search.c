@@ -3,10 +3,10 @@
  * list of options, which are appended to the command line; the time of the resulting plan is predicted. So a user can
  * run the best plan by adding these options. Options of the command line do not change.
  *
- * A mesh divides the N devices into replicas times the devices of one replica; for a model on a mesh, replicas have a
+ * A mesh divides the N devices into replicas times the devices of one replica. For a model on a mesh, replicas have a
  * data axis and two tensor axes. Every candidate has the same number of samples in an update. If a plan does not fit
- * the memory, remedies are added one after another until it does, because each costs time: recomputation, then the
- * optimizer's state in streaming memory.
+ * the memory, remedies are added one after another until it does, because each costs time. The first is recomputation,
+ * and the second is the optimizer's state in streaming memory.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -142,7 +142,7 @@ static bg_status try_words(const search *s, int argc, char **argv, cli_trial *ou
     return status;
 }
 
-/* The first clause of an error, on one line. */
+/* Keeps the first clause of an error, on one line. */
 static void keep_reason(candidate *c, const bg_error *error)
 {
     snprintf(c->why, sizeof c->why, "%.*s", (int)strcspn(error->message, ";\n"), error->message);
@@ -265,7 +265,7 @@ static bg_status try_all(search *s, bg_error *error)
 
 /* ---- the answer ---- */
 
-/* Four figures. */
+/* Returns the speed, rounded to four digits. */
 static double speed_of(const candidate *c)
 {
     const double scale = pow(10.0, 3.0 - floor(log10(fmax(c->trial.samples_per_s, 1e-30))));
@@ -374,9 +374,9 @@ static bg_status print_answer(search *s, bg_error *error)
                                    s->prediction->search, cli_s(s->prediction->search));
 }
 
-/* ---- all of it ---- */
+/* ---- the whole search ---- */
 
-/* The plan of the command line itself gives the size of an update. */
+/* Makes the plan of the command line, which determines the size of an update. */
 static int find_base(search *s, bg_error *error)
 {
     cli_settings settings = {.model = NULL};

@@ -1,5 +1,5 @@
 /*
- * profile.h: functions for commands with --profile, which write the report of a session to a folder.
+ * profile.h: declares functions for commands with --profile, which write the report of a session to a folder.
  */
 #ifndef BGI_CLI_PROFILE_H
 #define BGI_CLI_PROFILE_H

@@ -1,6 +1,6 @@
 /*
- * program.h: functions that the training programs share, for interruption, the log, weight files, and flags of the
- * library's options.
+ * program.h: declares functions that the training programs share, for interruption, the log, weight files, and flags of
+ * the library's options.
  */
 #ifndef BGI_CLI_PROGRAM_H
 #define BGI_CLI_PROGRAM_H
@@ -23,8 +23,8 @@ extern volatile sig_atomic_t cli_received_signal;
 bool cli_is_asked_to_stop(void *user);
 /* Catches SIGINT, SIGTERM and SIGHUP; a second signal ends the program in the usual way. */
 void cli_catch_signals(void);
-/* For work that leaves no files behind and rarely checks for signals. After this call, an earlier or later signal ends
- * the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
+/* Called before work that leaves no files behind and rarely checks for signals. After this call, an earlier or later
+ * signal ends the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
 void cli_end_at_signals(const char *command);
 
 /* ---- the log (json_log.c): JSON lines ---- */
@@ -48,14 +48,15 @@ bg_status cli_log_open(cli_log *log, const char *path, bool continues, const vol
  * stream. */
 bg_status cli_log_write(cli_log *log, bgi_json_writer *line, bg_error *error);
 bg_status cli_log_flush(cli_log *log, bg_error *error);
-/* A failure is stored in log->failure, like those of lines. */
+/* Closes the log. A failure is stored in log->failure, like those of lines. */
 void cli_log_close(cli_log *log);
 /* Nine digits restore a float32 exactly. */
 enum { CLI_LOG_DIGITS = 9 };
 
 /* ---- weight files (weights.c) ---- */
 
-/* The file must have every parameter with the right shape, and nothing else; all differences are listed. */
+/* Loads weights from a file, which must have every parameter with the right shape, and nothing else. An error lists all
+ * differences. */
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
 /* With several ranks, the first rank writes. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
@@ -105,7 +106,7 @@ typedef struct cli_library {
                 "others (`brigade options` lists them)"                                                                \
     }
 
-/* --replay, for the list of a training command. */
+/* --replay, for the list of a command that trains. */
 #define CLI_REPLAY(library)                                                                                            \
     {                                                                                                                  \
         CLI_TEXT, "replay", AT(library.replay),                                                                        \
@@ -113,7 +114,7 @@ typedef struct cli_library {
             .help = "repeat the update whose loss was not finite, from the folder that it left; nothing is written"    \
     }
 
-/* All defaults, for a command that changes none of them. */
+/* Returns all defaults, for a command that changes none of them. */
 cli_library cli_library_defaults(void);
 /* Whether the command line has the flag; false for one that the command does not have. */
 bool cli_library_is_given(const cli_library *library, const char *flag);
@@ -124,15 +125,15 @@ bg_status cli_library_read(cli_library *library, bg_error *error);
 void cli_library_clear(cli_library *library);
 /* Checks for contradicting flags and invalid values. */
 bg_status cli_library_check(const cli_library *library, bg_error *error);
-/* The options of all flags except --offload, --shard, --device-speeds and related ones, which programs interpret
- * differently. */
+/* Returns the options of all flags except --offload, --shard, --device-speeds and related ones, which programs
+ * interpret differently. */
 bg_options cli_library_options(const cli_library *library);
 /* Applies options by name over everything in `options`. */
 void cli_library_override(const cli_library *library, bg_options *options);
 /* Whether updates change 16-bit values: weights of that type, or moments whose type an option by name sets. */
 bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type);
 
-/* Checks that the options of a training are valid for at least one network. An error means that the command line is
+/* Checks that the training options are valid for at least one network. An error means that the command line is
  * wrong. */
 bg_status cli_options_check(const bg_options *options, bg_error *error);
 
@@ -155,7 +156,7 @@ bg_status cli_schedule_check(bg_strategy strategy, const char *schedule, bg_erro
 
 /* ---- plans (cmd_plan.c) ---- */
 
-/* Prints a few lines about a training's plan; `samples` is the name of a micro-batch's contents. */
+/* Prints a few lines about a training plan; `samples` names the contents of a micro-batch, such as "images". */
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured);
 /* Prints `before`, then the layout of ranks with the memory and traffic of each; prints nothing for one process. */
 bg_status cli_plan_report_ranks(const bg_plan *plan, const char *before, bg_error *error);

@@ -24,7 +24,7 @@ void cli_progress_begin(cli_progress *progress, const char *sample_words, bool q
     progress->start_s = bgi_clock_s();
 }
 
-/* The most characters in a line: a terminal's width minus one for the cursor. */
+/* Returns the largest number of characters in a line: a terminal's width minus one for the cursor. */
 static size_t find_width(bool is_terminal)
 {
     struct winsize size = {0};

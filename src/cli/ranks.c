@@ -58,8 +58,8 @@ static uint64_t read_number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Returns NULL if this process was started alone. A launcher inside a process of another launcher may have started
- * several processes, while the outer one's variables say 1. */
+/* Returns NULL if this process was started alone. If a process of one launcher runs another launcher, the variables of
+ * the outer one may say 1 although the inner one has started several processes. */
 static const launcher *find_launcher(void)
 {
     bool has_size = false;
@@ -124,7 +124,8 @@ static bg_status load_functions(const launcher *found, const char *name, bg_erro
     begin = dlsym(library, "bg_transport_mpi_begin");
     end = dlsym(library, "bg_transport_mpi_end");
     if (begin == NULL || end == NULL)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "libbrigade_mpi_%s.so belongs to another version", name);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "libbrigade_mpi_%s.so is of another version; install that of this program", name);
     memcpy(&mpi.begin, &begin, sizeof mpi.begin);
     memcpy(&mpi.end, &end, sizeof mpi.end);
     return BG_OK;
@@ -148,7 +149,7 @@ static bg_status check_interface(const launcher *found, const char *named, bg_er
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "srun has started %llu processes without an interface to MPI: start them with srun --mpi=pmix "
-                        "for Open MPI, or --mpi=pmi2 for MPICH (srun --mpi=list lists what there is); or set "
+                        "for Open MPI, or --mpi=pmi2 for MPICH (srun --mpi=list lists the available ones); or set "
                         "BRIGADE_MPI to the MPI (openmpi, mpich), or to none to run each process alone",
                         (unsigned long long)read_number(found->size));
 }

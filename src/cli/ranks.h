@@ -1,6 +1,6 @@
 /*
- * ranks.h: the program as one of several processes of a launcher (mpirun, srun): loads MPI, opens its transport, and
- * selects the rank that prints.
+ * ranks.h: runs the program as one of several processes of a launcher (mpirun, srun): loads MPI, opens its transport,
+ * and selects the rank that prints.
  */
 #ifndef BGI_CLI_RANKS_H
 #define BGI_CLI_RANKS_H
@@ -10,7 +10,7 @@
 /* Whether a launcher has started several processes and this is not the first one, for commands that run in one
  * process. */
 bool cli_ranks_is_spare(void);
-/* The name of the launcher: "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
+/* Returns the name of the launcher: "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
 const char *cli_ranks_launcher(void);
 /* Under a launcher, loads its MPI and initializes it; only rank 0 then has standard output. Otherwise it does
  * nothing. */
@@ -21,15 +21,14 @@ const bg_transport *cli_ranks(void);
 bool cli_ranks_is_first(void);
 /* Adds lines "name value\n" that must be equal on all ranks; a difference is an error of the first session. */
 void cli_ranks_agree(const char *format, ...) BG_PRINTF(1, 2);
-/* The path of this rank's log: `path` with the rank's number in place of "%r". With "%r" each rank writes a log;
- * otherwise only the first rank does. */
+/* Returns the path of this rank's log: `path` with the rank's number in place of "%r". With "%r" each rank writes a
+ * log; otherwise only the first rank does. */
 const char *cli_ranks_log(const char *path);
 bool cli_ranks_keeps_log(void);
 /* Whether standard output is the user's terminal, and not one that a launcher has created in place of a pipe. */
 bool cli_writes_to_terminal(void);
-/* An error on a rank other than the first is printed with a delay that grows with the rank, because the rank that
- * prints it ends all others. So only the lowest rank with the error prints it; returns false when another rank has
- * printed it. */
+/* Waits on ranks other than the first, longer on higher ranks, because the rank that prints an error ends all others.
+ * So only the lowest rank with an error prints it. Returns false if another rank has printed it. */
 bool cli_ranks_says_error(void);
 /* Called after all ranks know that one of them got a signal; acts as if this rank had got it too. */
 void cli_ranks_share_signal(bool is_asked);

@@ -1,6 +1,5 @@
 /*
- * recipe.c: checks the combinations of a training's options that do not depend on the model, and converts them to
- * options of the library.
+ * recipe.c: checks the training options that do not depend on the model, and converts them to options of the library.
  */
 #include "cli/recipe.h"
 
@@ -34,7 +33,7 @@ cli_recipe cli_recipe_defaults(const char *program)
                         .prefetch = 3};
 }
 
-/* Reads the first rule of a list; *next is the rest, or NULL at the end. */
+/* Reads the first rule of a list; *next is the remaining list, or NULL at the end. */
 static bg_status read_rule(const char *list, uint32_t *out_classes, const char **out_pattern, size_t *out_length,
                            const char **next, bg_error *error)
 {
@@ -74,7 +73,8 @@ static bg_status check_recompute(const cli_recipe *recipe, bg_error *error)
 
     cli_recompute_find(recipe->library.recompute, &options);
     if (options.memory.recompute == BG_RECOMPUTE_NONE && (has_order || recipe->checkpoint_blocks))
-        return bg_error_set(error, BG_ERROR_INVALID, "%s is given without --recompute, to which it applies; add it",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s is given without --recompute, to which it applies; add --recompute",
                             recipe->checkpoint_blocks ? "--checkpoint-blocks" : "--recompute-order");
     if (options.memory.recompute == BG_RECOMPUTE_CHECKPOINTS && !recipe->checkpoint_blocks)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -94,8 +94,9 @@ bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_er
     bg_status status = bg_rate_parse(recipe->rate_schedule, recipe->learning_rate, recipe->steps, out, error);
 
     if (status == BG_OK && out->kind == BG_RATE_PLATEAU && recipe->no_validation != NULL)
-        status = bg_error_set(error, BG_ERROR_INVALID, "it follows the losses of validations, but there are none; %s",
-                              recipe->no_validation);
+        status =
+            bg_error_set(error, BG_ERROR_INVALID, "it uses the losses of validations, but there is no validation; %s",
+                         recipe->no_validation);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--rate-schedule %s", recipe->rate_schedule);
 }
 
@@ -336,7 +337,7 @@ static void set_locations(const cli_recipe *recipe, bg_options *options, cli_pla
         location->minimum_elements_sharded = (size_t)library->shard_minimum;
     }
     set_rules(recipe, options, room);
-    /* If weights are remote only by name, only the named ones are sharded; the others stay whole. */
+    /* If only weights with certain names are remote, only these are sharded. */
     for (uint32_t i = 0; i < options->memory.location_rule_count && !are_weights_remote(options); i++)
         if (options->memory.location_rules[i].classes == 1u << BG_LOCATION_WEIGHTS)
             options->memory.locations[BG_LOCATION_WEIGHTS].sharded = false;
@@ -363,7 +364,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
     return options;
 }
 
-/* --shard concerns the training's replicas. */
+/* --shard applies only to the replicas of training. */
 static void keep_whole(bg_options *options, cli_plan_room *room)
 {
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)
@@ -430,7 +431,7 @@ uint64_t cli_recipe_samples_per_call(const cli_recipe *recipe)
     return cli_multiply(cli_recipe_samples_per_update(recipe), recipe->library.options.execution.device_iterations);
 }
 
-/* ---- places of results ---- */
+/* ---- files of results ---- */
 
 bg_status cli_recipe_check_places(const cli_recipe *recipe, const char *save_path, int *folder, bg_error *error)
 {

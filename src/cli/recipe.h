@@ -1,6 +1,6 @@
 /*
- * recipe.h: code that the programs share which train in epochs over samples: options of the training and of its plan,
- * the progress line, checkpoints, the profile. A model's settings contain a cli_recipe, and the state of its run
+ * recipe.h: declares the common code of programs that train in epochs over samples: options of training and of its
+ * plan, the progress line, checkpoints, the profile. A model's settings contain a cli_recipe, and the state of its run
  * contains a cli_run.
  */
 #ifndef BGI_CLI_RECIPE_H
@@ -19,7 +19,7 @@
 typedef struct cli_recipe {
     const char *command;      /* the command in messages: "mnist", "train", or "plan" */
     const char *program;      /* the program that makes its checkpoints: "mnist", "train" */
-    const char *sample_word;  /* the word in checkpoints and messages: "image" */
+    const char *sample_word;  /* the name of a sample in checkpoints and messages: "image" */
     const char *sample_words; /* "images" */
     const char *data_hint;    /* advice on how to get the same data: "give the same --data-dir" */
     uint64_t batch_size, epochs;
@@ -49,7 +49,7 @@ typedef struct cli_recipe {
     bool debug, quiet;
 } cli_recipe;
 
-/* The defaults of every program; `program` is its name. */
+/* Returns the defaults of every program; `program` is its name. */
 cli_recipe cli_recipe_defaults(const char *program);
 /* Changes the recipe for --replay: one update from the start of its data, which writes nothing. Called before the
  * following functions. */
@@ -72,15 +72,15 @@ typedef struct cli_plan_room {
     bg_output_request requests[CLI_MOST_REQUESTS];
 } cli_plan_room;
 
-/* The options of the training's plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
- * point into `room` and to the recipe, which has been checked. */
+/* Returns the options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The
+ * options point into `room` and to the recipe, which has been checked. */
 bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room);
-/* Adapts the options for a test or validation: nothing is recomputed, and on one replica weights are whole despite
- * --shard. */
+/* Adapts the options for a test or validation: nothing is recomputed, and with one replica weights are not sharded
+ * despite --shard. */
 void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_room *room);
-/* Sets optimizer, limits, rate and checkpoints of a training. `out` points to the recipe. */
+/* Sets the optimizer, limits, rate and checkpoints of a training run. `out` points to the recipe. */
 bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_error *error);
-/* Loader options: order, workers, and the handling of the last batch except for padding, which the model sets. */
+/* Returns loader options: order, workers, and the handling of the last batch, except padding, which the model sets. */
 bg_loader_options cli_recipe_loading(const cli_recipe *recipe);
 
 uint64_t cli_recipe_samples_per_call(const cli_recipe *recipe);
@@ -145,7 +145,7 @@ typedef struct cli_run {
     cli_metric
         metric; /* metric of the next checkpoint, from the epoch's validation; if its name is NULL, there is none */
     bg_error checkpoint_failure;         /* the first failure */
-    struct bg_checkpoint_writer *writer; /* writes during the training; NULL if no write is running */
+    struct bg_checkpoint_writer *writer; /* writes a checkpoint during training; NULL if no write is running */
     cli_progress progress;
     uint64_t updates, samples;
     bool has_whole;               /* whether there was a call of the usual size */
@@ -157,8 +157,8 @@ typedef struct cli_run {
 void cli_run_begin_epoch(const cli_recipe *recipe, cli_run *run, const bg_trainer_event *event);
 /* Counts a training call. */
 void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
-/* Makes a checkpoint. A full disk does not end the training, because the next checkpoint may fit. */
-/* Completes a checkpoint that is written during the training. With `waits` it waits for all ranks; otherwise it does
+/* Makes a checkpoint. Writes a checkpoint. A full disk does not end the run, because the next checkpoint may fit. */
+/* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
  * nothing until all of them have written. */
 void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
@@ -170,7 +170,7 @@ void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, c
                        const bg_trainer_event *event);
 /* With --debug, prints stages, memory, workers and timetable. */
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error);
-/* After a refused update, writes the folder that can repeat it, beside the checkpoints. */
+/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
 void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                           const bg_trainer_event *event);
 /* Prints "Trained N weight updates, ..." */
@@ -192,18 +192,18 @@ void cli_print_text(const char *title, char *text, uint32_t line_limit);
 enum { CLI_PROFILE_FILES = 5 };
 /* Checks that the profile can be written. */
 bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error);
-/* The paths of the profile's files, NULL without --profile; the caller frees each. */
+/* Makes the paths of the profile's files, which are NULL without --profile; the caller frees each. */
 void cli_profile_paths(const cli_recipe *recipe, char *paths[CLI_PROFILE_FILES]);
 bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
                             const char *model, bg_error *error);
-/* Writes the test's profile into a folder `test` beside these files; does nothing without --profile. */
+/* Writes the test's profile to the subfolder `test` of the profile's folder; does nothing without --profile. */
 bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *training, const char *model,
                                  bg_error *error);
 
 /* ---- checkpoints (recipe_checkpoint.c) ---- */
 
 /* Creates the folder, which is locked for this run until *folder is released. Without --resume it must not contain a
- * checkpoint of an earlier training. */
+ * checkpoint of an earlier run. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
 /* Writes a checkpoint after `batch` calls of the epoch. */
 /* `metric` is recorded if it has a name. With --checkpoint-async the function only starts writing, and *writer must be
@@ -213,8 +213,8 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
 /* With --checkpoint-async, allocates the memory for the copy. */
 bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *training, bg_error *error);
 /* With --resume, loads the weights and the position of the latest checkpoint, if there is one, and sets *is_resumed.
- * *owes_validation: the checkpoint was made between the end of an epoch and its validation, which a plateau needs; NULL
- * without plateaus. */
+ * Sets *owes_validation if the checkpoint was made after an epoch but before its validation, which a plateau needs.
+ * `owes_validation` is NULL without plateaus. */
 bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool *is_resumed, bool *owes_validation,
                                 bg_error *error);
 

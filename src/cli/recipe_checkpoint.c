@@ -1,5 +1,5 @@
 /*
- * recipe_checkpoint.c: implements --checkpoint and --resume. A checkpoint has the state of a training and its position
+ * recipe_checkpoint.c: implements --checkpoint and --resume. A checkpoint contains the training state and the position
  * in the data, a JSON object in the checkpoint's blob:
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
@@ -26,7 +26,7 @@
 #include "formats/json_tree.h"
 #include "checkpoint/checkpoint.h"
 
-/* The position of a training in its data. */
+/* The position of a training run in its data. */
 typedef struct data_place {
     int64_t epoch, image; /* both count from 0; a sample of any kind is called "image" in the file */
     int64_t images;       /* samples of an epoch */
@@ -77,7 +77,7 @@ static bool has_plateau(const cli_recipe *recipe)
     return recipe->rate_schedule != NULL && recipe->rate.kind == BG_RATE_PLATEAU;
 }
 
-/* ,"plateau":{...}; "" without one. */
+/* Prints ,"plateau":{...}, or "" if there is no plateau. */
 static void print_plateau(const cli_recipe *recipe, char *text, size_t size)
 {
     const bg_rate_schedule *rate = &recipe->rate;

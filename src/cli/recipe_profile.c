@@ -1,5 +1,5 @@
 /*
- * recipe_profile.c: implements --profile: the report of a training and of the test after it, and the trace of the
+ * recipe_profile.c: implements --profile: writes reports of training and of the test after it, and the trace of the
  * shorter last call.
  */
 #include "cli/profile.h"
@@ -63,8 +63,8 @@ bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error)
     return status;
 }
 
-/* Writes the trace of one compiled model, for all ranks; its summary is added to `text`. The first rank writes it. The
- * main model also gets a report. */
+/* Writes the trace of one compiled model, for all ranks; its summary is added to `text`. The first rank writes it. For
+ * the main model it also writes a report. */
 static bg_status write_trace(const cli_recipe *recipe, bg_session *session, const bg_plan *plan, int file,
                              const bg_profile_notes *notes, bgi_string *text, bg_error *error)
 {

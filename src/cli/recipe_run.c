@@ -163,7 +163,7 @@ void cli_run_print_verdict(const cli_recipe *recipe, const cli_training *trainin
 
 /* ---- the end ---- */
 
-/* A diverged training has failed, which is reported at the end. */
+/* A diverged run has failed, which is reported at the end. */
 static void note_bad_loss(cli_training *training, const cli_run *run)
 {
     bg_error late = {0};

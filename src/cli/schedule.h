@@ -1,5 +1,5 @@
 /*
- * schedule.h: the parts of `brigade schedule`: options, the problems that they describe, and pictures in text.
+ * schedule.h: declares the parts of `brigade schedule`: options, the problems that they describe, and diagrams in text.
  * cmd_schedule.c combines them.
  */
 #ifndef BGI_CLI_SCHEDULE_H
@@ -12,7 +12,8 @@
 /* ---- options and problems (schedule_config.c) ---- */
 
 typedef struct schedule_config {
-    /* 0 means the file's numbers or SCHEDULE_STAGES and SCHEDULE_MICRO_BATCHES; for devices, the schedule's number. */
+    /* 0 means that a number was not given. It is then that of the file, or SCHEDULE_STAGES or SCHEDULE_MICRO_BATCHES,
+     * or the number of devices that the schedule requires. */
     uint64_t stages, micro_batches, devices;
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;
@@ -43,17 +44,17 @@ typedef struct schedule_problem {
  * each stage. An error means that the command line is wrong. */
 bg_status schedule_config_check(const schedule_config *config, bool knows_stages, bg_error *error);
 
-/* The problem that the options describe, with stages placed as the generator requires. */
+/* Makes the problem that the options describe, with stages placed as the generator requires. */
 bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
                                   schedule_problem *out, bg_error *error);
 
-/* The problem of a schedule from a file; given options must agree with it. */
+/* Makes the problem of a schedule from a file; given options must agree with it. */
 bg_status schedule_problem_infer(const schedule_config *config, const bg_schedule *schedule, const char *path,
                                  schedule_problem *out, bg_error *error);
 
 void schedule_problem_clear(schedule_problem *made);
 
-/* ---- what a schedule costs (schedule_measure.c) ---- */
+/* ---- costs of a schedule (schedule_measure.c) ---- */
 
 typedef struct schedule_measures {
     double makespan, bubble;
@@ -62,12 +63,12 @@ typedef struct schedule_measures {
     uint64_t *kept; /* by device: the number of micro-batches whose activations it can store, summed over its stages */
 } schedule_measures;
 
-/* `schedule` must have been verified. */
+/* Measures a schedule, which must have been verified. */
 bg_status schedule_measure(const bg_schedule *schedule, const bg_schedule_problem *problem,
                            const bg_schedule_timing *timing, schedule_measures *out, bg_error *error);
 void schedule_measures_clear(schedule_measures *measures);
 
-/* ---- pictures (schedule_picture.c) ---- */
+/* ---- diagrams (schedule_picture.c) ---- */
 
 /* Whether to use colors, from --color, NO_COLOR and whether standard output is a terminal. */
 bool schedule_wants_color(const schedule_config *config);
@@ -75,7 +76,7 @@ bool schedule_wants_color(const schedule_config *config);
 /* Prints a lockstep timetable, optionally with colored cells. */
 void schedule_print_timetable(const char *timetable, bool in_color);
 
-/* Prints a picture to scale: a row is a device, and a column is an interval of time. */
+/* Prints a diagram to scale: a row is a device, and a column is an interval of time. */
 bg_status schedule_print_timed(const schedule_config *config, const bg_schedule_problem *problem,
                                const bg_schedule_timing *timing, bool in_color, bg_error *error);
 

@@ -1,6 +1,6 @@
 /*
- * schedule_config.c: the options of `brigade schedule`, and the scheduling problems that they describe: plain chains of
- * stages, in any unit of time.
+ * schedule_config.c: defines the options of `brigade schedule`, and makes the scheduling problems that they describe:
+ * plain chains of stages, in any unit of time.
  */
 #include "cli/schedule.h"
 #include "cli/program.h"
@@ -29,22 +29,22 @@ const cli_option schedule_options[] = {
      .help = "the loss stage's backward is a separate step (TensorFlow) instead of following its forward at once"},
     {CLI_FLAG, "strict", AT(strict), .help = "sharded and sequential: only one device works at a time"},
     {CLI_COUNT, "send-ahead", AT(send_ahead), .value = "N", .maximum = 65536,
-     .help = "slots of a message beyond what its receiver's order needs"},
+     .help = "slots for each message beyond those that the order of its receiver needs"},
     {CLI_HEADING, .help = "Costs, in any unit of time: one number, or one for each stage (1,1,2,1)"},
     {CLI_TEXT, "forward", AT(forward), .value = "X", .help = "time of a forward"},
-    {CLI_TEXT, "backward", AT(backward), .value = "Y", .help = "time of a backward, for the inputs of a stage"},
+    {CLI_TEXT, "backward", AT(backward), .value = "Y", .help = "time of the input gradients of a stage's backward"},
     {CLI_TEXT, "weights", AT(weights), .value = "Z",
-     .help = "time of a backward for the weights; included in the backward if the schedule does not split it"},
+     .help = "time of the weight gradients of a backward; added to the backward if the schedule does not split it"},
     {CLI_TEXT, "update", AT(update), .value = "U", .help = "time of a stage's update"},
     {CLI_REAL, "transfer", AT(transfer), .value = "T", .help = "time of a message between two devices"},
     {CLI_SIZE, "message", AT(message_bytes), .value = "BYTES", .default_text = "not counted",
      .help = "size of a message"},
     {CLI_SIZE, "stash", AT(stash_bytes), .value = "BYTES", .default_text = "not counted",
-     .help = "bytes that a stage keeps of one micro-batch"},
+     .help = "bytes that a stage stores for the backward of one micro-batch"},
     {CLI_HEADING, .help = "What is printed"},
     {CLI_FLAG, "timed", AT(timed), .help = "show: draw to scale by the costs, not in lockstep"},
     {CLI_COUNT, "columns", AT(columns), .value = "N", .minimum = 20, .maximum = 10000,
-     .default_text = "$COLUMNS, else 120", .help = "largest width of a timed picture"},
+     .default_text = "$COLUMNS, else 120", .help = "largest width of a timed diagram"},
     {CLI_CHOICE, "color", AT(color), .choices = "auto|always|never", .help = "auto: on a terminal, without $NO_COLOR"},
     {CLI_TEXT, "svg", AT(svg_path), .value = "FILE",
      .help = "show, simulate: file for an SVG to scale (-: standard output)"},
@@ -61,7 +61,7 @@ schedule_config schedule_config_defaults(void)
 
 /* ---- costs ---- */
 
-/* Reads the number at `text`, up to a comma or the end, and sets *end to that place. */
+/* Reads the number at `text`, up to a comma or the end, and sets *end to the end of the number. */
 static bool read_cost(const char *text, const char **end, double *out)
 {
     const size_t length = strcspn(text, ",");

@@ -1,5 +1,5 @@
 /*
- * schedule_measure.c: costs of a schedule besides time: messages, and values stored for the backward pass.
+ * schedule_measure.c: counts the messages of a schedule and the values that it stores for the backward pass.
  */
 #include "cli/schedule.h"
 

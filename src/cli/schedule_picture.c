@@ -126,7 +126,7 @@ static bool device_has_several(const bg_schedule_problem *problem)
     return false;
 }
 
-/* Makes the picture wide enough for the label of the shortest box, up to the limit. */
+/* Makes the diagram wide enough for the label of the shortest box, up to the limit. */
 static time_scale choose_scale(const bg_schedule_problem *problem, const bg_schedule_timing *timing, uint64_t limit)
 {
     time_scale out = {.names_stages = device_has_several(problem)};

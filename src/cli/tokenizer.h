@@ -6,7 +6,7 @@
 
 #include <brigade/tokenizer.h>
 
-/* `name` is "bytes" or a folder. */
+/* Opens a tokenizer; `name` is "bytes" or a folder. */
 bg_status cli_tokenizer_open(const char *name, bg_tokenizer **out, bg_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * train.c: the program that trains a model of the table: it reads the command line, compiles, and trains with the
- * library's trainer. It checks everything before the training begins. Functions of the model's row print and write.
+ * train.c: trains a model of the table: it reads the command line, compiles, and trains with the library's trainer. It
+ * checks everything before the training begins. Functions of the model's row print and write.
  */
 #include "cli/model.h"
 

@@ -1,6 +1,6 @@
 /*
- * document.h: JSON and YAML files as trees of one kind (jansson's), with the positions of keys, which later errors can
- * name.
+ * document.h: reads JSON and YAML files as jansson's trees, and records the positions of keys, so that later errors can
+ * name them.
  */
 #ifndef BGI_CONFIG_DOCUMENT_H
 #define BGI_CONFIG_DOCUMENT_H
@@ -16,8 +16,8 @@ enum { BGI_DOCUMENT_LIMIT_BYTES = 1 << 20, BGI_DOCUMENT_DEPTH = 32 };
 /* A zeroed document is valid and empty. */
 typedef struct bgi_document {
     json_t *root; /* an object */
-    /* The position of a key, as "line:column". In JSON only keys of the outermost map have positions. In YAML all keys
-     * have one; those of inner maps are "outer.inner". */
+    /* Returns the position of a key, as "line:column". In JSON only keys of the outermost map have positions. In YAML
+     * all keys have one; those of inner maps are "outer.inner". */
     json_t *places;
 } bgi_document;
 
@@ -25,8 +25,8 @@ typedef struct bgi_document {
  * longer or deeper than the limits. */
 bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
-/* Strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that are true or false to
- * some readers only (yes, no, on, off). */
+/* Parses strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that only some
+ * readers take for true or false (yes, no, on, off). */
 bg_status bgi_document_parse_yaml(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
 /* Reads a file: YAML when its name ends in .yaml or .yml, otherwise JSON. */
@@ -38,7 +38,7 @@ void bgi_document_clear(bgi_document *document);
 void bgi_document_print_json(bgi_string *text, const json_t *value);
 /* Prints each key of the object on a line, together with its value. */
 void bgi_document_print_yaml(bgi_string *text, const json_t *object);
-/* Prints in one line: [1, 2]. The form is the same for JSON and YAML. */
+/* Prints a value in one line, such as [1, 2]. The form is the same for JSON and YAML. */
 void bgi_json_print(bgi_string *text, const json_t *value);
 
 #endif

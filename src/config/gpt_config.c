@@ -68,7 +68,7 @@ static const field *find_field(const char *path)
     return NULL;
 }
 
-/* In the example's files `optimizer` is a name where this tree has a group, and one word has another spelling. */
+/* In the example's files `optimizer` is a value, which is the name in a group here; one key has another spelling. */
 static const field *find_alias(const char *path)
 {
     static const struct {
@@ -136,7 +136,7 @@ static void add_fields_of(bgi_string *text, const char *group)
         }
 }
 
-/* The first field with this last word, or NULL. */
+/* Returns the first field with this last word in its path, or NULL. */
 static const field *find_by_word(const char *word)
 {
     for (int i = 0; i < FIELDS; i++)
@@ -167,8 +167,8 @@ static bool find_nearest_group(const char *path, char group[PATH_BYTES])
     return nearest != NULL;
 }
 
-/* The path that a mistyped path or last word probably means, or NULL; `group` is memory for the path of a group. The
- * last word may be right although its group is wrong. */
+/* Finds the path of the field or group that a mistyped path or last word probably means, or returns NULL. `group` is
+ * memory for the path of a group. The last word may be right although its group is wrong. */
 static const char *find_nearest(const char *path, char group[PATH_BYTES])
 {
     const char *names[FIELDS], *words[FIELDS];
@@ -223,7 +223,7 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
-/* The optimizers that have the setting, as "sgd|rmsprop"; NULL means all of them. */
+/* Lists the optimizers that have the setting, as "sgd|rmsprop"; NULL means all of them. */
 static void list_optimizers(const bgi_setting *setting, bgi_string *text)
 {
     const char *name;
@@ -288,7 +288,7 @@ static bool is_good(const field *f, const json_t *value)
     return false;
 }
 
-/* Reports the value and what would be right. */
+/* Reports the value and the accepted values. */
 static void report_value(bgi_problems *problems, const field *f, const json_t *value)
 {
     bgi_string is = {0}, names = {0};
@@ -635,8 +635,8 @@ static bool is_initial(const bgi_gpt_config *config, const field *f)
     return is_equal;
 }
 
-/* The optimizers' setting that a field sets; NULL if it sets none. *out_is_opposite is set if the example's word means
- * the opposite. */
+/* Returns the optimizers' setting that a field sets; NULL if it sets none. Sets *out_is_opposite if the field means the
+ * opposite of the setting. */
 static const bgi_setting *find_setting(const field *f, bool *out_is_opposite)
 {
     static const char group[] = "training.optimizer.", opposite[] = "bias_correction";

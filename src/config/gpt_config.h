@@ -1,10 +1,10 @@
 /*
- * gpt_config.h: the configuration of a GPT training run as a tree of named fields. Defaults are overridden by a preset
- * or a file, and these by single values. It has names, types and rules between values; other files make a run from
- * them.
+ * gpt_config.h: declares the configuration of a GPT training run as a tree of named fields. Defaults are overridden by
+ * a preset or a file, and these by single values. The tree has names, types and rules between values; other files make
+ * a run from it.
  *
- * A configuration stores no number twice, so derived values (gradient accumulation, devices, the learning rate of a
- * step) are functions.
+ * A configuration does not store derived values (gradient accumulation, devices, the learning rate of a step);
+ * functions compute them.
  */
 #ifndef BGI_CONFIG_GPT_CONFIG_H
 #define BGI_CONFIG_GPT_CONFIG_H
@@ -55,7 +55,7 @@ bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error
 /* Reads values from text; error messages begin with `name`. */
 bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
 
-/* "model.layers=4". The last word of the path is enough if only one field has it: "layers=4". */
+/* Sets a field, as in "model.layers=4". The last word of the path is enough if only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
 /* Whether bgi_gpt_config_set accepts a key, which is a path or its last word. */
 typedef enum bgi_gpt_key {
@@ -77,15 +77,16 @@ bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
 /* Prints the whole tree as YAML that reads back the same. */
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
 
-/* The element type of stored weights: model.weights, or the precision if model.weights says so. */
+/* Returns the element type of stored weights: model.weights, or the precision if model.weights says so. */
 bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
 
 /* The following functions need a configuration that was checked. */
-uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches of an update, for each replica */
+uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches of an update on each replica */
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config);      /* data x tensor 1 x tensor 2, as in the example */
-/* The optimizer with its settings, and the rate of the first update. Biases and norms have no weight decay. */
+/* Makes the optimizer with its settings and the rate of the first update. Biases and norms have no weight decay. */
 bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
-/* The learning rate of the update after `done` updates. It rises from 1e-7 during the warm-up, then falls to 1e-7. */
+/* Returns the learning rate of the next update after `done` updates. It rises from 1e-7 during the warm-up, then falls
+ * to 1e-7. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * ipu_config.c: creates and copies the configuration object, and reads and changes fields by name. It knows no files;
+ * ipu_config.c: creates and copies the configuration object, and reads and changes fields by name. It reads no files;
  * ipu_check.c checks the values.
  */
 #include "config/ipu_config.h"

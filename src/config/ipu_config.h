@@ -1,6 +1,6 @@
 /*
- * ipu_config.h: declarations that the files of the IPU configuration share: the table of fields, the object, and the
- * pass that computes settled values from given ones.
+ * ipu_config.h: declares what the files of the IPU configuration share: the table of fields, the object, and the pass
+ * that computes settled values from given ones.
  *
  *     given (what people and files said)  --settle: types, ranges, inference, cross checks-->  values (what holds)
  *
@@ -72,17 +72,18 @@ struct bg_ipu_config {
 bgi_ipu_field_id bgi_ipu_field_find(const char *name);
 /* Finds the field whose name is nearest to a mistyped one; returns NULL if none is near. */
 const char *bgi_ipu_field_nearest(const char *name);
-/* Version strings and other records of the JSON base class, which are kept without a note. Deprecated fields, which are
- * kept with a note. */
+/* Whether a key is a version string or another record of the JSON base class, which is kept without a note. */
 bool bgi_ipu_is_record(const char *name);
+/* Whether a key is a deprecated field, which is kept with a note. */
 bool bgi_ipu_is_deprecated(const char *name);
-/* The current name of a field with an old name; NULL if the name is not an old one. */
+/* Returns the current name of a field with an old name; NULL if the name is not an old one. */
 const char *bgi_ipu_renamed(const char *name);
 
 /* Computes values from given ones, and adds every problem to `problems`. Returns false if there were problems. Fields
  * with problems then have their defaults, the others their values. */
 bool bgi_ipu_settle(bg_ipu_config *config, bgi_problems *problems);
-/* The numbers of a field's value by the field's name. In inference they are those of its twin, if it has one. */
+/* Returns the numbers of a field's value by the field's name. In inference they are those of its twin, if it has one.
+ */
 const bgi_ipu_value *bgi_ipu_held(const bg_ipu_config *config, bgi_ipu_field_id id, bool for_inference);
 bgi_ipu_field_id bgi_ipu_in_mode(bgi_ipu_field_id id, bool for_inference);
 int64_t bgi_ipu_integer(const bg_ipu_config *config, bgi_ipu_field_id id);
@@ -106,15 +107,15 @@ void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems 
 bg_status bgi_ipu_read_document(const bgi_document *document, const char *name,
                                 const bg_ipu_config_load_options *options, bg_ipu_config **out, bgi_problems *problems,
                                 bg_error *error);
-/* The file that a path denotes: for a folder, ipu_config.json in it. The result is malloc'ed. */
+/* Finds the file that a path denotes, which for a folder is ipu_config.json in it. The result is malloc'ed. */
 bg_status bgi_ipu_file_of(const char *path, char **out, bg_error *error);
-/* The tree to write to a file, a new reference; NULL when memory is exhausted. */
+/* Returns the tree to write to a file, a new reference; NULL when memory is exhausted. */
 json_t *bgi_ipu_document_of(const bg_ipu_config *config);
 
 /* Checks the splits of a serialized layer over devices; returns the problem as text, or NULL. */
 const char *bgi_splits_check(const int64_t *splits, size_t count);
 
-/* The settled values for training or inference as a plain struct. Lists are borrowed. */
+/* Returns the settled values for training or inference as a plain struct. Lists are borrowed. */
 typedef struct bgi_ipu_settings {
     bool has_seed;
     int64_t seed;

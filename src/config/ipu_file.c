@@ -1,7 +1,6 @@
 /*
- * ipu_file.c: reads and writes configuration files. A key of a file is a field, a record that other programs keep
- * (versions), a deprecated field, an old name, or unknown; only unknown keys are errors, unless the caller keeps them
- * too.
+ * ipu_file.c: reads and writes configuration files. A key of a file is a field, a record of other programs (versions),
+ * a deprecated field, an old name, or unknown. Only unknown keys are errors, unless the caller asks to keep them.
  */
 #include "config/ipu_config.h"
 
@@ -247,8 +246,8 @@ void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written)
     config->hides_version = !is_written;
 }
 
-/* The value of a field in a file; NULL if it has none. If the configuration was not read from a file, inferred values
- * are written as null, so that a reader infers them. */
+/* Returns the value of a field in a file; NULL if it has none. If the configuration was not read from a file, inferred
+ * values are written as null, so that a reader infers them. */
 static json_t *written_value(const bg_ipu_config *config, uint32_t id)
 {
     if (config->is_from_file || config->given[id] != NULL)

@@ -1,6 +1,6 @@
 /*
- * ipu_model.c: builds the layers of a model that a configuration affects, which are its embedding and its output layer:
- * plain, in pieces that run in turn, or in pieces on several devices. ipu_options.c places the pieces' blocks.
+ * ipu_model.c: builds the embedding and the output layer of a model as a configuration requests: whole, in sections
+ * that run one after another, or in sections on several devices. ipu_options.c places the blocks of the sections.
  */
 #include "config/ipu_config.h"
 

@@ -26,10 +26,9 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 
 /* Writes blocks in the order of the data, grouped into stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
 typedef struct stage_writer {
-    bgi_string *text; /* NULL if only data that return to a device are searched */
-    uint32_t *
-        number; /* the plan's number of each device; devices without blocks are left out, without gaps in the numbers */
-    uint32_t device; /* device of the open stage */
+    bgi_string *text; /* NULL: only find whether data return to a device (comes_back) */
+    uint32_t *number; /* the plan's number of each device; devices without blocks have no number */
+    uint32_t device;  /* device of the open stage */
     bool is_open, is_marked, comes_back;
 } stage_writer;
 
@@ -39,7 +38,7 @@ static void end_stage(stage_writer *writer)
         bgi_string_add(writer->text, "@%u", writer->number[writer->device]);
 }
 
-/* `name` NULL: "Layer-" and `layer`. */
+/* Adds a block. If `name` is NULL, its name is "Layer-" and `layer`. */
 static void add_block(stage_writer *writer, uint32_t device, const char *name, uint64_t layer)
 {
     const bool is_same = writer->is_open && writer->device == device;
@@ -198,10 +197,10 @@ static void add_notes(bgi_string *notes, const bg_ipu_config *config, const bgi_
         bgi_string_add(notes, "`recompute_checkpoint_every_layer`: the model must mark its layers' results "
                               "(bg_graph_checkpoint); only stages with marks recompute\n");
     if (settings->embedding_factor > 1)
-        bgi_string_add(notes, "the embedding in %u pieces is the model's: bg_ipu_embedding_layer\n",
+        bgi_string_add(notes, "the model must build the embedding in %u pieces with bg_ipu_embedding_layer\n",
                        settings->embedding_factor);
     if (settings->projection_factor > 1)
-        bgi_string_add(notes, "the projection in %u pieces is the model's: bg_ipu_projection_layer\n",
+        bgi_string_add(notes, "the model must build the projection in %u pieces with bg_ipu_projection_layer\n",
                        settings->projection_factor);
     if (settings->projection_splits != NULL && model != NULL && model->head_is_tied)
         bgi_string_add(notes, "`%s` has no effect: a tied head is on the embedding's device\n",

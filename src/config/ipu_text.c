@@ -1,5 +1,5 @@
 /*
- * ipu_text.c: configurations as text: reads update strings, and prints fields and notes.
+ * ipu_text.c: handles configurations as text: reads update strings, and prints fields and notes.
  */
 #include "config/ipu_config.h"
 
@@ -179,7 +179,7 @@ static void give_update(bg_ipu_config *config, size_t column, const char *key, c
     free(copy);
 }
 
-/* The end of the item that begins at `text`: the next comma outside brackets. */
+/* Returns the end of the item that begins at `text`: the next comma outside brackets. */
 static char *find_end(char *text)
 {
     int depth = 0;

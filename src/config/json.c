@@ -52,7 +52,7 @@ static json_t *read_string(const char *begin, const char *end)
     return bgi_json_parse("key", begin, (size_t)(end - begin), &string, NULL) == BG_OK ? string : NULL;
 }
 
-/* The text is known to be valid JSON, so keys are the strings at depth 1 before a colon. */
+/* Finds the positions of keys. The text is valid JSON, so keys are the strings at depth 1 before a colon. */
 static bool find_places(const char *text, size_t size, json_t *places)
 {
     cursor it = {text, text + size, 1, 1};
@@ -168,9 +168,8 @@ void bgi_document_clear(bgi_document *document)
 
 /* ---- writing ---- */
 
-/* Selects the characters of a string that are written as \u: all beyond ASCII as in Python, or only those that a YAML
- * reader would fold or refuse. */
-/* In YAML, a line, which is a line of JSON except for long keys. */
+/* Which characters of a string are escaped: all beyond ASCII as in Python, or only those that a YAML reader would fold
+ * or refuse. */
 typedef enum escape_style { ESCAPE_ALL, ESCAPE_FEW, ESCAPE_YAML } escape_style;
 
 static uint32_t read_character(const unsigned char **at)
@@ -246,7 +245,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The object's keys in order, malloc'ed; NULL if memory is exhausted or there are none. */
+/* Returns the object's keys in order, malloc'ed; NULL if memory is exhausted or there are none. */
 static const char **sort_keys(const json_t *object, size_t *out_count)
 {
     json_t *it = (json_t *)(uintptr_t)object;
@@ -318,7 +317,8 @@ void bgi_json_print(bgi_string *text, const json_t *value)
     print_value(text, value, ESCAPE_FEW, -1);
 }
 
-/* A word that has another meaning in some YAML reader is shorter, or is one of these. */
+/* Whether a key needs no quotes in YAML. Words that some YAML reader interprets are shorter than four letters or listed
+ * here. */
 static bool is_plain_key(const char *key)
 {
     const size_t length = strlen(key);

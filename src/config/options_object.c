@@ -1,7 +1,7 @@
 /*
- * options_object.c: options that own their values. They can be set by name, from files, JSON and the environment, and
- * cloned; they are frozen when they are used. A function that sets several options sets all of them or none, and
- * reports every problem with its position.
+ * options_object.c: implements options that own their values. They can be set by name, from files, JSON and the
+ * environment, and cloned; they are frozen when they are used. A function that sets several options sets all of them or
+ * none, and reports every problem with its position.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -126,7 +126,7 @@ bg_status bg_run_options_set(bg_run_options *options, const char *name, const ch
 
 /* ---- anchors ---- */
 
-/* The name that a request has in the session. */
+/* Returns the name that a request has in the session. */
 static const char *name_of(const bg_output_request *request)
 {
     return request->name != NULL ? request->name : request->output;
@@ -319,7 +319,7 @@ bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_confi
     return status;
 }
 
-/* A text that sets several options; changes are made in a copy. */
+/* The state while a text with several options is read. Values are set in the copy `made`. */
 typedef struct reader {
     bg_run_options *options;
     bg_options made;
@@ -553,7 +553,7 @@ static bg_status add_value(json_t *object, uint32_t number, const bg_options *op
         status = BG_OK;
     if (!text.failed && value == NULL && status == BG_OK)
         value = json_string(text.data);
-    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* a plain struct may contain one */
+    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* possible if a plain struct was copied */
         status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, which is not UTF-8; JSON needs UTF-8",
                               name, text.data);
     else if (json_object_set_new(object, name, value) != 0)

@@ -1,5 +1,5 @@
 /*
- * problems.c: a list of problems, and the single error made from them.
+ * problems.c: collects problems in a list, and makes a single error from them.
  */
 #include "config/problems.h"
 

@@ -1,6 +1,6 @@
 /*
- * run_options.c: the options of a run by name, for configurations; it maps options to kinds of document values, and
- * prints options as lines. The table itself is in options/.
+ * run_options.c: finds the options of a run by name, for configurations; it maps options to kinds of document values,
+ * and prints options as lines. The table itself is in options/.
  */
 #include "config/run_options.h"
 

@@ -19,11 +19,11 @@ uint32_t bgi_run_option_find(const char *name);
 /* Whether a value in JSON needs quotes (words) or brackets (lists). */
 bool bgi_run_option_is_text(uint32_t number);
 bool bgi_run_option_is_list(uint32_t number);
-/* The kind of an option's value, never NULL; a seed is an INTEGER. */
+/* Returns the kind of an option's value, never NULL; a seed is an INTEGER. */
 bg_config_kind bgi_run_option_kind(uint32_t number);
 /* Sets the error for a value that the option cannot have. */
 bg_status bgi_run_option_report(uint32_t number, const char *text, bg_error *error);
-/* Like bg_options_set; with an arena, strings and lists are copied into it. */
+/* Like bg_options_set. If `arena` is not NULL, strings and lists are copied into it. */
 bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *name, const char *text,
                              uint32_t *out_number, bg_error *error);
 void bgi_run_option_print(bgi_string *text, uint32_t number, const bg_options *options);

@@ -1,6 +1,6 @@
 /*
- * archive.c: see archive.h. A shared array is written as its number, 1 for the first; 0 announces a new one, whose
- * length follows.
+ * archive.c: implements archive.h. A shared array that was already written is represented by its number, from 1 on. A
+ * new one begins with 0, followed by its length.
  */
 #include "core/archive.h"
 
@@ -53,7 +53,7 @@ static void fail_memory(bgi_archive *archive)
 
 /* ---- bytes ---- */
 
-/* Returns memory for `size_bytes` more bytes; NULL when memory is out. */
+/* Returns memory for `size_bytes` more bytes; NULL when memory is exhausted. */
 static unsigned char *append(bgi_archive *archive, size_t size_bytes)
 {
     unsigned char *at;
@@ -74,7 +74,7 @@ static size_t bytes_left(const bgi_archive *archive)
     return (size_t)(archive->end - archive->at);
 }
 
-/* The next `size_bytes`, or NULL. */
+/* Returns the next `size_bytes` bytes, or NULL if there are fewer. */
 static const unsigned char *take(bgi_archive *archive, size_t size_bytes)
 {
     const unsigned char *at = archive->at;
@@ -162,7 +162,7 @@ void bgi_archive_size(bgi_archive *archive, size_t *value)
         *value = (size_t)wide;
 }
 
-/* Small negative numbers are short too: 0, -1, 1, -2 are written as 0, 1, 2, 3. */
+/* Small negative numbers are written in few bytes too: 0, -1, 1, -2 as 0, 1, 2, 3. */
 void bgi_archive_i64(bgi_archive *archive, int64_t *value)
 {
     uint64_t folded = (uint64_t)*value << 1 ^ (*value < 0 ? UINT64_MAX : 0);
@@ -219,7 +219,7 @@ void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_byt
         fail_memory(archive);
 }
 
-/* Writes the length plus 1; 0: NULL. A text contains no zero byte. */
+/* Writes the length plus 1, or 0 for NULL. A string contains no zero byte. */
 void bgi_archive_text(bgi_archive *archive, const char **text)
 {
     size_t length = *text != NULL && !archive->is_reading ? strlen(*text) + 1 : 0;
@@ -249,7 +249,7 @@ void bgi_archive_text(bgi_archive *archive, const char **text)
     *text = to;
 }
 
-/* Allocates an array that is read: every element occupies at least a byte. */
+/* Allocates an array while reading. Its length is limited, because every element occupies at least a byte. */
 static void *take_array(bgi_archive *archive, uint32_t *count, size_t element_bytes)
 {
     void *array = NULL;

@@ -1,5 +1,6 @@
 /*
- * arena.c: a list of chunks, each twice as large as the previous one up to a bound. It also allocates large memory.
+ * arena.c: allocates from a list of chunks, each twice as large as the previous one up to a bound. It also allocates
+ * large memory.
  */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE /* madvise */
@@ -154,7 +155,7 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
     return 1;
 }
 
-/* Allocations of at least half a huge page, so that whole pages at most double the memory. */
+/* Only allocations of at least half a huge page use huge pages, so that rounding up at most doubles the memory. */
 enum { HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = HUGE_PAGE_BYTES / 2 };
 
 static size_t round_to_huge_pages(size_t size_bytes)
@@ -169,9 +170,9 @@ size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes)
     return round_to_huge_pages(size_bytes) - untouched_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 }
 
-/* Kernels walk tensors in strides, often a page a step, and the tensors of a pipeline are in the memory of several
- * devices. With pages of 4096 bytes the processor would spend its time on address translation. This is only advice;
- * systems without huge pages ignore it. */
+/* Kernels read tensors with large strides, often a page or more, and the tensors of a pipeline are in the memory of
+ * several devices. With pages of 4096 bytes the processor would spend its time on address translation. This is only
+ * advice; systems without huge pages ignore it. */
 static void *take_huge_pages(size_t alignment, size_t size_bytes)
 {
     void *memory = NULL;

@@ -1,6 +1,6 @@
 /*
- * arena.h: bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan, trace) and
- * one scratch arena per compile. Objects in an arena are not freed individually. Memory is zeroed.
+ * arena.h: declares bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan,
+ * trace) and one scratch arena per compile. Objects in an arena are not freed individually. Memory is zeroed.
  *
  * With the address sanitizer every object is a separate malloc, so that an overrun of one object is detected.
  */
@@ -18,32 +18,34 @@ typedef struct bgi_arena {
 /* A zeroed arena is valid and empty. Clearing keeps the allocator. */
 void bgi_arena_clear(bgi_arena *arena);
 
-/* Allocates zeroed, 16-byte aligned memory; NULL when memory is out or the product overflows. A size of zero gives a
- * valid pointer. */
+/* Allocates zeroed, 16-byte aligned memory. Returns NULL if memory is exhausted or the product overflows. A size of
+ * zero gives a valid pointer. */
 void *bgi_arena_allocate(bgi_arena *arena, size_t count, size_t element_bytes);
 void *bgi_arena_copy(bgi_arena *arena, const void *source, size_t size_bytes);
 char *bgi_arena_string(bgi_arena *arena, const char *text);
 char *bgi_arena_format(bgi_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Grows a malloc'ed array so that it can hold `needed` elements; false when memory is out (array is unchanged). */
+/* Grows a malloc'ed array so that it can hold `needed` elements. Returns false, with the array unchanged, if memory is
+ * exhausted. */
 _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t element_bytes);
 
-/* size_bytes of zeroed memory aligned to `alignment` (a power of two); release with free(). */
+/* Allocates size_bytes of zeroed memory, aligned to `alignment`, a power of two. The caller frees it with free(). */
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* The same, not zeroed. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
 /* Zeroed memory for `count` elements in whole cache lines, or NULL; release with free(). What a thread writes in each
  * run is allocated here: if it shared a line with memory of another thread's session, both would wait for the line. */
 void *bgi_take_lines(size_t count, size_t element_bytes);
-/* The memory that a block occupies on a system with huge pages, when all of it except its first bytes was written. */
+/* Returns the memory that a block occupies on a system with huge pages after all of it except its first bytes was
+ * written. */
 size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes);
 
-/* The same two from a caller's allocator; without one (all-zero) from the C library. Both are returned with
+/* The two functions above with a caller's allocator, or with the C library's if it is all-zero. Return the memory with
  * bgi_memory_return and the same size; `memory` may be NULL. */
 void *bgi_memory_take(const bg_allocator *allocator, size_t alignment, size_t size_bytes);
 void *bgi_memory_reserve(const bg_allocator *allocator, size_t alignment, size_t size_bytes);
 void bgi_memory_return(const bg_allocator *allocator, void *memory, size_t size_bytes);
-/* BG_ERROR_INVALID when one of the two functions is missing. NULL is valid. */
+/* Returns BG_ERROR_INVALID if only one of the two functions is set. NULL is valid. */
 bg_status bgi_allocator_check(const bg_allocator *allocator, bg_error *error);
 
 /* Rounds up to whole cache lines, in which a device's memory is allocated. */

@@ -1,5 +1,5 @@
 /*
- * array.c: a typed array with a shape.
+ * array.c: implements a typed array with a shape.
  */
 #include "core/error.h"
 

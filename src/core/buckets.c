@@ -1,5 +1,5 @@
 /*
- * buckets.c: counting sort.
+ * buckets.c: implements counting sort.
  */
 #include "core/buckets.h"
 
@@ -10,7 +10,8 @@ bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_coun
     buckets->items = bgi_arena_allocate(arena, item_count, sizeof *buckets->items);
     if (buckets->begins == NULL || buckets->items == NULL)
         return false;
-    /* Counts are stored two places further on, because filling the buckets moves each beginning to the place before. */
+    /* Counts are stored two elements further on, because filling a bucket moves its beginning to that of the next
+     * one. */
     for (size_t i = 0; i < item_count; i++)
         if (keys[i] < bucket_count)
             buckets->begins[keys[i] + 2]++;

@@ -1,5 +1,5 @@
 /*
- * buckets.h: groups numbered items by a key, so that the items of one key are found without a search of all others.
+ * buckets.h: groups numbered items by a key, so that the items of one key are found without searching all items.
  */
 #ifndef BGI_CORE_BUCKETS_H
 #define BGI_CORE_BUCKETS_H
@@ -17,9 +17,8 @@ typedef struct bgi_buckets {
     uint32_t *items;
 } bgi_buckets;
 
-/* Sorts the numbers below item_count by counting; keys[i] is the key of item i, and BGI_NO_BUCKET (or any other key
- * that is not below bucket_count) leaves the item out. Allocates memory in the arena; returns false if there is none.
- */
+/* Sorts the numbers below item_count by counting. keys[i] is the key of item i; if it is BGI_NO_BUCKET or not below
+ * bucket_count, the item is omitted. Allocates memory in the arena; returns false if there is none. */
 bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_count, size_t item_count,
                       const uint32_t *keys);
 

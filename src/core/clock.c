@@ -1,5 +1,5 @@
 /*
- * clock.c: the monotonic clock.
+ * clock.c: reads the monotonic clock.
  */
 #include "core/clock.h"
 

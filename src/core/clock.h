@@ -1,12 +1,12 @@
 /*
- * clock.h: the clock for all times.
+ * clock.h: declares the clock for all times.
  */
 #ifndef BGI_CORE_CLOCK_H
 #define BGI_CORE_CLOCK_H
 
 #include <stdint.h>
 
-/* Nanoseconds of CLOCK_MONOTONIC; only differences have a meaning. */
+/* Returns the nanoseconds of CLOCK_MONOTONIC; only differences have a meaning. */
 uint64_t bgi_clock_ns(void);
 double bgi_clock_s(void); /* the same in seconds */
 

@@ -1,6 +1,6 @@
 /*
- * crc32c.c: CRC-32C, reflected, polynomial 0x1edc6f41 (RFC 3720), four bits at a time: a table of 16 entries that is
- * short enough to write out, and fast compared with the code that reads the data.
+ * crc32c.c: computes CRC-32C (reflected, polynomial 0x1edc6f41, RFC 3720), four bits at a time, with a table of 16
+ * entries. This is fast compared with the code that reads the data.
  */
 #include "core/crc32c.h"
 

@@ -1,5 +1,5 @@
 /*
- * crc32c.h: the CRC-32C (Castagnoli) checksum of TFRecord files, also with their mask.
+ * crc32c.h: computes the CRC-32C (Castagnoli) checksum of TFRecord files, also with their mask.
  */
 #ifndef BGI_CORE_CRC32C_H
 #define BGI_CORE_CRC32C_H
@@ -9,7 +9,7 @@
 
 uint32_t bgi_crc32c(const void *data, size_t size_bytes);
 
-/* The form stored in the files, because a plain checksum of data that contain checksums would be weak. */
+/* Returns the masked form that files store, because a plain checksum of data that contain checksums would be weak. */
 uint32_t bgi_crc32c_masked(const void *data, size_t size_bytes);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * crc64.c: a table-driven CRC, eight bytes per step. The checksum is linear, so the checksum of eight bytes is the sum
- * (xor) of what each byte contributes with zeros after it.
+ * crc64.c: computes a table-driven CRC, eight bytes per step. The checksum is linear, so the checksum of eight bytes is
+ * the sum (xor) of what each byte contributes with zeros after it.
  *
  * If the processor multiplies polynomials, long data are summed in a different way, with the same value. Sixteen bytes
- * can be replaced by zeros if other bytes with the same remainder are added D bytes later: the two halves, each
- * multiplied by a power of x modulo the polynomial. Four such sums run side by side, and the table adds the last 16
- * bytes.
+ * can be replaced by zeros if bytes with the same remainder are added D bytes later. These are the two halves, each
+ * multiplied by a power of x modulo the polynomial. Four such sums are computed in parallel, and the table adds the
+ * last 16 bytes.
  *
  *     0 1 2 3 | 4 5 6 7 | ...   blocks of 16 bytes: 0 is added to 4, 1 to 5, ..., and in the end 0 to 1 to 2 to 3
  */
@@ -20,13 +20,13 @@ static const uint64_t polynomial = 0xc96c5795d7870f42u;
 
 enum { BLOCK_BYTES = 16, STREAMS = 4, FOLDED_BYTES_LEAST = 2 * STREAMS * BLOCK_BYTES };
 
-/* Times x. The lowest bit is that of the highest power. */
+/* Times x. The lowest bit is the coefficient of the highest power. */
 static uint64_t shift(uint64_t value)
 {
     return value >> 1 ^ ((value & 1) != 0 ? polynomial : 0);
 }
 
-/* x to that power, modulo the polynomial. */
+/* Returns x to the power `exponent`, modulo the polynomial. */
 static uint64_t power_of_x(unsigned exponent)
 {
     uint64_t value = (uint64_t)1 << 63;
@@ -79,7 +79,7 @@ static uint64_t add_by_table(const bgi_crc64 *crc, uint64_t value, const unsigne
 #ifdef BGI_CRC64_FOLDS
 #define FOLDING __attribute__((target("pclmul,sse4.1")))
 
-/* 16 bytes, moved on by the distance of `by`. */
+/* Moves 16 bytes forward by the distance that `by` describes. */
 FOLDING static inline __m128i fold(__m128i bytes, __m128i by)
 {
     return _mm_xor_si128(_mm_clmulepi64_si128(bytes, by, 0x00), _mm_clmulepi64_si128(bytes, by, 0x11));
@@ -90,7 +90,7 @@ FOLDING static inline __m128i load(const unsigned char *at)
     return _mm_loadu_si128((const __m128i *)(const void *)at);
 }
 
-/* `size_bytes` is a multiple of the streams' 64, and at least two of them. */
+/* `size_bytes` is a multiple of 64, the bytes of all four sums, and at least 128. */
 FOLDING static uint64_t add_folded(const bgi_crc64 *crc, uint64_t value, const unsigned char *at, size_t size_bytes)
 {
     const __m128i next = load((const unsigned char *)&crc->fold[0]), far = load((const unsigned char *)&crc->fold[2]);
@@ -125,7 +125,7 @@ void bgi_crc64_add(bgi_crc64 *crc, const void *data, size_t size_bytes)
     crc->value = add_by_table(crc, crc->value, at, size_bytes);
 }
 
-/* The product, modulo the polynomial. */
+/* Computes the product modulo the polynomial. */
 static uint64_t multiply(uint64_t a, uint64_t b)
 {
     uint64_t product = 0;
@@ -137,7 +137,7 @@ static uint64_t multiply(uint64_t a, uint64_t b)
     return product;
 }
 
-/* Joins the value so far, followed by as many zero bytes as the part has, with the part. */
+/* Combines the value so far, moved by the number of the part's bytes, with the value of the part. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes)
 {
     uint64_t factor = power_of_x(8);

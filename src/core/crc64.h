@@ -1,7 +1,7 @@
 /*
- * crc64.h: a checksum against damage, not against attacks: CRC-64 with the polynomial of ECMA-182, bits reflected,
- * first and last values all ones, as in the xz format (its specification, section 6). It detects every change within 64
- * neighboring bits and all but one in 2^64 of the others.
+ * crc64.h: computes the CRC-64 of the xz format (its specification, section 6): the polynomial of ECMA-182, bits
+ * reflected, initial value and final xor all ones. It detects damage, but not manipulation. It detects every change
+ * within 64 neighboring bits and all but one in 2^64 of the others.
  */
 #ifndef BGI_CORE_CRC64_H
 #define BGI_CORE_CRC64_H
@@ -12,15 +12,15 @@
 
 typedef struct bgi_crc64 {
     uint64_t value;
-    uint64_t table[8][256]; /* of a byte, with 0 to 7 zero bytes after it */
-    uint64_t fold[4];       /* what moves the two halves of 16 bytes on by 16 bytes, then by 64 */
+    uint64_t table[8][256]; /* values of a byte with 0 to 7 zero bytes after it */
+    uint64_t fold[4];       /* factors that move the two halves of 16 bytes forward by 16 bytes, then by 64 */
     bool folds;             /* the processor multiplies polynomials: long data are folded. Results are the same */
 } bgi_crc64;
 
 void bgi_crc64_init(bgi_crc64 *crc);
 void bgi_crc64_add(bgi_crc64 *crc, const void *data, size_t size_bytes);
-/* Adds data of this number of bytes, for which `part` is the value (the field) that began as 0. */
+/* Adds data of which `part` is the checksum computed from an initial value of 0. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes);
-uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* of everything added so far; more may follow */
+uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* checksum of the data so far; more may be added */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * error.h: the two macros that propagate failures inside the library. Macros hide nothing else.
+ * error.h: defines the two macros that propagate failures inside the library. Macros hide nothing else.
  */
 #ifndef BGI_CORE_ERROR_H
 #define BGI_CORE_ERROR_H
@@ -22,16 +22,17 @@
             goto cleanup;                                                                                              \
     } while (0)
 
-/* For parameters of public functions: an error that names the function and the parameter when `pointer` is NULL. */
+/* For parameters of public functions: returns an error that names the function and the parameter if `pointer` is
+ * NULL. */
 bg_status bgi_require(const void *pointer, const char *name, const char *function, bg_error *error);
 
 /* ---- structs that callers fill: struct_bytes (base.h) ---- */
 
-/* Copies the struct of an _init function as far as the caller's struct has memory for it, and fills the rest with
- * zeros. */
+/* Copies the struct of an _init function up to the size of the caller's struct, and fills further bytes of the caller's
+ * struct with zeros. */
 void bgi_struct_fill(void *options, size_t struct_bytes, const void *made, size_t made_bytes);
-/* Whether the caller's struct is of this release. `maker`: the function that makes the struct, for the error; NULL: the
- * struct may begin zeroed, and struct_bytes 0 means this release's size. */
+/* Checks that the caller's struct is that of this release. `maker` is the function that makes the struct, for the
+ * error. If it is NULL, the struct may be zeroed, and struct_bytes 0 means this release's size. */
 bg_status bgi_struct_check(size_t struct_bytes, size_t own_bytes, const char *type, const char *maker, bg_error *error);
 
 /* Fills an error for a callback that failed without a message: "the source reported 'i/o error' without a message". An

@@ -1,13 +1,13 @@
 /*
- * escape.c: escapes text so that it stays on its line. It is separate from text.c, because errors are escaped and
- * text.c makes errors.
+ * escape.c: escapes control characters, so that text remains on one line. It is separate from text.c, because errors
+ * are escaped and text.c makes errors.
  */
 #include "core/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The length of a byte's escape; 0 when it is not escaped. */
+/* Returns the length of a byte's escape; 0 when it is not escaped. */
 static size_t escape_byte(unsigned char byte, bool keeps_lines, char out[5])
 {
     if ((byte >= 0x20 && byte != 0x7f) || (byte == '\n' && keeps_lines))

@@ -1,5 +1,5 @@
 /*
- * file.c: writes files atomically and reads them up to a limit. It knows no formats.
+ * file.c: writes files atomically and reads them up to a limit. It does not interpret their content.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
@@ -69,7 +69,7 @@ bool bgi_file_exists(const char *path)
     return stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-/* The place of a file that does not exist yet: its folder without links, and its name. */
+/* Finds the location of a file that does not exist yet: its folder with links resolved, and its name. */
 static char *find_place(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -157,7 +157,7 @@ bg_status bgi_folder_lock(const char *path, int *out, bg_error *error)
     if (problem == 0)
         return BG_OK;
     bgi_folder_release(out);
-    /* The errors of file systems without locks (some network ones), where no process can be excluded. */
+    /* These errors mean that the file system has no locks, as with some network file systems. */
     if (problem == EOPNOTSUPP || problem == ENOSYS || problem == ENOLCK || problem == EINVAL)
         return BG_OK;
     if (problem != EWOULDBLOCK)
@@ -177,8 +177,8 @@ void bgi_folder_release(int *held)
 
 enum { BUFFER_BYTES = 1 << 16, STRETCH_BYTES = 16 << 20 };
 
-/* A rename is on the disk only after its folder was flushed. Returns 0, or the error number. The path is cut in place,
- * because there may be no memory for another one. */
+/* A rename is on the disk only after its folder was flushed. Returns 0 or the error number. Cuts the path in place,
+ * because there may be no memory for a copy. */
 static int sync_folder_of(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -194,7 +194,7 @@ static int sync_folder_of(char *path)
     /* A folder that is writable but not readable cannot be flushed; the rename is valid anyway. */
     if (descriptor < 0)
         return problem == EACCES ? 0 : problem;
-    /* EINVAL: the file system does not flush folders, because it need not or cannot. */
+    /* EINVAL: the file system does not support flushing folders. */
     if (fsync(descriptor) != 0 && errno != EINVAL)
         problem = errno;
     close(descriptor);
@@ -232,8 +232,8 @@ static int create_like_open(char *temporary_path)
     return descriptor;
 }
 
-/* A rename would replace a device or a link: the first is refused, the second followed. *out_mode: the permissions of
- * the existing file, or 0. */
+/* A rename would replace a device or a link, so devices are refused and links are followed. Sets *out_mode to the
+ * permissions of the existing file, or to 0. */
 static bg_status resolve_target(const char *path, char **out_path, mode_t *out_mode, bg_error *error)
 {
     struct stat about;
@@ -293,8 +293,8 @@ bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_er
     return BG_OK;
 }
 
-/* Writes to the file itself. For a large file the disk starts with each part at once, so that it is busy all the
- * time. */
+/* Writes to the file, not to the buffer. For a large file the disk starts writing each part immediately, so that it is
+ * always busy. */
 static void write_through(bgi_file_writer *writer, const unsigned char *data, size_t size_bytes)
 {
     while (size_bytes > 0 && writer->first_errno == 0) {
@@ -409,7 +409,7 @@ bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error)
     int problem;
 
     flush_writer(writer);
-    /* Some file systems say only here that the disk is full. */
+    /* Some file systems report only here that the disk is full. */
     if (close(writer->descriptor) != 0 && errno != EINTR && writer->first_errno == 0)
         writer->first_errno = errno;
     if (writer->first_errno == 0 && rename(writer->temporary_path, writer->path) != 0)
@@ -459,7 +459,8 @@ bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error)
     return BG_OK;
 }
 
-/* Reads to the end, or to one byte more than the limit. Sizes from stat are only a first guess: files may grow. */
+/* Reads up to the end, or to one byte more than the limit. The size from stat is only a first guess, because files may
+ * grow. */
 static bg_status read_stream(FILE *stream, const char *path, size_t limit_bytes, char **data, size_t *size_bytes,
                              bg_error *error)
 {

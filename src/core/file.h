@@ -1,8 +1,8 @@
 /*
  * file.h: reads and writes whole files.
  *
- * A file is written under a temporary name in the target's folder, flushed to disk and then renamed over the target, so
- * that a reader of the target never finds a part of the new content. Links are followed: the target is replaced and the
+ * A file is written under a temporary name in the target's folder, flushed to disk and then renamed. So a reader of the
+ * target finds either the old content or all of the new content. Links are followed: the target is replaced and the
  * link stays. A replaced file keeps its permissions. A target that is not a regular file (a device, a pipe, a folder)
  * is refused.
  */
@@ -20,8 +20,8 @@ typedef struct bgi_file_writer {
     char *temporary_path;
     unsigned char *buffer; /* NULL: no file is being written */
     size_t buffered;
-    size_t unsent_bytes;    /* written since the disk was last started */
-    uint64_t written_bytes; /* of the open file, as the system and readers see it */
+    size_t unsent_bytes;    /* bytes that the disk was not yet asked to write */
+    uint64_t written_bytes; /* bytes of the open file that readers can see */
     int descriptor;
     int first_errno; /* errno of the first failed call below; 0 without failures */
 } bgi_file_writer;
@@ -30,25 +30,25 @@ typedef struct bgi_file_writer {
  * such folder, or a broken link), BG_ERROR_MEMORY. */
 bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error);
 
-/* The result need not be checked: a failure is kept and reported by commit. */
+/* Writes bytes. Commit reports a failure, so the caller need not check for one. */
 void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes);
 
 /* Writes formatted text in the same way. */
 void bgi_file_print(bgi_file_writer *writer, const char *format, ...) BG_PRINTF(2, 3);
 
-/* The next write goes to the beginning of the file. */
+/* Makes the next write begin at the start of the file. */
 void bgi_file_writer_restart(bgi_file_writer *writer);
 
-/* Passes everything so far to the system, so that temporary_path can be opened and checked before it replaces the
- * target, while the disk writes; commit waits for the disk. After a failure the writer must still be abandoned. */
+/* Passes everything so far to the system. Then temporary_path can be opened and checked while the disk writes, before
+ * the file replaces the target. Commit waits for the disk. After a failure the writer must still be abandoned. */
 bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error);
 
-/* Flushes, syncs and renames the file, and syncs the folder. After a failure before the rename the temporary file is
- * removed and the target unchanged; when the folder cannot be flushed, the call fails with the new file in place. */
+/* Flushes, syncs and renames the file, and syncs the folder. If it fails before the rename, the temporary file is
+ * removed and the target is unchanged. If only the folder cannot be flushed, it fails with the new file in place. */
 bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error);
 
-/* Removes the temporary file; when that fails, an error that is set says so. May be called for a writer that was never
- * begun, or has ended. */
+/* Removes the temporary file. If that fails, adds this to an error that is already set. May be called for a writer that
+ * was never begun, or has ended. */
 void bgi_file_writer_abandon(bgi_file_writer *writer, bg_error *error);
 
 /* Combines the three functions above. */
@@ -77,12 +77,13 @@ bg_status bgi_folder_create(const char *path, bg_error *error);
 bg_status bgi_folder_is_empty(const char *path, bool *out, bg_error *error);
 
 /* Locks a folder for this process until *out is released or the process ends; BG_ERROR_INVALID if another process has
- * locked it. The lock excludes only processes that request it. On file systems without locks it excludes none, and *out
- * is -1; other failures are BG_ERROR_IO. */
+ * locked it. The lock excludes only processes that request it. On file systems without locks it has no effect, and *out
+ * is -1. Other failures are BG_ERROR_IO. */
 bg_status bgi_folder_lock(const char *path, int *out, bg_error *error);
 void bgi_folder_release(int *held);
 
-/* "folder/name" in malloc'ed memory; NULL when memory is out. An empty folder gives `name`. */
+/* Returns "folder/name" in malloc'ed memory, or NULL if memory is exhausted. If the folder is empty, the result is
+ * `name`. */
 char *bgi_path_join(const char *folder, const char *name);
 
 /* Writes the system's message for an errno value to `text`; thread-safe. */

@@ -1,5 +1,5 @@
 /*
- * initializer.c: limits on tensors and numbers of each kind of first values.
+ * initializer.c: checks the limits on tensors and numbers of each kind of first values.
  */
 #include "core/initializer.h"
 

@@ -1,15 +1,15 @@
 /*
- * initializer.h: the first values that a tensor can have (bg_initializer). It does not know how they are made.
+ * initializer.h: checks the first values that a tensor can have (bg_initializer); other files compute them.
  */
 #ifndef BGI_CORE_INITIALIZER_H
 #define BGI_CORE_INITIALIZER_H
 
 #include <brigade/graph.h>
 
-/* Whether the kind exists and supports tensors of that rank; the answer is the same for a whole and a piece. */
+/* Checks that the kind exists and supports tensors of that rank, which is also that of each shard. */
 bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t rank, const char *name,
                                      bg_error *error);
-/* Also checks that its numbers suit the whole tensor. Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE. */
+/* Also checks that its numbers are valid for the whole tensor. Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE. */
 bg_status bgi_initializer_check(const bg_initializer *initializer, const bg_type *whole, const char *name,
                                 bg_error *error);
 

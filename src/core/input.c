@@ -1,5 +1,5 @@
 /*
- * input.c: files that are read by position.
+ * input.c: reads files by position.
  */
 #include "core/input.h"
 
@@ -50,7 +50,7 @@ bg_status bgi_input_open(bgi_input *input, const char *path, bg_error *error)
 
 bg_status bgi_input_over(bgi_input *input, const char *name, const void *content, uint64_t size_bytes, bg_error *error)
 {
-    /* An empty content gets a pointer that is never read, because NULL would mean a file. */
+    /* Empty content gets a pointer that is never read, because NULL would mean a file. */
     *input = (bgi_input){.name = strdup(name), .content = content != NULL ? content : "", .size_bytes = size_bytes};
     return input->name != NULL ? BG_OK : bgi_error_memory(error, "a name", strlen(name));
 }

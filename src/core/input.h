@@ -1,6 +1,6 @@
 /*
- * input.h: a file that is read by position, or memory in its place. Files are not mapped: if a mapped file is
- * shortened, access to the missing part ends the process, while a failed read is an ordinary error.
+ * input.h: reads a file, or memory in its place, by position. Files are not mapped: if a mapped file is shortened,
+ * access to the missing part ends the process, while a failed read is an ordinary error.
  */
 #ifndef BGI_CORE_INPUT_H
 #define BGI_CORE_INPUT_H
@@ -10,20 +10,20 @@
 /* A zeroed input is closed. Several threads may read it at once. */
 typedef struct bgi_input {
     char *name;          /* its name in messages; NULL: closed */
-    uint64_t size_bytes; /* when it was opened */
+    uint64_t size_bytes; /* size when it was opened */
     const void *content; /* the caller's memory, or `kept`; NULL: read from the file */
     void *kept;          /* the whole content of a small file */
-    int descriptor;      /* of the file */
+    int descriptor;      /* descriptor of the file */
 } bgi_input;
 
 /* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO (cannot be opened, or is not a regular file), BG_ERROR_MEMORY. */
 bg_status bgi_input_open(bgi_input *input, const char *path, bg_error *error);
-/* `content` must outlive the input. Errors: BG_ERROR_MEMORY. */
+/* Opens content in memory, which must outlive the input. Errors: BG_ERROR_MEMORY. */
 bg_status bgi_input_over(bgi_input *input, const char *name, const void *content, uint64_t size_bytes, bg_error *error);
-/* Like bgi_input_open, but reads a file of at most limit_bytes at once and keeps it, for inputs that are read in many
- * small pieces, where system calls would take longer than the reading. */
+/* Like bgi_input_open, but keeps the content of a file of at most limit_bytes in memory. This is for inputs that are
+ * read in many small parts, for which system calls would take most of the time. */
 bg_status bgi_input_open_kept(bgi_input *input, const char *path, uint64_t limit_bytes, bg_error *error);
-void bgi_input_close(bgi_input *input); /* may be called for a closed one */
+void bgi_input_close(bgi_input *input); /* also accepts a closed input */
 
 /* Reads bytes offset to offset + size_bytes, which must be within the input's size_bytes. Errors: BG_ERROR_IO, naming
  * the file: a disk error, or a file that has become shorter. */

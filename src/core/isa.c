@@ -13,7 +13,7 @@
 #endif
 
 /* Older compilers have no name for it in __builtin_cpu_supports. Its registers are AVX's. In a virtual machine the
- * instruction that asks the processor takes tens of microseconds, so it is used only where necessary. */
+ * instruction cpuid takes tens of microseconds, so it is used only where necessary. */
 static bool has_f16c(void)
 {
 #if !defined(__clang__) && __GNUC__ >= 11
@@ -25,8 +25,8 @@ static bool has_f16c(void)
 #endif
 }
 
-/* With tiles the system saves eight kilobytes more. Linux allows them to a process that has asked, which may ask more
- * than once. */
+/* Tiles add eight kilobytes to the state that the system saves for a thread, so Linux allows them only to processes
+ * that request them. A process may request them more than once. */
 static bool may_use_tiles(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)

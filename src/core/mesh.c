@@ -1,6 +1,5 @@
 /*
- * mesh.c: replica groups as arithmetic over replica numbers. It knows no engine, and no memory except the caller's
- * arrays.
+ * mesh.c: computes replica groups from replica numbers. It allocates no memory.
  */
 #include <brigade/mesh.h>
 
@@ -52,7 +51,7 @@ static bg_mesh keep_axes(const bg_mesh *mesh, uint32_t axes, uint32_t otherwise)
                      .tensor_2 = (axes & BG_MESH_TENSOR_2) != 0 ? mesh->tensor_2 : otherwise};
 }
 
-/* The number of a replica in the grid of only the named axes. */
+/* Returns the number of a replica in the grid of only the named axes. */
 static uint32_t number_along(const bg_mesh *mesh, uint32_t axes, uint32_t replica)
 {
     const bg_mesh at = bg_mesh_coordinates(mesh, replica), sizes = keep_axes(mesh, axes, 1);
@@ -136,7 +135,7 @@ bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *gro
     return BG_OK;
 }
 
-/* The place of a replica in its group. */
+/* Returns the position of a replica in its group. */
 static uint32_t count_before(const uint32_t *groups, uint32_t replica)
 {
     uint32_t count = 0;
@@ -187,7 +186,7 @@ bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, 
     return BG_OK;
 }
 
-/* The next replica of the same group; `replicas` if there is none. */
+/* Returns the next replica of the same group; `replicas` if there is none. */
 static uint32_t find_next(uint32_t replicas, const uint32_t *groups, uint32_t replica)
 {
     uint32_t next = replica + 1;
@@ -214,7 +213,7 @@ static uint32_t find_smallest_stride(uint32_t replicas, const uint32_t *groups)
     return smallest;
 }
 
-/* The longest run of members at this stride that all runs have in common. */
+/* Returns the longest run of members at this stride that all runs have in common. */
 static uint32_t find_common_run(uint32_t replicas, const uint32_t *groups, uint32_t stride)
 {
     uint32_t common = 0;
@@ -273,7 +272,8 @@ static bool has_groups(const bg_mesh *mesh, uint32_t axes, const uint32_t *group
     return true;
 }
 
-/* Axes of size 1 have no effect, so they are left out of the lowest bits. */
+/* Finds the first set of axes that makes the groups. It contains no axis of size 1, because such axes have no
+ * effect. */
 bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error)
 {
     bg_error_clear(error);

@@ -6,8 +6,8 @@
  *     bfloat16   s eeeeeeee fffffff
  *     float16    s    eeeee ffffffffff                 65504 is the largest, 2^-24 the smallest step
  *
- * The results are those of processors' own float16 conversions, bit for bit: to nearest, ties to even, infinity beyond
- * 65520; NaN stays NaN, becomes quiet and keeps the upper bits of its fraction.
+ * The results are bit-identical to those of processors' float16 conversions: to nearest, ties to even, and infinity
+ * from 65520 on. NaN becomes quiet and keeps the upper bits of its fraction.
  */
 #ifndef BGI_CORE_NARROW_H
 #define BGI_CORE_NARROW_H
@@ -38,7 +38,7 @@ static inline float bgi_bfloat16_to_float(uint16_t bits)
     return bgi_float_from_bits((uint32_t)bits << 16);
 }
 
-/* Round to nearest, ties to even; NaN stays NaN. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t bgi_bfloat16_from_float(float value)
 {
     uint32_t bits = bgi_float_bits(value);
@@ -49,7 +49,7 @@ static inline uint16_t bgi_bfloat16_from_float(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* Exact. Written without branches, so that compilers can vectorize it. */
+/* Converts exactly. It has no branches, so that compilers can vectorize it. */
 static inline float bgi_float16_to_float(uint16_t half)
 {
     const uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
@@ -59,7 +59,7 @@ static inline float bgi_float16_to_float(uint16_t half)
     return bgi_float_from_bits(sign | (rest < 0x400u ? tiny : rest < 0x7c00u ? normal : special));
 }
 
-/* Likewise. Below 2^-14, adding 0.5, whose last place is 2^-24, rounds. */
+/* Rounds to nearest, also without branches. Below 2^-14, adding 0.5 rounds, because its last place is 2^-24. */
 static inline uint16_t bgi_float16_from_float(float value)
 {
     const uint32_t bits = bgi_float_bits(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -76,7 +76,7 @@ static inline bool bgi_dtype_is_narrow(bg_dtype dtype)
     return dtype == BG_BFLOAT16 || dtype == BG_FLOAT16;
 }
 
-/* float32, or a 16-bit float that is computed with in float32. */
+/* Whether the type is float32, or a 16-bit float whose operations are computed in float32. */
 static inline bool bgi_dtype_is_single(bg_dtype dtype)
 {
     return dtype == BG_FLOAT32 || bgi_dtype_is_narrow(dtype);

@@ -1,5 +1,5 @@
 /*
- * pace.c: sleeps between pieces of work, and looks every few milliseconds whether a processor is free.
+ * pace.c: sleeps between parts of the work, and checks every few milliseconds whether a processor is free.
  */
 #include "core/pace.h"
 
@@ -7,11 +7,11 @@
 
 #include "core/clock.h"
 
-/* Each look interrupts the computation: at two looks a millisecond, steps took a tenth longer. Less processor time than
- * LEAST_NS is not worth a sleep: it counts with the next piece. */
+/* Each check interrupts the computation: with two checks a millisecond, steps took a tenth longer. If a part takes less
+ * processor time than LEAST_NS, there is no sleep, and the time is added to that of the next part. */
 enum { LOOK_NS = 8000000, LEAST_NS = 200000 };
 
-/* Processor time of the calling thread; 0 where the system does not count it. */
+/* Returns the processor time of the calling thread; 0 if the system does not count it. */
 static uint64_t find_used_ns(void)
 {
     struct timespec used;

@@ -1,5 +1,5 @@
 /*
- * progress.c: the call of a progress callback, and the message when it cancels.
+ * progress.c: calls a progress callback, and reports when it cancels.
  */
 #include "core/progress.h"
 

@@ -12,7 +12,7 @@ enum { PANEL = BGI_QUANTIZED_PANEL, BLOCK = BGI_QUANTIZED_BLOCK };
 static const float largest_weight = 1e38F;
 
 typedef struct block {
-    float weights[BLOCK][PANEL]; /* by input and output; zeros where the matrix ends */
+    float weights[BLOCK][PANEL]; /* by input and output; zeros beyond the matrix */
     float scales[PANEL];
     int64_t inputs;
 } block;
@@ -32,8 +32,8 @@ static void read_block(const bgi_quantized *q, const float *weights, int64_t pan
                 b->weights[k][o] = weights[(o0 + o) * q->in + k0 + k];
 }
 
-/* The next bfloat16 away from 0, unless it is one already. At least the smallest normal number, so that products with
- * levels are exact. */
+/* Returns the next bfloat16 away from 0, unless it is one already. At least the smallest normal number, so that
+ * products with levels are exact. */
 static float round_up(float scale)
 {
     const float least = scale < FLT_MIN ? FLT_MIN : scale;
@@ -41,8 +41,8 @@ static float round_up(float scale)
     return bgi_float_from_bits((bgi_float_bits(least) + 0xffffU) & 0xffff0000U);
 }
 
-/* `low` and `high`: the extremes of a block's weights for one output, 0 included. The larger one is the level of the
- * most negative number; the other one must be within half a scale of the most positive. */
+/* Chooses the scale. `low` and `high` are the extremes of 0 and a block's weights for one output. The one with the
+ * larger magnitude gets the most negative level; the other must be within half a scale of the most positive level. */
 static float choose_scale(float low, float high, float levels)
 {
     const float larger = -low > high ? -low : high, other = -low > high ? high : -low;
@@ -71,8 +71,8 @@ static bool choose_scales(block *b, float levels)
     return !outside;
 }
 
-/* The levels of one input's weights. The quotient may be rounded to the wrong side of the middle between two levels,
- * which the remainder shows, because it is exact. */
+/* Computes the levels of one input's weights. Rounding may move the quotient across the middle between two levels; the
+ * remainder, which is exact, shows this. */
 static void round_row(const block *b, const float *inverse, int64_t k, float levels, int32_t *out)
 {
     const float integers = 0x1.8p23F; /* a float32 of this size has no fraction */
@@ -136,7 +136,7 @@ static void write_block(const block *b, const bgi_quantized *q, float levels, ui
 
 /* ---- bfloat16 ---- */
 
-/* Half of the unit in the last place of the bfloat16 numbers of a weight's size. */
+/* Returns half of the unit in the last place of a weight in bfloat16. */
 static double find_half_place(float largest)
 {
     return (double)(largest < FLT_MIN ? FLT_MIN : bgi_float_from_bits(bgi_float_bits(largest) & 0x7f800000U)) / 256.0;

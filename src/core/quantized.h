@@ -1,5 +1,5 @@
 /*
- * quantized.h: a matrix of weights in 16, 8 or 4 bits, as products read it. All numbers of bits have this layout:
+ * quantized.h: defines the layout of a matrix of weights in 16, 8 or 4 bits. It is the same for each number of bits:
  *
  *     panel    64 outputs; panels follow one another, and the last one is filled up with zeros
  *     block    32 inputs of a panel, filled up with zeros: the scales of its outputs, 64 bfloat16, then a row for each
@@ -10,8 +10,8 @@
  * are its elements 2j and 2j + 1, as instructions for pairs read them (kernels/linear/pairs.h).
  *
  * A weight of 8 or 4 bits is level x scale, with levels from -128 to 127 or from -8 to 7, rounded to nearest. A scale
- * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level and the block's
- * extreme weight is level -128 or -8. It may be negative. The product of a level and a scale is exact in float32, so
+ * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level. The block's
+ * extreme weight is at level -128 or -8. It may be negative. The product of a level and a scale is exact in float32, so
  * every kernel that multiplies them first computes with the same float32 matrix.
  */
 #ifndef BGI_CORE_QUANTIZED_H
@@ -40,7 +40,7 @@ static inline int64_t bgi_quantized_panels(int64_t out)
     return (out + BGI_QUANTIZED_PANEL - 1) / BGI_QUANTIZED_PANEL;
 }
 
-/* Of 8 or 4 bits. */
+/* Layout of weights of 8 or 4 bits. */
 static inline int64_t bgi_quantized_row_bytes(uint32_t bits)
 {
     return BGI_QUANTIZED_PANEL * (int64_t)bits / 8;
@@ -64,19 +64,20 @@ static inline bool bgi_quantized_is_valid(int64_t in, int64_t out, uint32_t bits
     return (bits == 16 || bits == 8 || bits == 4) && in >= 1 && in <= INT32_MAX && out >= 1 && out <= INT32_MAX;
 }
 
-/* uint8 [panels, bytes of a panel] */
+/* Returns the type of the rounded matrix: uint8 [panels, bytes of a panel]. */
 static inline bg_type bgi_quantized_type(int64_t in, int64_t out, uint32_t bits)
 {
     return bg_matrix(BG_UINT8, bgi_quantized_panels(out), bgi_quantized_panel_bytes(in, bits));
 }
 
-/* "bfloat16", "int8" or "int4" */
+/* Returns "bfloat16", "int8" or "int4". */
 static inline const char *bgi_quantized_name(uint32_t bits)
 {
     return bits == 16 ? "bfloat16" : bits == 8 ? "int8" : "int4";
 }
 
-/* The length of the float32 matrix's name, without the point and the name of the type; 0: the name has none. */
+/* Returns the length of the float32 matrix's name, which is followed by a point and the name of the type. Returns 0 if
+ * the name has no such ending. */
 static inline size_t bgi_quantized_source_length(const char *name)
 {
     const char *point = strrchr(name, '.');
@@ -87,13 +88,13 @@ static inline size_t bgi_quantized_source_length(const char *name)
     return 0;
 }
 
-/* The type of the float32 matrix. */
+/* Returns the type of the float32 matrix. */
 static inline bg_type bgi_quantized_source(const bgi_quantized *q)
 {
     return q->in_out ? bg_matrix(BG_FLOAT32, q->in, q->out) : bg_matrix(BG_FLOAT32, q->out, q->in);
 }
 
-/* The weight between an input and an output. */
+/* Returns the weight between an input and an output. */
 static inline float bgi_quantized_value(const void *data, int64_t in, uint32_t bits, int64_t output, int64_t input)
 {
     const int64_t lane = output % BGI_QUANTIZED_PANEL, half = BGI_QUANTIZED_PANEL / 2;
@@ -114,8 +115,8 @@ static inline float bgi_quantized_value(const void *data, int64_t in, uint32_t b
     return (float)((lane < half ? row[lane] & 15 : row[lane - half] >> 4) - 8) * bgi_bfloat16_to_float(scale);
 }
 
-/* Rounds panels `first` to `end` - 1 of a float32 matrix into `to`, which is the whole matrix's memory, and raises
- * the numbers of `error`. Returns false when a weight is NaN, infinite or beyond 1e38. */
+/* Rounds panels `first` to `end` - 1 of a float32 matrix and writes them to `to`, the memory of the whole result.
+ * Raises the numbers of `error` if needed. Returns false when a weight is NaN, infinite or beyond 1e38. */
 bool bgi_quantize_panels(const bgi_quantized *q, const float *weights, int64_t first, int64_t end, void *to,
                          bgi_quantized_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * random.c: Philox 4x32-10 and numbers made from its words. It knows no seeds or places of particular users.
+ * random.c: implements Philox 4x32-10, and makes numbers from its words.
  */
 #include "core/random.h"
 
@@ -47,7 +47,8 @@ bgi_random bgi_random_make(uint64_t seed, uint64_t place)
 
 uint64_t bgi_random_domain(uint64_t seed, uint32_t domain)
 {
-    /* The last counter word is all ones, which no stream reaches, because places would have to be above 2^64 - 2^32. */
+    /* The last counter word is all ones, which no stream reaches, because `place` would have to be above 2^64 -
+     * 2^32. */
     const uint32_t counter[4] = {domain, 0, 0, 0xffffffffu};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t words[4];

@@ -1,6 +1,5 @@
 /*
- * section.c: copies between a tensor and its sections, and pieces found by their names. It knows no weights and no
- * files: callers pass lists of named tensors.
+ * section.c: copies between a tensor and its sections, and finds pieces by their names in lists of named tensors.
  *
  *     whole [4, 3], axis 1, [1, 3)      a b c     b c
  *                                       d e f --> e f     four rows ("outer") of two elements ("inner")
@@ -41,7 +40,8 @@ bg_type bgi_section_type(const bg_section *section)
     return type;
 }
 
-/* The place of the section's values in the whole, in bytes. */
+/* Where a section's values are in the whole tensor: `outer` ranges of inner_bytes each, the first one at
+ * offset_bytes. */
 typedef struct layout {
     size_t outer, inner_bytes, stride_bytes, offset_bytes;
 } layout;
@@ -95,7 +95,7 @@ void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void 
 
 enum { MOST_DIGITS = 9 };
 
-/* "split_embeddings.12.rest": the number, and the beginning of the rest; NULL for other names. */
+/* For a name such as "split_embeddings.12.rest", sets the number and returns "rest". Returns NULL for other names. */
 static const char *skip_component(const char *text, uint32_t *out_number)
 {
     static const char *const words[] = {"split_embeddings.", "split_linear_layers."};
@@ -152,7 +152,7 @@ bg_status bgi_section_of_piece(const char *whole_name, const bg_type *whole, uin
 
 /* ---- gathering ---- */
 
-/* Takes pieces one by one: `is_there` by number. */
+/* Copies the pieces one by one, and sets is_there[n] when it has found piece n. */
 static bg_status take_pieces(const bgi_piece_list *list, const char *whole_name, const bg_type *whole,
                              const bg_type *first, int64_t piece_count, bool *is_there, void *out_whole,
                              bg_error *error)

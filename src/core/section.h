@@ -1,25 +1,26 @@
 /*
- * section.h: sections of tensors (bg_section): copies between a whole and its ranges, and the names under which layers
- * in pieces store their weights, so that files of pieces are read as wholes.
+ * section.h: copies between a tensor and its sections (bg_section). It also finds sections in files by the names that
+ * serialized layers give them, and joins them to whole tensors.
  */
 #ifndef BGI_CORE_SECTION_H
 #define BGI_CORE_SECTION_H
 
 #include <brigade/graph.h>
 
-/* Whether the range is inside the whole. */
+/* Checks that the range is inside the whole tensor. */
 bg_status bgi_section_validate(const bg_section *section, bg_error *error);
-/* The type of the section's own values. */
+/* Returns the type of the section's own values. */
 bg_type bgi_section_type(const bg_section *section);
-/* The section's values: in `whole` itself if they are contiguous there, otherwise copied to `room`. */
+/* Returns the section's values, which are in `whole` if they are contiguous there, and otherwise are copied to
+ * `room`. */
 const void *bgi_section_cut(const bg_section *section, const void *whole, void *room);
-/* Copies the section's values to their place in the whole. */
+/* Copies the section's values into the whole tensor. */
 void bgi_section_join(const bg_section *section, const void *values, void *out_whole);
 
 /* Whether `name` is that of piece *out_number of the weight `whole`: "x.split_embeddings.3.weight" and
  * "x.split_linear_layers.3.weight" are piece 3 of "x.weight". */
 bool bgi_section_is_piece(const char *name, const char *whole, uint32_t *out_number);
-/* The range of piece `number` of this type in the whole, assuming that all pieces are equal. Errors: SHAPE. */
+/* Finds the range of piece `number` of this type in the whole tensor, if all pieces are equal. Errors: SHAPE. */
 bg_status bgi_section_of_piece(const char *whole_name, const bg_type *whole, uint32_t number, const bg_type *piece,
                                bg_section *out, bg_error *error);
 
@@ -32,14 +33,14 @@ typedef struct bgi_piece {
 typedef struct bgi_piece_list {
     const void *user;
     size_t count;
-    bgi_piece (*at)(const void *user, size_t index); /* name NULL: the entry is skipped */
-    /* Provides the data of a piece without any; they are valid until the next call. May be NULL. */
+    bgi_piece (*at)(const void *user, size_t index); /* may return a NULL name for an entry to skip */
+    /* Reads the data of a piece that has none in memory; they are valid until the next call. May be NULL. */
     bg_status (*read)(const void *user, size_t index, const void **out_data, bg_error *error);
 } bgi_piece_list;
 
-/* The index in the list of the first piece of `whole_name`; SIZE_MAX if there is none. Pieces must cover the whole,
- * each part of it once; with `out_whole` they are copied there. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY, those of
- * `read`. */
+/* Finds the index in the list of the first piece of `whole_name`, or SIZE_MAX if there is none. Pieces must cover each
+ * element of the whole tensor once. If `out_whole` is not NULL, they are copied there. Errors: BG_ERROR_SHAPE,
+ * BG_ERROR_MEMORY, those of `read`. */
 bg_status bgi_section_gather(const bgi_piece_list *list, const char *whole_name, const bg_type *whole, void *out_whole,
                              size_t *out_first, bg_error *error);
 

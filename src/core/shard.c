@@ -1,11 +1,12 @@
 /*
- * shard.c: tensors cut over the tensor axes of a mesh. A piece's elements are those of the whole tensor, or padding:
+ * shard.c: cuts tensors over the tensor axes of a mesh. A shard contains elements of the whole tensor, and possibly
+ * padding:
  *
  *     a dimension of 2 blocks of 5, in 2 pieces of a multiple of 2:   a a a a b | c c c c d
  *         coordinate 0:  a a a a   c c c c
  *         coordinate 1:  b 0 0 0   d 0 0 0
  *
- * Copies go row by row of the last dimension; a counter runs through the other dimensions.
+ * Copies are made row by row along the last dimension; a counter runs over the other dimensions.
  */
 #include <brigade/mesh.h>
 
@@ -15,10 +16,11 @@
 #include "core/error.h"
 #include "core/stretch.h"
 
-/* One dimension for one coordinate. */
+/* How one dimension is cut for one coordinate of the mesh. */
 typedef struct cut_dim {
-    int64_t blocks, block, piece; /* number of blocks, elements of a block of the whole, elements of its piece */
-    int64_t first;                /* the first element in a block of this coordinate's piece */
+    int64_t blocks, block,
+        piece;     /* number of blocks, elements of a block in the whole tensor, elements of a block in the shard */
+    int64_t first; /* the first element of this coordinate's shard in a block */
 } cut_dim;
 
 static uint32_t size_along(const bg_mesh *mesh, bg_mesh_axis axis)
@@ -86,7 +88,8 @@ bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_type *ou
     return BG_OK;
 }
 
-/* The first element in the whole of row `row` of the piece (all dimensions except the last); -1: in padding. */
+/* Returns the position in the whole tensor of the first element of the shard's row `row`, or -1 if the row is padding.
+ * A row extends along the last dimension. */
 static int64_t find_row(const bg_shard *shard, const cut_dim *dims, const bg_type *piece, int64_t row)
 {
     int64_t offset = 0, stride = shard->whole.dims[piece->rank - 1];

@@ -1,6 +1,6 @@
 /*
- * stretch.h: a part of a tensor as runs of elements that are contiguous in the part and in the whole. It is used to
- * copy between them, and to make the part's values without the whole.
+ * stretch.h: describes a part of a tensor as runs of elements that are contiguous in both. Code uses it to copy between
+ * them, and to make the values of the part without the whole tensor.
  */
 #ifndef BGI_CORE_STRETCH_H
 #define BGI_CORE_STRETCH_H
@@ -14,10 +14,10 @@ typedef struct bgi_stretch {
 
 typedef void bgi_visit_stretch(void *user, const bgi_stretch *stretch);
 
-/* shard.c: visits the piece at these coordinates, without its padding. Errors: those of bg_shard_cut. */
+/* Visits the shard at these coordinates, without its padding (shard.c). Errors: those of bg_shard_cut. */
 bg_status bgi_shard_walk(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
                          bgi_visit_stretch *visit, void *user, bg_error *error);
-/* section.c. */
+/* Visits the elements of a section (section.c). */
 void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void *user);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * text.c: growing strings, and suggestions for mistyped names.
+ * text.c: implements growing strings, and finds suggestions for mistyped names.
  */
 #include "core/text.h"
 
@@ -121,7 +121,8 @@ bool bgi_text_is_utf8(const char *text)
 
 enum { NAME_LIMIT = 48 };
 
-/* Levenshtein's distance, by rows. Names longer than NAME_LIMIT resemble no other name. */
+/* Computes Levenshtein's distance row by row. Names longer than NAME_LIMIT are at the largest distance from every
+ * name. */
 static uint32_t edit_distance(const char *a, const char *b)
 {
     uint32_t row[NAME_LIMIT + 1];
@@ -169,7 +170,7 @@ const char *bgi_text_nearest(const char *name, const char *const *names, uint32_
     for (uint32_t i = 0; i < count; i++) {
         const size_t other = strlen(names[i]);
         uint32_t distance;
-        /* Each difference in length is an edit, so most names need no table. */
+        /* The difference in length is a lower bound of the distance, so most names need no table. */
         if ((other > length ? other - length : length - other) >= best_distance)
             continue;
         distance = edit_distance(name, names[i]);
@@ -181,7 +182,8 @@ const char *bgi_text_nearest(const char *name, const char *const *names, uint32_
     return best;
 }
 
-/* The digits of the shortest decimal that reads back the same, and the power of ten of the first digit. */
+/* Finds the digits of the shortest decimal that reads back as the same number, and the power of ten of the first
+ * digit. */
 static int find_digits(double value, char digits[32], int *exponent)
 {
     char text[64];

@@ -1,6 +1,6 @@
 /*
- * text.h: growing strings, and suggestions for mistyped names. Lack of memory is remembered and reported once, by
- * finish.
+ * text.h: declares growing strings, and suggestions for mistyped names. If memory is exhausted, only `finish` reports
+ * it.
  */
 #ifndef BGI_CORE_TEXT_H
 #define BGI_CORE_TEXT_H
@@ -25,27 +25,28 @@ void bgi_string_clear(bgi_string *text);
  * same everywhere. */
 void bgi_string_add_real(bgi_string *text, double value);
 double bgi_text_real(const char *text, char **end);
-/* The shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
+/* Adds the shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
 void bgi_string_add_shortest(bgi_string *text, double value);
 
-/* Rewrites the control characters of `text` as \n, \t or \xNN, so that no name or value in it breaks a line or controls
- * a terminal; newlines stay when `keeps_lines`. The text is cut at `capacity` bytes. */
+/* Rewrites the control characters of `text` as \n, \t or \xNN, so that names and values in it cannot break a line or
+ * control a terminal. Newlines stay if `keeps_lines` is true. The text is cut at `capacity` bytes. */
 void bgi_string_escape(char *text, size_t capacity, bool keeps_lines);
 
-/* The number of bytes of the UTF-8 character at `at`, of which `left` (at least 1) are available; 0: invalid. */
+/* Returns the number of bytes of the UTF-8 character at `at`, or 0 if it is invalid. `left` bytes (at least 1) are
+ * available. */
 size_t bgi_utf8_bytes(const unsigned char *at, size_t left);
 
 bool bgi_text_is_utf8(const char *text);
 
-/* Whether the texts are equal up to the case of ASCII letters, in any locale. */
+/* Whether the strings are equal except for the case of ASCII letters, in any locale. */
 bool bgi_text_equal_in_any_case(const char *a, const char *b);
 
 bool bgi_text_ends_with(const char *text, const char *end);
 
-/* Whether all of the name matches: `*` matches any text, `?` one character. */
+/* Whether the whole name matches the pattern: `*` matches any text, and `?` matches one character. */
 bool bgi_text_matches(const char *pattern, const char *name);
 
-/* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is close. */
+/* Returns the name of names[0..count) that is nearest to a mistyped one, or NULL when none is close. */
 const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * threads.c: threads without signals, event counts and timed conditions over POSIX threads; the number of processors.
+ * threads.c: implements threads without signals, event counts and timed conditions with POSIX threads, and counts
+ * processors.
  */
 #include "core/threads.h"
 
@@ -48,7 +49,7 @@ static void *run_thread(void *user)
     return NULL;
 }
 
-/* On a thread of the caller's. */
+/* Runs on a thread of the caller. */
 static void run_lent(void *user)
 {
     bgi_thread *thread = user;

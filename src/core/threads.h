@@ -1,5 +1,5 @@
 /*
- * threads.h: starts threads, and primitives with which they wait. It does not know what they wait for.
+ * threads.h: starts threads, and declares the primitives with which they wait.
  *
  * A counter only grows. It has a separate cache line, because one thread writes it while others poll it.
  *
@@ -8,8 +8,9 @@
  *
  *     sleeper: key = prepare; look again; nothing there? wait(key), else cancel      changer: change; notify
  *
- * `prepare` announces the sleeper before it looks, `notify` looks for sleepers after the change. Announcement, change
- * and both looks are sequentially consistent, so at least one of the two sees the other.
+ * `prepare` announces the sleeper before it checks the condition, and `notify` checks for sleepers after the change.
+ * Announcement, change and both checks are sequentially consistent, so at least one of the two threads sees the other's
+ * write.
  */
 #ifndef BGI_CORE_THREADS_H
 #define BGI_CORE_THREADS_H
@@ -25,9 +26,8 @@ typedef struct bgi_counter {
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t value;
 } bgi_counter;
 
-/* pthread_create for a thread with all signals blocked, so that signals reach the threads of the program that has the
- * library, and with at least 1 MiB of stack. Every thread of the library begins here. Returns 0, or the error's number.
- */
+/* Creates a thread with all signals blocked, so that signals reach the program's own threads, and with at least 1 MiB
+ * of stack. All threads of the library are created here. Returns 0, or the error's number. */
 int bgi_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
 /* Where threads come from: `start` runs the function on a thread of the caller (options.execution.start_thread), or
@@ -37,22 +37,22 @@ typedef struct bgi_thread_source {
     void *user;
 } bgi_thread_source;
 
-/* A thread of either kind. It stays at its address until bgi_thread_join. */
+/* A thread of either kind. The struct must not move before bgi_thread_join. */
 typedef struct bgi_thread {
-    pthread_t id; /* when it is not lent */
+    pthread_t id; /* used if the thread is the system's */
     void (*run)(void *argument);
     void *argument;
     bool is_lent, has_ended;
-    pthread_mutex_t mutex; /* when it is lent, for has_ended */
+    pthread_mutex_t mutex; /* used if the thread is the caller's, for has_ended */
     pthread_cond_t ended;
 } bgi_thread;
 
-/* Returns 0, or the error's number: EAGAIN when `source` has no thread. */
+/* Returns 0 or the error's number, which is EAGAIN if `source` has no thread. */
 int bgi_thread_start(bgi_thread *thread, const bgi_thread_source *source, void (*run)(void *argument), void *argument);
 /* Waits until `run` has returned. */
 void bgi_thread_join(bgi_thread *thread);
 
-/* The processors of the machine, including those that this process may not use; 0: unknown. */
+/* Returns the number of the machine's processors, including those that this process may not use; 0 if it is unknown. */
 uint32_t bgi_processors_online(void);
 
 /* Tells the processor that this is a spin loop. */
@@ -72,7 +72,7 @@ typedef struct bgi_event_count {
     pthread_cond_t changed;
 } bgi_event_count;
 
-/* False when the system refuses. */
+/* Returns false if the system refuses. */
 bool bgi_event_count_init(bgi_event_count *events);
 void bgi_event_count_clear(bgi_event_count *events);
 
@@ -91,7 +91,7 @@ static inline bool bgi_event_count_has_sleepers(bgi_event_count *events)
 void bgi_event_count_notify_one(bgi_event_count *events);
 void bgi_event_count_notify_all(bgi_event_count *events);
 
-/* A condition whose timed waits use the monotonic clock; false when the system refuses. */
+/* Creates a condition whose timed waits use the monotonic clock. Returns false if the system refuses. */
 bool bgi_condition_init(pthread_cond_t *condition);
 /* Waits at most `timeout_ns`; may wake early. */
 void bgi_condition_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t timeout_ns);

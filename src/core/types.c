@@ -1,5 +1,5 @@
 /*
- * types.c: element types and shapes.
+ * types.c: describes element types and shapes.
  */
 #include "core/error.h"
 

@@ -1,5 +1,5 @@
 /*
- * version.c: the version of this release.
+ * version.c: returns the version of this release.
  */
 #include <brigade/base.h>
 

@@ -4,8 +4,8 @@
 #ifndef BGI_CORE_WRITE_BACK_H
 #define BGI_CORE_WRITE_BACK_H
 
-/* It does not wait, and guarantees nothing: fsync reports whether the content is on the disk. It does nothing where the
- * system has no such call. */
+/* Requests the write without waiting for it, and guarantees nothing: fsync reports whether the content is on the disk.
+ * It does nothing on systems without such a call. */
 void bgi_begin_write_back(int descriptor);
 
 #endif

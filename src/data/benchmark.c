@@ -1,5 +1,5 @@
 /*
- * benchmark.c: measures the speed of data without a device, and judges whether the data limit a run. It times each
+ * benchmark.c: measures the speed of data without a device, and decides whether the data limit a run. It times each
  * element, so the clock's cost (about 20 ns) affects very short elements.
  */
 #include "core/arena.h"
@@ -16,7 +16,7 @@
 
 /* ---- what limits a run ---- */
 
-/* Judges by the fraction of the time that is spent waiting for data. */
+/* Decides by the fraction of the time in which the run waits for data. */
 static bg_run_limit judge_share(double share)
 {
     return share > 0.05 ? BG_LIMIT_DATASET : BG_LIMIT_DEVICE;
@@ -72,8 +72,8 @@ typedef struct feed {
     bg_status (*next)(struct feed *feed, bg_error *error);
     uint32_t tensor_count;
     const bg_type *types;                        /* of a sample */
-    const void *tensors[BG_DATASET_MAX_TENSORS]; /* of the element */
-    uint64_t sample_count;                       /* of the element */
+    const void *tensors[BG_DATASET_MAX_TENSORS]; /* the current element's */
+    uint64_t sample_count;                       /* the current element's */
     void *copies[BG_DATASET_MAX_TENSORS];
     uint64_t largest_samples;
     bg_loader *loader;
@@ -83,7 +83,8 @@ typedef struct feed {
     uint64_t epoch, at;
     bg_infeed_source source;
     void *user;
-    bg_error said; /* the source's: it is cleared once, because clearing its 4 KiB would add to each element's time */
+    bg_error
+        said; /* errors of `next`; cleared only once, because clearing its 4 KiB would add to each element's time */
 } feed;
 
 static bg_status next_sample(feed *f, bg_error *error)
@@ -173,7 +174,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest time that at least this fraction of the elements did not exceed. */
+/* Returns the smallest time that at least this fraction of the elements did not exceed. */
 static double percentile_s(const uint64_t *sorted, uint64_t count, uint64_t per_cent)
 {
     const uint64_t rank = (count * per_cent + 99) / 100;
@@ -267,7 +268,7 @@ static bg_status run_benchmark(feed *f, const bg_benchmark_options *options, cha
     return status;
 }
 
-/* Provides memory for each tensor of an element of one sample. */
+/* Runs the benchmark of single samples, with memory for each tensor. */
 static bg_status run_with_places(feed *f, const bg_benchmark_options *options, char **out_json, bg_error *error)
 {
     bg_status status = BG_OK;

@@ -1,6 +1,5 @@
 /*
- * concatenate.c: joins data sets one after another. It knows where each begins, and reads consecutive indices of one
- * data set together.
+ * concatenate.c: appends data sets to each other. Consecutive indices of one data set are read together.
  *
  *     a: 0 1 2   b: 0 1   ->   0 1 2 3 4
  *     indices 1 2 4 3 0   ->   a: 1 2, b: 1 0, a: 0
@@ -18,7 +17,7 @@ enum { TRANSLATED = 256 };
 typedef struct chain {
     uint32_t count;
     bg_dataset **sources;
-    uint64_t *starts; /* the beginning of each, and the end of the last one */
+    uint64_t *starts; /* index of the first sample of each source, and the end of the last source */
 } chain;
 
 static void release_chain(void *state)
@@ -32,7 +31,7 @@ static void release_chain(void *state)
     free(c);
 }
 
-/* The source that has the sample. */
+/* Finds the source of a sample. */
 static uint32_t find_source(const chain *c, uint64_t index)
 {
     uint32_t low = 0, high = c->count;
@@ -101,7 +100,7 @@ static bg_status check_sources(bg_dataset *const *sources, uint32_t count, uint6
     return BG_OK;
 }
 
-/* Combines what the sources need and cost, and adds a reference to each. */
+/* Combines the scratch sizes and other properties of the sources, and adds a reference to each. */
 static void join(bg_dataset *dataset, chain *c, bg_dataset *const *sources, uint32_t count)
 {
     dataset->is_copied = true;

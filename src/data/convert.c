@@ -1,9 +1,9 @@
 /*
- * convert.c: converts one tensor of each sample to the element type and the shape that a model needs, normalizes it on
- * request, and can give it other dimensions with the same number of elements. The other tensors are copied.
+ * convert.c: converts one tensor of each sample to the element type that a model needs. On request it normalizes the
+ * tensor, and gives it other dimensions with the same number of elements. The other tensors are copied.
  *
- * Integers are converted to integers exactly or refused; other conversions go through double, which is then rounded to
- * float32. Normalization is in float32, operation by operation as in torchvision.
+ * Integers are converted to integers exactly or refused. Other values are converted to double and then rounded to
+ * float32. Normalization rounds each operation to float32, as torchvision does.
  */
 #include "data/dataset.h"
 
@@ -21,9 +21,9 @@ enum { SCRATCH_ALIGNMENT = 64 };
 typedef struct conversion {
     uint32_t tensor_index;
     bg_dtype from, to;
-    size_t elements, channel_elements; /* of a sample, of a channel */
+    size_t elements, channel_elements; /* numbers of elements in a sample and in a channel */
     uint32_t channel_count;            /* 0: not normalized */
-    float *means, *deviations;         /* in one piece of memory */
+    float *means, *deviations;         /* in one allocation */
 } conversion;
 
 static void release_conversion(void *state)
@@ -69,7 +69,7 @@ static double read_real(bg_dtype dtype, const void *data, size_t i)
     }
 }
 
-/* False when the type cannot represent the number. */
+/* Returns false if the type cannot represent the number. */
 static bool write_integer(bg_dtype dtype, void *data, size_t i, int64_t value)
 {
     if (dtype == BG_UINT8) {
@@ -166,7 +166,7 @@ static bg_status convert_sample(const conversion *c, const void *in, void *out, 
 
 /* ---- the data set ---- */
 
-/* in one allocation */
+/* Finds the tensors of the source's sample, which are in its memory or are copied to the scratch. */
 static bg_status read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
                              const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {

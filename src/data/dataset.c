@@ -1,5 +1,6 @@
 /*
- * dataset.c: samples by index, from arrays in memory or from a callback. It does not know order or threads.
+ * dataset.c: provides samples by index, from arrays in memory or from a callback. It contains no code for orders or
+ * threads.
  */
 #include "data/dataset.h"
 

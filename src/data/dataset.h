@@ -1,6 +1,6 @@
 /*
- * dataset.h: the internals of data sets: the functions that the loader calls, and those that a new kind of data set
- * defines.
+ * dataset.h: declares the functions of data sets that the loader calls, and the fields that a new kind of data set
+ * sets.
  */
 #ifndef BGI_DATA_DATASET_H
 #define BGI_DATA_DATASET_H
@@ -9,33 +9,34 @@
 
 #include <stdatomic.h>
 
-/* Has the contract of bgi_dataset_gather, which checks nothing else. */
+/* Implements bgi_dataset_gather for one kind of data set; see there for the contract. */
 typedef bg_status (*bgi_gather)(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                 unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error);
 
 struct bg_dataset {
-    _Atomic uint32_t references; /* the creator's reference, and one of each data set that is made from this one */
+    _Atomic uint32_t references; /* one for the creator, and one for each data set that is made from this one */
     uint64_t sample_count;
     uint32_t tensor_count;
     bg_type types[BG_DATASET_MAX_TENSORS];
     size_t sample_bytes[BG_DATASET_MAX_TENSORS];
     bgi_gather gather;
-    size_t scratch_bytes;      /* bytes for one call of gather, including the data sets below; a multiple of 64 */
-    bool is_copied;            /* a sample costs about as much as copying it */
-    bool may_skip;             /* gather skips tensors[t] that are NULL; otherwise all must be present */
+    size_t scratch_bytes; /* scratch bytes of one call of gather, including those of its sources; a multiple of 64 */
+    bool is_copied;       /* a sample costs about as much as copying it */
+    bool may_skip;        /* tensors[t] may be NULL, and gather then skips this tensor */
     struct bg_dataset *source; /* NULL: this data set makes the samples itself */
-    void *state;               /* of this kind of data set */
+    void *state;               /* data of this kind of data set */
     void (*release)(void *state);
     const unsigned char *
         rows[BG_DATASET_MAX_TENSORS]; /* the address of sample 0, if all samples follow each other in memory; or NULL */
 };
 
-/* Allocates a data set with one reference and its counts, types and sizes; the caller fills the rest. Errors:
- * BG_ERROR_INVALID, BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
+/* Allocates a data set with one reference, and sets its counts, types and sizes; the caller sets the other fields.
+ * Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
 bg_status bgi_dataset_allocate(uint64_t sample_count, uint32_t tensor_count, const bg_type *types, bg_dataset **out,
                                bg_error *error);
 
-/* The same for a data set made from `source`, with its tensors and no rows; it holds a reference to `source`. */
+/* Allocates a data set that is made from `source`. It has the same tensors but no rows, and holds a reference to
+ * `source`. */
 bg_status bgi_dataset_derive(bg_dataset *source, uint64_t sample_count, bg_dataset **out, bg_error *error);
 
 /* Makes a data set that owns the arrays; on success the caller's are zeroed. Errors: those of
@@ -43,17 +44,18 @@ bg_status bgi_dataset_derive(bg_dataset *source, uint64_t sample_count, bg_datas
 bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error);
 
 /*
- * Writes samples indices[0..count) one after the other to each tensors[t]. Threads may do this at once for different
- * places, each with its own scratch memory. On failure *out_failed is the position in `indices` of the sample that
- * failed.
+ * Writes samples indices[0..count) one after the other to each tensors[t]. Several threads may call this at the same
+ * time, each with separate scratch memory and different destinations. On failure *out_failed is the position in
+ * `indices` of the sample that failed.
  */
 bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                              unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error);
 
-/* Allocates scratch for bgi_dataset_gather, to be released with free(); NULL only when memory is out. */
+/* Allocates scratch for bgi_dataset_gather, which the caller frees with free(). Returns NULL only if memory is
+ * exhausted. */
 void *bgi_dataset_scratch(const bg_dataset *dataset);
 
-/* The addresses of one sample's tensors after `count` others; NULL stays NULL. */
+/* Finds the addresses of the tensors of sample number `count` in a batch; NULL stays NULL. */
 void bgi_dataset_places(const bg_dataset *dataset, unsigned char *const tensors[], size_t count,
                         unsigned char *places[BG_DATASET_MAX_TENSORS]);
 
@@ -61,7 +63,7 @@ void bgi_dataset_places(const bg_dataset *dataset, unsigned char *const tensors[
 void bgi_dataset_gather_rows(const unsigned char *rows, size_t row_bytes, const uint32_t *indices, size_t count,
                              unsigned char *out);
 
-/* Shuffled rows are cache misses, and the processor sees only the current one, so a later one is prefetched. */
+/* Prefetches a later row. Shuffled rows are cache misses, which the processor cannot foresee. */
 static inline void bgi_dataset_prefetch_row(const unsigned char *row, size_t row_bytes)
 {
 #if defined(__GNUC__)

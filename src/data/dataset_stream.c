@@ -1,6 +1,6 @@
 /*
- * dataset_stream.c: reads a data set as a stream in which each shard has a contiguous range. Users of streams write
- * such code themselves; the tests of the stream loader use this one.
+ * dataset_stream.c: reads a data set as a stream in which each shard has a contiguous range. The tests of the stream
+ * loader use it; users of streams write their own sources.
  */
 #include "data/dataset.h"
 

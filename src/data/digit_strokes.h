@@ -1,6 +1,6 @@
 /*
- * digit_strokes.h: how people draw the ten digits, as data: several styles for each, each with a few strokes, each
- * stroke with a few points on the pen's path.
+ * digit_strokes.h: declares a table of the ways in which people write the ten digits. Each digit has several styles, a
+ * style has a few strokes, and a stroke has a few points on the pen's path.
  */
 #ifndef BGI_DATA_DIGIT_STROKES_H
 #define BGI_DATA_DIGIT_STROKES_H
@@ -13,7 +13,7 @@ enum { BGI_STROKE_POINTS = 14, BGI_STYLE_STROKES = 3 };
 
 /* Points are in a box with (0, 0) at the top left and (100, 100) at the bottom right. */
 typedef struct bgi_stroke {
-    bool is_curve; /* otherwise straight from point to point */
+    bool is_curve; /* otherwise points are joined by straight lines */
     uint8_t point_count;
     int8_t points[BGI_STROKE_POINTS][2];
 } bgi_stroke;
@@ -21,7 +21,7 @@ typedef struct bgi_stroke {
 typedef struct bgi_digit_style {
     uint8_t digit;
     uint8_t weight;        /* relative frequency among the digit's styles */
-    uint8_t width_percent; /* of the box, relative to its height */
+    uint8_t width_percent; /* width of the box, relative to its height */
     uint8_t stroke_count;
     bgi_stroke strokes[BGI_STYLE_STROKES];
 } bgi_digit_style;

@@ -1,16 +1,17 @@
 /*
- * digits.c: draws handwriting-like digits. It knows the strokes only as a table (digit_strokes.c).
+ * digits.c: draws handwriting-like digits. The strokes are in a table (digit_strokes.c).
  *
  *     pick a digit and one of its styles -> shake the points -> round the corners into a fine line
  *       -> bend the plane (a lattice of control points, Sederberg and Parry 1986) -> slant, turn, stretch, shift
  *       -> ink: the distance of each pixel to the nearest part of the line, against the pen's width -> flecks
  *
- * A sample's randomness is the stream (seed, index). The arithmetic uses only addition, multiplication, division and
- * square root, which IEEE 754 rounds the same everywhere (the build forbids contraction). It avoids the library's sine
- * and exponential, because their last bit differs between machines. So every machine draws the same images.
+ * The random numbers of a sample are the stream (seed, index). The arithmetic uses only addition, multiplication,
+ * division and square root, which IEEE 754 rounds in the same way on every machine (the build forbids contraction). It
+ * avoids the library's sine and exponential, because their last bit differs between machines. So every machine draws
+ * the same images.
  *
- * `hand` holds the variation of handwriting; the values were chosen so that the MNIST convolutional network scores on
- * these digits what it scores on MNIST: 98.1 to 98.8 % after three epochs of 60000.
+ * `hand` holds the variation of handwriting. Its values were chosen so that the MNIST convolutional network has the
+ * same accuracy on these digits as on MNIST: 98.1 to 98.8 % after three epochs of 60000.
  */
 #include "data/digit_strokes.h"
 
@@ -29,24 +30,24 @@ enum {
     ROWS = BG_DIGITS_ROWS,
     COLUMNS = BG_DIGITS_COLUMNS,
     LATTICE = 4,        /* control points along each side of the bending lattice */
-    STEPS_PER_SPAN = 5, /* straight pieces between two points of a curve */
+    STEPS_PER_SPAN = 5, /* straight segments between two points of a curve */
     MAX_LINE_POINTS = BGI_STYLE_STROKES * (BGI_STROKE_POINTS * STEPS_PER_SPAN + 1)
 };
 
 /* Standard deviations and ranges, in units of the glyph's height unless said otherwise. */
 static const struct {
-    float point;                    /* of each stroke point, by itself */
-    float lattice;                  /* of each control point of the bending lattice */
-    float height_low, height_high;  /* of the glyph, pixels */
+    float point;                    /* independent shift of each stroke point */
+    float lattice;                  /* shift of each control point of the bending lattice */
+    float height_low, height_high;  /* height of the glyph in pixels */
     float width;                    /* relative change of the width */
     float turn;                     /* radians */
     float slant_mean, slant;        /* sideways shift for each unit of height: most hands lean to the right */
     float shift;                    /* pixels */
-    float radius_low, radius_high;  /* of the pen, pixels */
+    float radius_low, radius_high;  /* radius of the pen in pixels */
     float pressure;                 /* relative change of the radius from one end of a line to the other */
     float edge_low, edge_high;      /* width over which ink fades out, pixels */
-    float ink_low;                  /* of the darkest ink, 0..1 */
-    float fleck_chance, gap_chance; /* the chance that a digit has flecks; and that its ink has gaps */
+    float ink_low;                  /* least value of the darkest ink, 0..1 */
+    float fleck_chance, gap_chance; /* the probabilities that a digit has flecks, and that its ink has gaps */
 } hand = {
     .point = 0.030f,
     .lattice = 0.065f,
@@ -85,7 +86,8 @@ static float draw_between(bgi_random *random, float low, float high)
     return low + (high - low) * bgi_random_uniform(random);
 }
 
-/* Nearly normal, mean 0, deviation 1, never beyond 3.46: the sum of four uniform values from one word each. */
+/* Returns a nearly normal value with mean 0 and deviation 1, never beyond 3.46: the sum of four uniform values, each
+ * from one word. */
 static float draw_normal(bgi_random *random)
 {
     float sum = 0;
@@ -118,7 +120,7 @@ static void add_point(pen_line *line, point p, bool is_joined)
     line->is_joined[line->count++] = is_joined;
 }
 
-/* Catmull and Rom's spline between b and c, at t in 0..1. */
+/* Evaluates Catmull and Rom's spline between b and c at t in 0..1. */
 static float interpolate(float a, float b, float c, float d, float t)
 {
     return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
@@ -185,7 +187,7 @@ static void trace_strokes(bgi_random *random, const bgi_digit_style *style, pen_
 
 /* ---- bending and placing ---- */
 
-/* Cubic Bernstein polynomials at t. */
+/* Evaluates the cubic Bernstein polynomials at t. */
 static void weigh(float t, float weights[LATTICE])
 {
     const float s = 1 - t;
@@ -221,8 +223,8 @@ static void bend(bgi_random *random, pen_line *line)
     }
 }
 
-/* Turns, slants and stretches the line, then moves the middle of its length near the middle of the picture, as in
- * MNIST, where the center of the ink's mass is in the middle. */
+/* Turns, slants and stretches the line, then moves the middle of its length near the middle of the image. This is
+ * similar to MNIST, where the center of the ink's mass is in the middle. */
 static void place(bgi_random *random, const bgi_digit_style *style, pen_line *line)
 {
     const float height = draw_between(random, hand.height_low, hand.height_high);
@@ -259,7 +261,7 @@ static void place(bgi_random *random, const bgi_digit_style *style, pen_line *li
 /* ---- ink ---- */
 
 typedef struct pen {
-    float radius, radius_change; /* at the beginning; and the change to the end */
+    float radius, radius_change; /* radius at the beginning, and its change up to the end */
     float edge;                  /* over which ink fades */
     float ink;                   /* 0..1 */
 } pen;
@@ -317,7 +319,7 @@ static void ink_line(float picture[ROWS][COLUMNS], const pen_line *line, const p
     }
 }
 
-/* A spot of ink, or (negative) a gap: round with a soft edge. */
+/* Draws a round spot with a soft edge: ink, or a gap if it is negative. */
 static void spot(float picture[ROWS][COLUMNS], point center, float radius, float strength)
 {
     const int left = clamp(center.x - radius, COLUMNS - 1), right = clamp(center.x + radius + 1, COLUMNS - 1);

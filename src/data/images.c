@@ -1,6 +1,6 @@
 /*
- * images.c: folders of PNG images, with a subfolder for each class, as a data set. Names are read when the data set is
- * opened, images on demand.
+ * images.c: reads folders of PNG images, with a subfolder for each class, as a data set. Names are read when the data
+ * set is opened, images on demand.
  */
 #include "core/error.h"
 #include "core/file.h"

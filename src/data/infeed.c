@@ -18,11 +18,11 @@ typedef struct feeder {
     size_t sizes[BG_DATASET_MAX_TENSORS]; /* of a sample */
     uint64_t micro_batch;                 /* samples */
     bg_batch batch;
-    uint64_t position; /* samples of the batch that are used */
-    uint64_t skipped;  /* of the first batch: samples used before the infeed began */
+    uint64_t position; /* number of used samples of the batch */
+    uint64_t skipped;  /* samples of the first batch that were used before the infeed began */
     uint64_t epoch;
-    bool has_batch;  /* elements of this epoch were made */
-    uint32_t wanted; /* of the next element: bit t is tensor t */
+    bool has_batch;  /* the current epoch has had a batch */
+    uint32_t wanted; /* tensors that the next element needs: bit t is tensor t */
 } feeder;
 
 /* ---- elements ---- */
@@ -55,7 +55,7 @@ static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
     return BG_OK;
 }
 
-/* For the infeed's own loader, whose batches are its elements. */
+/* Tells the infeed's own loader, whose batches are the elements, which tensors it needs. */
 static uint32_t is_wanted(void *user, uint64_t sample)
 {
     (void)sample;

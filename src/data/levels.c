@@ -1,5 +1,5 @@
 /*
- * levels.c: the table, the look-up, and the choice between the fast forms.
+ * levels.c: makes the table, looks values up, and chooses the fast form.
  */
 #include "data/levels_body.h"
 

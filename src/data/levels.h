@@ -19,16 +19,16 @@
 enum { BGI_LEVELS = 256 };
 
 typedef struct bgi_levels {
-    float mean, deviation, reciprocal; /* of the deviation */
+    float mean, deviation, reciprocal; /* the rounded 1 / deviation */
     float scale;                       /* 1 / 255 */
     float table[BGI_LEVELS];
     void (*convert)(const struct bgi_levels *levels, const unsigned char *bytes, size_t count, float *out);
 } bgi_levels;
 
-/* For the instruction sets up to `isa`. */
+/* Makes the table, and chooses a fast form for an instruction set up to `isa`. */
 void bgi_levels_init(bgi_levels *levels, float mean, float deviation, bgi_isa isa);
 
-/* The fast form as compiled for an instruction set; NULL where the compiler has none. */
+/* The fast form for an instruction set; NULL if it was not compiled. */
 typedef void (*bgi_levels_convert)(const bgi_levels *levels, const unsigned char *bytes, size_t count, float *out);
 bgi_levels_convert bgi_levels_avx512(void);
 bgi_levels_convert bgi_levels_avx2(void);

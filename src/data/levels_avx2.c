@@ -1,5 +1,5 @@
 /*
- * levels_avx2.c: bytes as float32 for AVX2.
+ * levels_avx2.c: compiles the fast form for AVX2.
  */
 #include "data/levels_body.h"
 

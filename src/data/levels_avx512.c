@@ -1,5 +1,5 @@
 /*
- * levels_avx512.c: bytes as float32 for AVX-512.
+ * levels_avx512.c: compiles the fast form for AVX-512.
  */
 #include "data/levels_body.h"
 

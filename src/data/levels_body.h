@@ -1,6 +1,6 @@
 /*
- * levels_body.h: the fast form of levels.h, written once; levels_*.c compile it, each with its own flags. It is plain C
- * that compilers vectorize. The file is empty without fused multiply-adds in hardware.
+ * levels_body.h: defines the fast form of levels.h, written once; levels_*.c compile it, each with its own flags. It is
+ * plain C that compilers vectorize. The file is empty without fused multiply-adds in hardware.
  */
 #include "data/levels.h"
 

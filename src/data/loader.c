@@ -1,6 +1,6 @@
 /*
- * loader.c: makes batches ahead of the consumer. It knows data sets through bgi_dataset_gather and orders through
- * order.h, and does not know how a batch is used.
+ * loader.c: makes batches ahead of the consumer. It reads samples with bgi_dataset_gather, in the order of order.h, and
+ * does not depend on how a batch is used.
  *
  * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
  *
@@ -16,9 +16,9 @@
  * If there are helpers, workers therefore leave the filling to them while half of the batches ahead are ready, and only
  * open the next batches. The first call of a helper shows that there are helpers.
  *
- * Batches are opened in sequence, and each sample is copied to the place of its index, so the content of a batch does
- * not depend on the number or speed of workers. Workers open batches only up to the last free slot, which limits how
- * far they run ahead. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
+ * Batches are opened in sequence, and each sample has a fixed position in its batch, so the content of a batch does not
+ * depend on the number or speed of workers. Workers open batches only up to the last free slot, which limits how far
+ * they run ahead. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
  *
  * `mutex` guards everything in bg_loader except the constant options and order, the atomic is_helped, and three kinds
  * of arrays. `order_indices` belongs to the one worker that opens batches. A slot's indices and tensors belong to the
@@ -52,9 +52,9 @@ typedef struct slot {
     uint64_t epoch;
     uint64_t position;
     size_t sample_count;
-    size_t valid_count;   /* from the data set; the rest are copies of the pad samples */
-    size_t claimed_count; /* samples in chunks that were claimed */
-    size_t done_count;    /* samples in chunks that were filled, or failed */
+    size_t valid_count;   /* number of samples from the data set; further ones are copies of the pad samples */
+    size_t claimed_count; /* number of samples in claimed chunks */
+    size_t done_count;    /* number of samples in chunks that were filled or failed */
     uint32_t *indices;
     unsigned char *tensors[BG_DATASET_MAX_TENSORS];
     const void *views[BG_DATASET_MAX_TENSORS];
@@ -70,7 +70,7 @@ typedef struct worker {
 } worker;
 
 struct bg_loader {
-    bgi_stream_loader *stream; /* if set, it has the whole state, and the other fields are unused */
+    bgi_stream_loader *stream; /* if not NULL, it does all the work, and the other fields are unused */
     const bg_dataset *dataset;
     bg_loader_options options;
     bgi_order order;
@@ -88,7 +88,7 @@ struct bg_loader {
     struct worker *workers;  /* thread_count of them, at least one; and one without a thread */
     uint32_t thread_count;
     bool is_begun;
-    bool is_early; /* begun by early_preload, and not by the consumer yet */
+    bool is_early; /* early_preload has begun the epoch, and the consumer has not begun it yet */
     bool is_paused;
     bool is_ending;
     bool is_opening;
@@ -96,7 +96,7 @@ struct bg_loader {
     uint32_t (*wanted)(void *user, uint64_t sample); /* NULL: all; changes only while no chunk is being filled */
     void *wanted_user;
     atomic_bool is_helped; /* a helper has called */
-    bool is_helping;       /* the scratch for helpers is in use, of which there is one */
+    bool is_helping;       /* a helper uses the only scratch memory for helpers */
     size_t helped_samples;
 
     slot *slots;
@@ -105,12 +105,12 @@ struct bg_loader {
     uint64_t claim_sequence;
     uint64_t next_sequence;
     bool is_held;           /* the consumer holds the slot of first_sequence - 1 */
-    uint64_t next_epoch;    /* of the batch next_sequence */
-    uint64_t next_position; /* below batch_count */
+    uint64_t next_epoch;    /* epoch of the batch next_sequence */
+    uint64_t next_position; /* less than batch_count */
 
     uint64_t epoch;    /* the consumer's */
     uint64_t position; /* position of the consumer's next batch; batch_count: the epoch has ended */
-    bool has_failed;   /* the consumer was told that the batch first_sequence failed */
+    bool has_failed;   /* the failure of the batch first_sequence has been returned to the consumer */
     bg_loader_statistics statistics;
 };
 
@@ -119,7 +119,8 @@ static slot *slot_of(bg_loader *loader, uint64_t sequence)
     return &loader->slots[sequence % loader->slot_count];
 }
 
-/* The number of samples for which a batch of `count` needs memory: more when the last one is padded. */
+/* Returns the number of samples for which a batch of `count` samples needs memory, which is more than `count` if it is
+ * padded. */
 static uint64_t pad_count(const bg_loader_options *options, uint64_t count)
 {
     const uint64_t multiple = options->pad_multiple;
@@ -153,7 +154,7 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
     return BG_OK;
 }
 
-/* On failure the batch has no samples and is complete at once. */
+/* Opens a batch of the sampler's lists. After an error the batch has no samples and is complete. */
 static void open_sampled(bg_loader *loader, slot *s)
 {
     const bg_loader_options *options = &loader->options;
@@ -199,7 +200,7 @@ static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t posit
         open_ordered(loader, s);
 }
 
-/* The epoch and position of the batch after this one. */
+/* Moves to the epoch and position of the next batch. */
 static void advance(const bg_loader *loader, uint64_t *epoch, uint64_t *position)
 {
     if (++*position == loader->batch_count) {
@@ -225,7 +226,8 @@ static uint32_t find_wanted(const bg_loader *loader, const slot *s, size_t sampl
     return loader->wanted != NULL && is_whole ? loader->wanted(loader->wanted_user, sample) : UINT32_MAX;
 }
 
-/* Fills `count` samples from `start` on, which need the same tensors; *failed is the place of the one that failed. */
+/* Fills `count` samples from `start` on, which need the same tensors. After an error *failed is the position of the
+ * failed sample after `start`. */
 static bg_status fill_run(const bg_loader *loader, const slot *s, size_t start, size_t count, uint32_t wanted,
                           size_t *failed, void *scratch, bg_error *error)
 {
@@ -240,7 +242,7 @@ static bg_status fill_run(const bg_loader *loader, const slot *s, size_t start, 
     return bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, count, places, scratch, failed, error);
 }
 
-/* On failure *failed_at is the sample's place in the batch. */
+/* Fills a chunk. After an error *failed_at is the position of the failed sample in the batch. */
 static bg_status fill_chunk(const bg_loader *loader, const slot *s, size_t start, size_t count, size_t *failed_at,
                             void *scratch, bg_error *error)
 {
@@ -329,7 +331,7 @@ static bool is_done(const slot *s)
     return s->done_count == s->sample_count;
 }
 
-/* Whether enough batches are ready, or being copied by another worker, so that helpers have time for the next one. */
+/* Whether enough batches are ready or being copied by another worker, so that helpers can fill the next one in time. */
 static bool may_leave_it(const bg_loader *loader)
 {
     const uint64_t enough = (loader->options.prefetch_depth + 1) / 2;
@@ -459,8 +461,8 @@ static size_t choose_chunk(const bg_loader *loader)
     return chunk;
 }
 
-/* The number of samples that a helper copies at once. It is 0 when a sample takes more than microseconds to make, and
- * when there are no workers to help. */
+/* Returns the number of samples that a helper copies at once. It is 0 if samples cost more than a copy or are large,
+ * and if there are no workers to help. */
 static size_t choose_help(const bg_loader *loader)
 {
     const bg_dataset *dataset = loader->dataset;
@@ -615,7 +617,7 @@ bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *o
     count_batches(loader);
     loader->chunk_samples = choose_chunk(loader);
     loader->helped_samples = choose_help(loader);
-    /* One batch for the consumer, and those ahead of it. */
+    /* The number of slots: one for the consumer's batch, and one for each batch ahead of it. */
     loader->slot_count = loader->options.worker_count == 0 ? 1 : 1 + (size_t)options->prefetch_depth;
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);

@@ -1,5 +1,6 @@
 /*
- * loader.h: what the two engines of bg_loader share: loader.c for data sets with an index, stream_loader.c for streams.
+ * loader.h: declares what the two engines of bg_loader share: loader.c for data sets with an index, and stream_loader.c
+ * for streams.
  */
 #ifndef BGI_DATA_LOADER_H
 #define BGI_DATA_LOADER_H
@@ -10,14 +11,14 @@
 
 enum { BGI_LOADER_WORKERS = 256 };
 
-/* Checks that apply to both. */
+/* Checks the options in the ways that are common to both engines. */
 bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error);
 
 /* Starts worker `index` of `count` on a thread that the options name, or returns BG_ERROR_IO with the reason. */
 bg_status bgi_loader_thread(bgi_thread *thread, const bg_loader_options *options, void (*run)(void *argument),
                             void *argument, uint32_t index, uint32_t count, bg_error *error);
 
-/* The same functions as those of bg_loader. */
+/* The engine for streams. Its functions implement those of bg_loader with the same names. */
 typedef struct bgi_stream_loader bgi_stream_loader;
 
 bg_status bgi_stream_loader_create(const bg_sample_stream *stream, const bg_loader_options *options,

@@ -1,5 +1,5 @@
 /*
- * loader_common.c: shared code of both engines behind bg_loader.
+ * loader_common.c: contains the common code of both engines of bg_loader.
  */
 #include "data/loader.h"
 

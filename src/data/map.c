@@ -1,9 +1,9 @@
 /*
- * map.c: data sets whose samples are made from those of another one: by a user's function, by the normalization of
- * images, or by caching.
+ * map.c: makes data sets whose samples are made from those of another one: by a user's function, by the normalization
+ * of images, or by caching.
  *
- * The source's sample is copied into the caller's scratch (each layer has its part of it, so nothing is allocated), or
- * is read in place when the source has its samples in memory.
+ * If the source has its samples in memory, they are read there. Otherwise a sample is copied into the caller's scratch,
+ * of which each data set has a part, so nothing is allocated.
  */
 #include "data/dataset.h"
 #include "data/levels.h"
@@ -16,7 +16,7 @@
 
 enum { SCRATCH_ALIGNMENT = 64 };
 
-/* The sizes of one sample of the source, each rounded up, and their sum. */
+/* Finds addresses in the scratch for the tensors of a source's sample. Returns the sum of their rounded sizes. */
 static size_t place_inputs(const bg_dataset *source, unsigned char *scratch,
                            unsigned char *places[BG_DATASET_MAX_TENSORS])
 {
@@ -30,7 +30,7 @@ static size_t place_inputs(const bg_dataset *source, unsigned char *scratch,
     return at;
 }
 
-/* The addresses of the source's tensors of one sample: in place, or in the scratch. */
+/* Finds the tensors of one sample of the source, in its memory or in the scratch. */
 static bg_status read_inputs(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
                              const void *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {
@@ -238,8 +238,8 @@ bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *o
 
 /* ---- cache ---- */
 
-/* Of a sample. The thread that changes EMPTY to BUSY writes the sample; others that need it meanwhile make their
- * own. */
+/* Of a sample. The thread that changes EMPTY to BUSY stores the sample. Other threads that need the sample meanwhile
+ * make it themselves. */
 enum { EMPTY, BUSY, KEPT };
 
 typedef struct cache {

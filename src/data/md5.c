@@ -1,5 +1,6 @@
 /*
- * md5.c: the MD5 digest of RFC 1321 in its simplest form: two tables (rotations, sines) and a loop over 64 steps.
+ * md5.c: computes the MD5 digest of RFC 1321 in its simplest form: two tables (rotations, sines) and a loop over 64
+ * steps.
  */
 #include "data/md5.h"
 

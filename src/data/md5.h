@@ -1,6 +1,6 @@
 /*
- * md5.h: the MD5 digest (RFC 1321), to verify published files by the MD5 of their publishers. It protects against
- * damage, not against attacks.
+ * md5.h: computes the MD5 digest (RFC 1321), to verify published files by the MD5 of their publishers. It detects
+ * damage, but not manipulation.
  */
 #ifndef BGI_DATA_MD5_H
 #define BGI_DATA_MD5_H

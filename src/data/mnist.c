@@ -1,6 +1,6 @@
 /*
- * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. It does not download files
- * (mnist_download.c), and does not know how images are used.
+ * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. mnist_download.c downloads the
+ * files.
  */
 #include "data/mnist.h"
 
@@ -136,7 +136,7 @@ bg_status bgi_mnist_find(const char *folder, const bgi_mnist_file *file, char **
     return BG_OK;
 }
 
-/* The places where files were not found, for the final message; those that do not fit are left out. */
+/* The folders in which the files were not found, for the final message. Folders that do not fit are omitted. */
 typedef struct search_log {
     char text[2048];
     size_t used;
@@ -156,7 +156,7 @@ static void note_miss(search_log *log, const char *folder, const char *found, co
         log->used += (size_t)written < room ? (size_t)written : room - 1;
 }
 
-/* Reads the pair if the folder has it; *found says whether it does. */
+/* Reads the pair of files if the folder has it, and sets *found. */
 static bg_status try_folder(const char *folder, bool is_training, search_log *log, bool *found, bg_image_set *out,
                             bg_error *error)
 {

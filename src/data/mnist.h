@@ -1,5 +1,5 @@
 /*
- * mnist.h: the names of the four MNIST files, shared by the finder, the writer and the download.
+ * mnist.h: declares the names of the four MNIST files for the code that finds, writes and downloads them.
  */
 #ifndef BGI_DATA_MNIST_H
 #define BGI_DATA_MNIST_H
@@ -10,13 +10,13 @@ enum { BGI_MNIST_FILE_COUNT = 4, BGI_MNIST_NAME_FORMS = 4 };
 
 /* Train images, train labels, test images, test labels; split s and kind k (images 0, labels 1) is file 2 * s + k. */
 typedef struct bgi_mnist_file {
-    const char *names[BGI_MNIST_NAME_FORMS]; /* the first is the name of a download */
-    const char *md5;                         /* of the unpacked file */
+    const char *names[BGI_MNIST_NAME_FORMS]; /* names[0] is the name of the downloaded file */
+    const char *md5;                         /* MD5 of the unpacked file */
 } bgi_mnist_file;
 
 extern const bgi_mnist_file bgi_mnist_files[BGI_MNIST_FILE_COUNT];
 
-/* The path of the file in `folder` under any of its names, malloc'ed; *out_path is NULL if the file does not exist. */
+/* Finds the file in `folder` under any of its names. *out_path is malloc'ed, and NULL if the file does not exist. */
 bg_status bgi_mnist_find(const char *folder, const bgi_mnist_file *file, char **out_path, bg_error *error);
 
 #endif

@@ -29,7 +29,7 @@ static const char *const public_mirrors[] = {
 enum { LARGEST_PACKED_BYTES = 64 << 20, LARGEST_UNPACKED_BYTES = 512 << 20 };
 enum { CONNECT_TIMEOUT_S = 15, STALLED_BELOW_BYTES_PER_S = 500, STALLED_FOR_S = 30, MOST_REDIRECTS = 5 };
 
-/* The functions used of libcurl. */
+/* The functions of libcurl that are used. */
 typedef struct curl_library {
     void *handle;
     CURL *(*easy_init)(void);
@@ -92,7 +92,7 @@ static bg_status load_curl(curl_library *curl, bg_error *error)
     return BG_OK;
 }
 
-/* Returning less than was offered makes curl stop. */
+/* Returning fewer bytes than it received makes curl stop. */
 static size_t receive(char *data, size_t unit, size_t count, void *user)
 {
     transfer *t = user;
@@ -180,7 +180,7 @@ static bg_status fetch(transfer *t, const char *address, bg_error *error)
                         reason[0] != '\0' ? reason : t->curl.easy_strerror(code));
 }
 
-/* The MD5 of the unpacked content; false when the content is not a complete gzip stream. */
+/* Computes the MD5 of the unpacked content. Returns false if the content is not a complete gzip stream. */
 static bool digest_unpacked(const transfer *t, char text[BGI_MD5_TEXT_BYTES])
 {
     unsigned char chunk[65536];

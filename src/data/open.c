@@ -1,5 +1,5 @@
 /*
- * open.c: opens data sets of arrays in files: .npy, .npz and CSV. The readers are the formats room's.
+ * open.c: opens data sets of arrays in files: .npy, .npz and CSV. The readers are in formats/.
  */
 #include <brigade/readers.h>
 
@@ -33,7 +33,8 @@ bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_
     return status;
 }
 
-/* Moves the named arrays out of the file's; an array that is named twice is missing the second time. */
+/* Moves the named arrays out of those of the file. Naming an array twice is an error, because it was moved the first
+ * time. */
 static bg_status choose(const char *path, bg_npz *npz, const char *const *names, uint32_t name_count,
                         bg_array arrays[BG_DATASET_MAX_TENSORS], bg_error *error)
 {

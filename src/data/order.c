@@ -1,5 +1,5 @@
 /*
- * order.c: the shuffle of an epoch and its division among processes.
+ * order.c: shuffles the samples of an epoch, and divides them among processes.
  */
 #include "data/order.h"
 
@@ -10,8 +10,8 @@ bgi_order_part bgi_order_part_of(const bgi_order *order, uint64_t epoch)
     const uint64_t n = order->sample_count, processes = order->process_count, index = order->process_index;
 
     if (order->drop_last) {
-        /* With several processes the parts move by the remainder in odd epochs; one process always leaves out the
-         * end. */
+        /* With several processes, parts are shifted by the remainder in odd epochs. With one process the remainder is
+         * always at the end. */
         const uint64_t each = order->batch_size * (n / order->batch_size / processes);
         const uint64_t left_over = processes > 1 ? n - each * processes : 0;
 
@@ -28,8 +28,8 @@ uint64_t bgi_order_batch_count(const bgi_order *order)
     return count / order->batch_size + (count % order->batch_size > 0);
 }
 
-/* In step i the buffer is the part [i, i + buffer) of the array itself. Place i takes one of its elements, and the
- * previous element of place i takes that one's place. */
+/* The shuffle buffer of step i is the range [i, i + buffer) of the array itself. The step swaps element i with a random
+ * element of the buffer. */
 static void shuffle_window(bgi_random *random, uint32_t *indices, uint64_t count, uint64_t buffer)
 {
     for (uint64_t i = 0; i + 1 < count; i++) {

@@ -1,6 +1,5 @@
 /*
- * order.h: the order of samples: a function of (seed, epoch, process), without state except a buffer. It does not read
- * samples.
+ * order.h: computes the order of samples, which is a function of seed, epoch and process only.
  */
 #ifndef BGI_DATA_ORDER_H
 #define BGI_DATA_ORDER_H
@@ -14,7 +13,7 @@ typedef struct bgi_order {
     uint32_t process_index;
     uint32_t process_count;
     bool shuffle;
-    uint64_t shuffle_buffer; /* 0: as if the buffer held all samples */
+    uint64_t shuffle_buffer; /* 0: the buffer holds all samples */
     bool drop_last;
 } bgi_order;
 
@@ -26,7 +25,7 @@ typedef struct bgi_order_part {
 
 bgi_order_part bgi_order_part_of(const bgi_order *order, uint64_t epoch);
 
-/* The number of this process's batches in every epoch: parts shift from epoch to epoch but keep their size. */
+/* Returns the number of this process's batches in every epoch: parts shift from epoch to epoch but keep their size. */
 uint64_t bgi_order_batch_count(const bgi_order *order);
 
 /* Fills indices[sample_count] with the epoch's order of all samples. */

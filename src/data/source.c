@@ -1,7 +1,7 @@
 /*
- * source.c: opens data by the name of a file and of a part of it: "images.npy", "digits.npz:x", "table.csv:price",
- * "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos", "photos:classes". The ending decides the kind of
- * a file; the formats room has the readers.
+ * source.c: opens data by a name, which is that of a file and may name a part of it: "images.npy", "digits.npz:x",
+ * "table.csv:price", "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos", "photos:classes". The ending
+ * of a file's name determines its format; the readers are in formats/.
  */
 #include "data/source.h"
 
@@ -20,7 +20,7 @@
 
 enum { SHOWN_NAMES = 8, LARGEST_COLUMN_LIST = 1024 };
 
-/* The parts of a source's text. */
+/* The parts of a source's name. */
 typedef struct place {
     char *path;
     const char *part; /* after the colon; NULL: none */
@@ -80,7 +80,7 @@ static bg_status fail_part(const char *name, const char *part, const char *what,
     return error != NULL ? error->status : part == NULL ? BG_ERROR_INVALID : BG_ERROR_NOT_FOUND;
 }
 
-/* Moves out the named array, or the only one. */
+/* Moves the named array, or the only one, to *out. */
 static bg_status take_array(const char *name, bg_npz *npz, const char *part, bg_array *out, bg_error *error)
 {
     bgi_string list = {0};
@@ -156,7 +156,7 @@ static bg_status parse_tensor(const char *name, const char *part, const char *co
 
 /* ---- columns ---- */
 
-/* One column gives a number for each sample instead of a row of one. */
+/* A single column makes samples that are numbers, not rows of one number. */
 static void drop_single(bg_array *array)
 {
     if (array->type.rank == 2 && array->type.dims[1] == 1)

@@ -1,5 +1,5 @@
 /*
- * source.h: reads the data that a name stands for; and arrays from files in memory, for the fuzzer.
+ * source.h: reads the data that a name denotes, and arrays from files in memory, for the fuzz targets.
  */
 #ifndef BGI_DATA_SOURCE_H
 #define BGI_DATA_SOURCE_H
@@ -17,12 +17,12 @@ typedef enum bgi_source_kind {
     BGI_SOURCE_KIND_COUNT
 } bgi_source_kind;
 
-/* The array that `part` (NULL: none) selects from the content, which ends with a zero byte that size_bytes does not
- * count. Errors: those of bg_array_open. */
+/* Reads the array that `part` (NULL: none) selects from the content. A zero byte, which size_bytes does not count, must
+ * follow the content. Errors: those of bg_array_open. */
 bg_status bgi_source_parse(const char *name, bgi_source_kind kind, const char *part, const char *content,
                            size_t size_bytes, bg_array *out, bg_error *error);
 
-/* A folder of images as bg_dataset_open_images reads it, without the classes. (images.c) */
+/* Opens a folder of images like bg_dataset_open_images, but without the classes. (images.c) */
 bg_status bgi_dataset_open_pictures(const char *folder, bg_dataset **out, bg_error *error);
 /* Reads only the classes: int32 [images]. */
 bg_status bgi_images_read_classes(const char *folder, bg_array *out, bg_error *error);

@@ -1,8 +1,8 @@
 /*
- * stream_loader.c: the loader of streams. It does not know data sets.
+ * stream_loader.c: implements the loader of streams. It does not use data sets.
  *
- * Each shard is read by one worker at a time into a small ring of pieces (a piece is what one call of the stream's
- * `next` gives):
+ * One worker at a time reads a shard into a small ring of pieces. A piece has the samples of one call of the stream's
+ * `next`:
  *
  *     shard 0  [piece][piece][     ]  \
  *     shard 1  [piece][     ][     ]   >  in the order 0 1 2 0 1 2 ..., ended shards left out: handed out as they are,
@@ -14,9 +14,9 @@
  * closes the shards, and empties the rings. A shard is opened for an epoch when the epoch begins, or with
  * load_indefinitely as soon as its previous epoch has ended.
  *
- * `mutex` guards everything except the constant options and stream. The iterator of a shard with `is_busy` and the
- * piece being filled belong to its worker. A piece that was handed out, and with rebatching the batch being joined,
- * belong to the consumer, which copies samples while the workers continue.
+ * `mutex` guards everything except the constant options and stream. While `is_busy` is set, the shard's iterator and
+ * the piece being filled belong to a worker. The piece that the consumer has received, and with rebatching the batch
+ * being joined, belong to the consumer, which copies samples while the workers continue.
  */
 #include "data/loader.h"
 
@@ -42,14 +42,14 @@ typedef struct piece {
 
 typedef struct shard {
     bool is_busy;
-    bool has_failed; /* until the next epoch begins */
+    bool has_failed; /* stays set until the next epoch begins */
     void *iterator;
     uint64_t epoch;       /* the epoch of the next piece */
-    uint64_t first, next; /* the numbers of taken and of filled pieces */
+    uint64_t first, next; /* the numbers of pieces that were taken and that were filled */
     bool is_over;         /* the consumer has seen the end of its epoch */
     piece *pieces;
-    /* The thread that reads the shard writes it without the lock, so it is separate from the flags above, which share a
-     * word. */
+    /* The thread that reads the shard writes this flag without the lock, so it is not next to the flags above, which
+     * are in one machine word. */
     bool is_open;
 } shard;
 
@@ -72,10 +72,10 @@ struct bgi_stream_loader {
     uint32_t busy_count;
 
     uint64_t epoch;    /* the consumer's */
-    uint64_t position; /* of the next batch */
+    uint64_t position; /* position of the next batch */
     uint32_t turn;     /* the shard with the next piece */
     bool is_done;      /* the epoch has ended */
-    piece *held;       /* handed out, or partly taken */
+    piece *held;       /* the piece that the consumer has, or has partly copied */
     uint32_t held_shard;
     uint64_t held_at; /* rebatched: the number of samples taken from it */
     piece joined;     /* rebatched: the batch */
@@ -180,7 +180,8 @@ static void read_shard(bgi_stream_loader *loader, uint32_t index)
     pthread_cond_signal(&loader->progress);
 }
 
-/* The shard whose pieces the consumer needs first: the one with the fewest ready pieces, counted from its turn on. */
+/* Chooses the shard whose pieces the consumer needs first: the one with the fewest ready pieces. Among equals it is the
+ * first in turn. */
 static bool find_work(const bgi_stream_loader *loader, uint32_t *out_index)
 {
     uint64_t fewest = UINT64_MAX;
@@ -307,7 +308,7 @@ static bg_status allocate(bgi_stream_loader *loader, bg_error *error)
 static bg_status start_threads(bgi_stream_loader *loader, uint32_t count, bg_error *error)
 {
     if (count > loader->shard_count)
-        count = loader->shard_count; /* more threads could not work at once */
+        count = loader->shard_count; /* each shard is read by one thread at a time */
     if (count == 0)
         return BG_OK;
     loader->threads = calloc(count, sizeof *loader->threads);
@@ -342,7 +343,7 @@ bg_status bgi_stream_loader_create(const bg_sample_stream *stream, const bg_load
                                                        : 1;
     loader->piece_samples =
         is_rebatched && options->rebatched_size != 0 ? options->rebatched_size : options->batch_size;
-    /* At least prefetch_depth pieces of all shards are ahead, besides the one in use. */
+    /* All rings together hold at least prefetch_depth pieces in addition to the one in use. */
     loader->depth = workers == 0 ? 1 : 1 + (options->prefetch_depth + loader->shard_count - 1) / loader->shard_count;
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
@@ -427,7 +428,7 @@ static void wait_for(bgi_stream_loader *loader, uint32_t index)
     loader->statistics.wait_ns += bgi_clock_ns() - start_ns;
 }
 
-/* Goes to the next shard in turn that has not ended; false when all have ended. */
+/* Moves to the next shard in turn that has not ended. Returns false if all have ended. */
 static bool take_turn(bgi_stream_loader *loader, uint32_t *out_index)
 {
     for (uint32_t i = 0; i < loader->shard_count; i++) {
@@ -442,7 +443,7 @@ static bool take_turn(bgi_stream_loader *loader, uint32_t *out_index)
     return false;
 }
 
-/* Holds the next piece with samples; held is NULL at the end of the epoch. */
+/* Sets `held` to the next piece with samples, or to NULL at the end of the epoch. */
 static bg_status take_piece(bgi_stream_loader *loader)
 {
     uint32_t index = 0;

@@ -1,5 +1,5 @@
 /*
- * tfrecord.c: TFRecord files of token lists, as the PopXL GPT-3 example prepares them, as samples. A record:
+ * tfrecord.c: reads TFRecord files of token lists, as the PopXL GPT-3 example prepares them, as samples. A record:
  *
  *     8 bytes length n | 4 bytes checksum of them | n bytes of data | 4 bytes checksum of those
  *
@@ -7,7 +7,7 @@
  *
  *     Example { 1: Features { 1: entry { 1: "input_ids"  2: Feature { 3: Int64List { 1: numbers, packed or not }}}}}
  *
- * An index file has a line "offset size" for each record. A record is read when its sample is asked for.
+ * An index file has a line "offset size" for each record. A record is read when its sample is requested.
  */
 #include "data/tfrecord.h"
 
@@ -25,7 +25,7 @@
 enum { HEADER_BYTES = 12, FRAME_BYTES = 16, MOST_INDEX_BYTES = 1 << 30 };
 
 typedef struct place {
-    uint64_t offset, length; /* of the record, and of its data */
+    uint64_t offset, length; /* offset of the record and length of its data */
 } place;
 
 typedef struct records {
@@ -63,7 +63,7 @@ static bg_status fail_at(const records *r, uint64_t offset, const char *what, bg
     return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": %s", r->input.name, offset, what);
 }
 
-/* The length of the data of the record that begins with `at`, of which `left` bytes are in the file. */
+/* Finds the length of the data of the record that begins at `at`, where the file has `left` bytes. */
 static bg_status check_header(const records *r, uint64_t offset, const unsigned char *at, uint64_t left,
                               uint64_t *out_length, bg_error *error)
 {
@@ -168,8 +168,8 @@ static bool read_varint(span *s, uint64_t *out)
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-/* Reads the next field: its number and kind, and its bytes, or its number as `value`. Returns false if there is no
- * valid field. */
+/* Reads the next field: its number and kind, and its content as bytes or as a number in `value`. Returns false if there
+ * is no valid field. */
 static bool read_field(span *s, uint32_t *out_number, uint32_t *out_wire, span *out_bytes, uint64_t *value)
 {
     uint64_t key;
@@ -195,8 +195,8 @@ static bool read_field(span *s, uint32_t *out_number, uint32_t *out_wire, span *
     return true;
 }
 
-/* The bytes of the last field of this number (protocol buffers ignore the others); *out_found says whether there is
- * one. */
+/* Finds the last field with this number, because protocol buffers ignore earlier ones. Sets *out_found to whether there
+ * is one. */
 static bool find_bytes(span s, uint32_t number, span *out, bool *out_found)
 {
     *out_found = false;
@@ -230,7 +230,7 @@ static bool read_entry(const records *r, span entry, span *out, bool *out_found)
     return find_bytes(feature, 3, out, out_found);
 }
 
-/* *out: the Int64List of the feature. */
+/* *out is the Int64List of the feature. */
 static bool find_list(const records *r, span example, span *out, bool *out_found)
 {
     span features = {NULL, NULL};
@@ -252,8 +252,8 @@ static bool find_list(const records *r, span example, span *out, bool *out_found
     return true;
 }
 
-/* Reads up to `most` numbers of a list in either form; -1 for invalid lists. A number is two's complement in 64 bits;
- * numbers that are not tokens are returned as UINT32_MAX. */
+/* Reads up to `most` numbers of a list in either form. Returns -1 for an invalid list. A number is two's complement in
+ * 64 bits; numbers that are not tokens are returned as UINT32_MAX. */
 static int64_t read_list(span list, uint32_t *out, int64_t most)
 {
     int64_t count = 0;
@@ -285,7 +285,7 @@ static int64_t read_list(span list, uint32_t *out, int64_t most)
 
 /* ---- samples ---- */
 
-/* The bytes of a whole record: in memory, or read to `room` (of r->longest + FRAME_BYTES). */
+/* Returns the bytes of a whole record, which are in memory or are read to `room` (r->longest + FRAME_BYTES bytes). */
 static bg_status read_frame(const records *r, const place *where, void *room, const unsigned char **out,
                             bg_error *error)
 {
@@ -418,7 +418,7 @@ static bg_status open_records(const char *index, size_t index_bytes, const bg_to
     return BG_OK;
 }
 
-/* Takes over the input, also on failure. */
+/* Takes ownership of the input, even after an error. */
 static bg_status make_dataset(bgi_input *input, const char *index, size_t index_bytes, const bg_tokens_options *options,
                               bg_dataset **out, bg_error *error)
 {

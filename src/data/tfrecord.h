@@ -1,5 +1,5 @@
 /*
- * tfrecord.h: TFRecord files in memory, for the file reader and for the fuzzer; and writing them.
+ * tfrecord.h: reads TFRecord files in memory, for the file reader and the fuzz targets, and writes TFRecord files.
  */
 #ifndef BGI_DATA_TFRECORD_H
 #define BGI_DATA_TFRECORD_H
@@ -9,19 +9,19 @@
 
 #include "core/file.h"
 
-/* The caller owns the content, which must outlive *out. `index` NULL: records follow each other from the first byte on;
- * otherwise the text of an index file, which was `index_bytes` long. */
+/* Makes a data set of records in memory. The caller owns the content, which must outlive *out. `index` is the text of
+ * an index file of `index_bytes` bytes. If it is NULL, records follow each other from the first byte on. */
 bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_bytes, const char *index,
                              size_t index_bytes, const bg_tokens_options *options, bg_dataset **out, bg_error *error);
 
-/* The number of tokens of the first record; 0 when it cannot be read. */
+/* Returns the number of tokens of the first record; 0 when it cannot be read. */
 uint64_t bgi_tfrecord_length(const bg_dataset *dataset);
 
 /* Reads all tokens of record `index`, whatever the samples' length; a number that is not a token becomes UINT32_MAX. */
 bg_status bgi_tfrecord_read(const bg_dataset *dataset, uint64_t index, bg_token_list *out, bg_error *error);
 
-/* The path of a file's index, malloc'ed (NULL: memory is out): PATH.index if that exists, otherwise with .index instead
- * of .tfrecord. The file need not exist. */
+/* Returns the path of a file's index: PATH.index if that file exists, otherwise the path with .index instead of
+ * .tfrecord. The result is malloc'ed, and NULL if memory is exhausted. */
 char *bgi_tfrecord_index_path(const char *path);
 
 /* ---- writing (tfrecord_write.c) ---- */
@@ -31,7 +31,7 @@ char *bgi_tfrecord_index_path(const char *path);
 typedef struct bgi_tfrecord_writer {
     bgi_file_writer records, index;
     char *index_path;
-    unsigned char *buffer; /* of one record */
+    unsigned char *buffer; /* buffer for one record */
     uint64_t offset;
 } bgi_tfrecord_writer;
 
@@ -40,7 +40,7 @@ bg_status bgi_tfrecord_writer_begin(bgi_tfrecord_writer *writer, const char *pat
 /* Writes a record: tf.train.Example with the list of int64 `input_ids`. */
 void bgi_tfrecord_write(bgi_tfrecord_writer *writer, const uint32_t *tokens, size_t count);
 bg_status bgi_tfrecord_writer_commit(bgi_tfrecord_writer *writer, bg_error *error);
-/* May be called for a writer that was never begun (zeroed), or has ended. */
+/* Removes what was written. May be called for a writer that was never begun (zeroed), or has ended. */
 void bgi_tfrecord_writer_abandon(bgi_tfrecord_writer *writer, bg_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * tfrecord_write.c: TFRecord files of token lists with their index, as the PopXL GPT-3 example prepares them;
- * tfrecord.c draws the format. Numbers are packed, which is how protocol buffers write a list of int64.
+ * tfrecord_write.c: writes TFRecord files of token lists with their index, as the PopXL GPT-3 example prepares them.
+ * The head of tfrecord.c shows the format. Numbers are packed, which is how protocol buffers write a list of int64.
  */
 #include "data/tfrecord.h"
 
@@ -50,7 +50,7 @@ static unsigned char *put_little(unsigned char *at, uint64_t value, int bytes)
     return at;
 }
 
-/* The bytes of a tag, a length, and the content of that length. */
+/* Returns the number of bytes of a tag, a length, and the content of that length. */
 static size_t tagged_bytes(size_t size_bytes)
 {
     return 1 + varint_bytes(size_bytes) + size_bytes;

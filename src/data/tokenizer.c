@@ -1,6 +1,6 @@
 /*
- * tokenizer.c: byte-pair encoding. A text is cut into words (words.c). The bytes of a word are tokens in a list. A heap
- * holds the adjacent pairs that have a merge, ordered by the merge's rank and then from left to right:
+ * tokenizer.c: implements byte-pair encoding. A text is cut into words (words.c). The bytes of a word are tokens in a
+ * list. A heap holds the adjacent pairs that have a merge, ordered by the merge's rank and then from left to right:
  *
  *     h e l l o    heap: (l l, rank 1) (h e, rank 4)       h e ll o    heap: (ll o, rank 2) (h e, rank 4)
  *
@@ -50,7 +50,7 @@ void bg_tokenizer_destroy(bg_tokenizer *tokenizer)
     free(tokenizer);
 }
 
-/* The place of a pair in the table, or the empty place where it would be added. */
+/* Finds the entry of a pair in the hash table, or the empty entry where it would be added. */
 static bgi_merge *find_merge(const bg_tokenizer *tokenizer, uint32_t left, uint32_t right)
 {
     const uint64_t mixed = ((uint64_t)left << 32 | right) * UINT64_C(0x9e3779b97f4a7c15);
@@ -116,15 +116,15 @@ void bg_token_list_clear(bg_token_list *list)
 /* ---- one word ---- */
 
 typedef struct pair {
-    uint32_t rank, at; /* at: the left token's place */
+    uint32_t rank, at; /* at: the index of the left token */
     uint32_t left, right;
 } pair;
 
 typedef struct bgi_word {
-    /* By place: a token (BGI_NO_TOKEN: joined to the previous one), and the neighboring places. */
+    /* By index: a token (BGI_NO_TOKEN: it was joined to the previous one), and the indices of its neighbors. */
     uint32_t *tokens, *next, *previous;
     uint32_t length;
-    /* A heap; waiting pairs are stored from its end on. There are at most two pairs for each byte. */
+    /* A heap. Waiting pairs are stored at the other end of its memory. There are at most two pairs for each byte. */
     pair *pairs;
     uint32_t heap_count, waiting_count;
     size_t capacity; /* bytes */
@@ -178,7 +178,7 @@ static pair pop(bgi_word *word)
     return first;
 }
 
-/* Adds the pair whose left token is at a place, while pairs of `rank` are being joined. */
+/* Adds the pair whose left token has index `at`, while pairs of `rank` are being joined. */
 static void add_pair(const bg_tokenizer *tokenizer, bgi_word *word, uint32_t at, uint32_t rank)
 {
     const uint32_t right = word->next[at];
@@ -258,7 +258,7 @@ static bg_status encode_word(const bg_tokenizer *tokenizer, bgi_word *word, cons
 
 /* ---- texts ---- */
 
-/* Finds the first special token from `at` on. If several begin at the same place, finds the longest of them. */
+/* Finds the first special token from `at` on. If several begin there, finds the longest of them. */
 static void find_special(bgi_encoding *e, size_t at)
 {
     const bg_tokenizer *tokenizer = e->tokenizer;

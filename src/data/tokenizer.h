@@ -1,5 +1,5 @@
 /*
- * tokenizer.h: a tokenizer while it is made, its readers from memory, and encoding a long text in steps.
+ * tokenizer.h: makes tokenizers, reads them from files in memory, and encodes a long text in steps.
  */
 #ifndef BGI_DATA_TOKENIZER_H
 #define BGI_DATA_TOKENIZER_H
@@ -16,12 +16,12 @@
 
 /* The adjacent tokens `left` and `right` become `merged`; lower ranks come first. */
 typedef struct bgi_merge {
-    uint32_t left, right; /* left BGI_NO_TOKEN: an empty place of the table */
+    uint32_t left, right; /* if left is BGI_NO_TOKEN, the entry of the table is empty */
     uint32_t merged, rank;
 } bgi_merge;
 
 typedef struct bgi_piece {
-    const char *data; /* NULL while the tokenizer is made: not known yet */
+    const char *data; /* NULL if it is not known yet, while the tokenizer is made */
     uint32_t size_bytes;
 } bgi_piece;
 
@@ -39,17 +39,17 @@ struct bg_tokenizer {
 
 /* Makes a tokenizer of `count` unknown tokens, with memory for `merge_count` merges. */
 bg_status bgi_tokenizer_allocate(uint32_t count, uint32_t merge_count, bg_tokenizer **out, bg_error *error);
-/* An existing pair keeps its earlier rank. */
+/* Adds a merge; a pair that already has one keeps its rank. */
 void bgi_tokenizer_add_merge(bg_tokenizer *tokenizer, uint32_t left, uint32_t right, uint32_t merged);
 
-/* Readers from memory; `name` begins the errors. */
+/* Read files in memory. Errors begin with `name`. */
 bg_status bgi_tokenizer_parse_json(const char *name, const char *text, size_t size_bytes, bg_tokenizer **out,
                                    bg_error *error);
 bg_status bgi_tokenizer_parse_files(const char *vocab_name, const char *vocab, size_t vocab_bytes,
                                     const char *merges_name, const char *merges, size_t merges_bytes,
                                     bg_tokenizer **out, bg_error *error);
 
-/* The end of the word of GPT-2's pattern that begins at text[at], at < size_bytes. */
+/* Finds the end of the word, by GPT-2's pattern, that begins at text[at]. Needs at < size_bytes. */
 size_t bgi_word_end(const unsigned char *text, size_t size_bytes, size_t at);
 
 /* A text that is encoded in steps: begin, then advance until at == size_bytes; end frees. */

@@ -1,6 +1,6 @@
 /*
- * tokenizer_read.c: reads vocabularies and merges. In both, a byte is written as a character: printable ones of Latin-1
- * as themselves, the others as the characters from 256 on, in order, so that a space is "Ġ".
+ * tokenizer_read.c: reads vocabularies and merges. In both, a byte is written as a character. Printable bytes of
+ * Latin-1 are written as themselves, and the others as the characters from 256 on, in order; a space is "Ġ".
  *
  *     vocab.json {"!": 0, ..., "Ġthe": 262, ...}       merges.txt   Ġ t
  *                                                                   Ġt he
@@ -23,7 +23,7 @@ enum { FILE_LIMIT_BYTES = 1 << 28, BYTE_CHARACTERS = 512 };
 
 /* A tokenizer while it is read. */
 typedef struct reader {
-    const char *name; /* of the file that is being read */
+    const char *name; /* name of the file that is being read */
     json_t *vocab;    /* the object, borrowed */
     bg_tokenizer *tokenizer;
     bg_error *error;
@@ -48,7 +48,7 @@ static uint32_t character_of(unsigned byte)
 }
 
 typedef struct byte_map {
-    int bytes[BYTE_CHARACTERS]; /* by character; -1: none */
+    int bytes[BYTE_CHARACTERS]; /* the byte that a character represents; -1: none */
 } byte_map;
 
 static void make_map(byte_map *map)
@@ -59,7 +59,8 @@ static void make_map(byte_map *map)
         map->bytes[character_of(byte)] = (int)byte;
 }
 
-/* Converts a string of such characters to bytes; false when it has others. `out` has the size of the string. */
+/* Converts a string of such characters to bytes. Returns false if it has other characters. `out` has the size of the
+ * string. */
 static bool read_bytes(const byte_map *map, const char *string, char *out, uint32_t *out_size_bytes)
 {
     const unsigned char *text = (const unsigned char *)string;
@@ -156,7 +157,7 @@ static bool find_token(const reader *r, const char *key, uint32_t *out)
     return number != NULL;
 }
 
-/* `place` says where in the file. */
+/* Adds a merge. `place` is its position in the file, for errors. */
 static bg_status add_merge(const reader *r, const char *place, const char *left, const char *right)
 {
     const size_t left_bytes = strlen(left), right_bytes = strlen(right);
@@ -195,7 +196,7 @@ static bg_status add_merge_line(const reader *r, const char *place, char *line)
     return add_merge(r, place, line, space + 1);
 }
 
-/* Takes the line that begins at *at, without its end; moves *at after it. The text ends with a zero byte. */
+/* Copies the line that begins at *at without its end, and moves *at behind it. The text ends with a zero byte. */
 static char *take_line(char **at, const char *end)
 {
     char *line = *at, *stop = memchr(line, '\n', (size_t)(end - line));
@@ -232,7 +233,7 @@ static bg_status add_merge_lines(const reader *r, const char *merges, size_t siz
     return status;
 }
 
-/* "left right" or ["left", "right"] */
+/* Adds a merge from "left right" or ["left", "right"]. */
 static bg_status add_merge_item(const reader *r, size_t index, const json_t *item)
 {
     const char *left = json_string_value(json_array_get(item, 0)), *right = json_string_value(json_array_get(item, 1));
@@ -383,7 +384,7 @@ static bg_status sort_special(const reader *r)
 {
     bg_tokenizer *tokenizer = r->tokenizer;
     typedef struct item {
-        bgi_piece piece; /* first, for compare_lengths */
+        bgi_piece piece; /* the first member, for compare_lengths */
         uint32_t token;
     } item;
     item *items = calloc((size_t)tokenizer->special_count + 1, sizeof *items);

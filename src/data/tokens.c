@@ -1,6 +1,6 @@
 /*
- * tokens.c: reads a file of token numbers as overlapping sequences. A small file is kept in memory; of a large one only
- * the samples' parts are read, so a corpus may be larger than memory.
+ * tokens.c: reads a file of token numbers as overlapping sequences. A small file is kept in memory. From a large file
+ * only the requested samples are read, so a corpus may be larger than memory.
  *
  *     tokens     0 1 2 3 4 5 6 7 8 ...
  *     sample 0   0 1 2 3              S = 3, stride 3: inputs 0 1 2, labels 1 2 3
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Files up to here are kept in memory. */
+/* Files up to this size are kept in memory. */
 static const uint64_t KEPT_BYTES = (uint64_t)64 << 20;
 
 typedef struct tokens {
@@ -58,7 +58,7 @@ static bg_status widen_sample(const tokens *t, uint64_t start, const unsigned ch
     return BG_OK;
 }
 
-/* The number of samples, from the first on, that follow one another in the file without gaps. */
+/* Returns the number of samples, from the first on, that follow one another in the file without gaps. */
 static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t count)
 {
     size_t some = 1;
@@ -68,9 +68,9 @@ static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t c
     return some;
 }
 
-/* Neighbors are read together to the end of their destination, from which they are widened in place. Reading never
- * overtakes writing, because a sample needs at least as much memory as the file has between its start and the next
- * one's. */
+/* Samples that overlap in the file are read together, to the end of their destination, and widened in place from there.
+ * No byte is overwritten before it is read, because a sample in memory is at least as long as the distance between two
+ * samples in the file. */
 static bg_status gather_tokens(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {
@@ -130,7 +130,7 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
     return BG_OK;
 }
 
-/* Takes over the input, also on failure. */
+/* Takes ownership of the input, even after an error. */
 static bg_status make_dataset(bgi_input *input, const bg_tokens_options *options, bg_dataset **out, bg_error *error)
 {
     const uint32_t stride = options->stride > 0 ? options->stride : options->sequence_length;

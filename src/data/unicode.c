@@ -1,6 +1,6 @@
 /*
- * unicode.c: strict UTF-8 (RFC 3629: no overlong forms, no surrogates), and the classes of characters; those beyond
- * ASCII are in a sorted list of ranges.
+ * unicode.c: decodes strict UTF-8 (RFC 3629: no overlong forms, no surrogates), and finds the classes of characters;
+ * those beyond ASCII are in a sorted list of ranges.
  */
 #include "data/unicode.h"
 

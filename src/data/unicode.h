@@ -1,5 +1,5 @@
 /*
- * unicode.h: characters of UTF-8 text and the three classes by which GPT-2 cuts words.
+ * unicode.h: declares the characters of UTF-8 text, and the three classes by which GPT-2 cuts words.
  */
 #ifndef BGI_DATA_UNICODE_H
 #define BGI_DATA_UNICODE_H
@@ -22,7 +22,7 @@ uint32_t bgi_utf8_read(const unsigned char *text, size_t size_bytes, size_t *len
 /* Writes a character below 0x110000; returns its length, at most 4. */
 size_t bgi_utf8_write(uint32_t character, unsigned char *out);
 
-/* BGI_NO_CHARACTER is of class OTHER. */
+/* Returns the class of a character; that of BGI_NO_CHARACTER is OTHER. */
 bgi_character_class bgi_character_class_of(uint32_t character);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * views.c: data sets that show another one in another order or number: take, skip, shard, repeat, shuffle. It does not
- * know the content of samples.
+ * views.c: makes data sets with the samples of another one in a different order or number: take, skip, shard, repeat,
+ * shuffle. It does not read the content of samples.
  *
  * A view is one function: (epoch, index) -> (epoch, index) of the source. Gathering translates a few hundred indices at
  * a time and passes them to the source, so the tensors are written once, by the data set that has them:
@@ -25,7 +25,8 @@ static bg_status fail_without_memory(bg_dataset *dataset, size_t size_bytes, bg_
     return bgi_error_memory(error, "a data set", size_bytes);
 }
 
-/* The message contains the source's number of the failed sample; its place is converted to the caller's. */
+/* Gathers from the source. The message names the failed sample by its index in the source; *out_failed is its position
+ * in the caller's indices. */
 static bg_status gather_source(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t start,
                                size_t count, unsigned char *const tensors[], void *scratch, size_t *out_failed,
                                bg_error *error)
@@ -40,7 +41,7 @@ static bg_status gather_source(const bg_dataset *dataset, uint64_t epoch, const 
     return status;
 }
 
-/* ---- a stretch with a step: take, skip, shard ---- */
+/* ---- every n-th sample of a range: take, skip, shard ---- */
 
 typedef struct stretch {
     uint32_t first;

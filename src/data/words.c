@@ -1,9 +1,9 @@
 /*
- * words.c: GPT-2's pattern, matched by hand:
+ * words.c: matches GPT-2's pattern for words without a library of regular expressions:
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * The first alternative that matches counts. White space before a word ends one character before it, so that a space
+ * The first alternative that matches is used. White space before a word ends one character before it, so that a space
  * can begin the word. Bytes that are not UTF-8 are characters of no class.
  */
 #include "data/tokenizer.h"
@@ -16,7 +16,7 @@ static bgi_character_class class_at(const unsigned char *text, size_t size_bytes
     return bgi_character_class_of(bgi_utf8_read(text + at, size_bytes - at, length));
 }
 
-/* The length of 's, 't, 're, 've, 'm, 'll or 'd, or 0. */
+/* Returns the length of 's, 't, 're, 've, 'm, 'll or 'd at text[at]; 0 for other text. */
 static size_t find_contraction(const unsigned char *text, size_t size_bytes, size_t at)
 {
     const size_t left = size_bytes - at;

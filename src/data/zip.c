@@ -1,5 +1,5 @@
 /*
- * zip.c: joins data sets sample by sample: each sample has the tensors of all.
+ * zip.c: joins data sets sample by sample: each sample has the tensors of all data sets.
  *
  *     a: (x)   b: (y, z)   ->   (x, y, z)
  */
@@ -59,7 +59,7 @@ static bg_status list_types(bg_dataset *const *sources, uint32_t count, bg_type 
     return BG_OK;
 }
 
-/* Combines what the sources need and cost and their addresses in memory, and adds a reference to each. */
+/* Combines the scratch sizes, other properties and addresses of the sources, and adds a reference to each. */
 static void join(bg_dataset *dataset, pair *p, bg_dataset *const *sources, uint32_t count)
 {
     bool has_rows = true;

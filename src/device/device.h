@@ -1,18 +1,19 @@
 /*
- * device.h: the memory and execution of a device. It knows kernels, and no plans, threads or other devices.
+ * device.h: declares the interface of a device: its memory and the execution of kernels. It does not depend on plans,
+ * threads or other devices.
  *
- * A device has an arena and, where the plan keeps something off it, a store. Both have a base address to which the
- * plan's offsets are added once; such an address is the device's own and need not be one of the host's. Values that the
- * host reads or writes are copied in or out, or mapped where the type supports it.
+ * A device has an arena and, if the plan keeps values off the device, a store. Both have a base address, to which the
+ * plan's offsets are added once. Such an address belongs to the device and need not be valid on the host. Values that
+ * the host reads or writes are copied in or out, or mapped where the type supports it.
  *
  *     create --> [ enter --> launch, copy, copy_in, copy_out ... --> leave ] ... --> destroy
  *
- * A thread that works for a device (on its program, its loads and stores, or parts of its calls) is between `enter` and
- * `leave`; several threads may be at once. The host does not call these: between runs it uses copy_in, copy_out and
- * map. Devices touch only their own memory, and memory that a transport gives them.
+ * A thread calls `enter` before it works for a device (on its program, its loads and stores, or parts of its calls),
+ * and `leave` afterward. Several threads may work at the same time. The host does not call these: between runs it uses
+ * copy_in, copy_out and map. A device accesses only its own memory, and memory that a transport passes to it.
  *
- * A launch begins a kernel call; `wait` returns when all launches are complete. The runtime waits before anything
- * depends on it, so a type without `wait` has done the work when `launch` returns.
+ * A launch begins a kernel call; `wait` returns when all launches are complete. The runtime waits before it uses the
+ * results. A type without `wait` completes the call before `launch` returns.
  */
 #ifndef BGI_DEVICE_DEVICE_H
 #define BGI_DEVICE_DEVICE_H
@@ -24,14 +25,15 @@ typedef struct bgi_device_type bgi_device_type;
 /* Device types begin their own struct with this one. */
 typedef struct bgi_device {
     const bgi_device_type *type;
-    char *arena, *store; /* store: NULL when it has none */
+    char *arena, *store; /* store: NULL if the device has none */
 } bgi_device;
 
 typedef struct bgi_device_setup {
-    size_t arena_bytes, store_bytes; /* the first bytes of both are aligned to a page */
+    size_t arena_bytes, store_bytes; /* both begin at a page */
     size_t unused_bytes; /* the first bytes of the arena, which are written before they are read; the others begin with
                             zeros */
-    /* Memory for the store, for example a mapped file (mapped_store.h), which outlives the device; NULL: its own. */
+    /* Memory for the store, such as a mapped file (mapped_store.h), which must outlive the device. NULL: the device
+     * allocates it. */
     void *store;
     /* Memory functions of the program: bg_memory_options in options.h. NULL: the C library's. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
@@ -39,11 +41,12 @@ typedef struct bgi_device_setup {
     void *allocator_user;
 } bgi_device_setup;
 
-/* How the parts of a call are run. The device calls `run` for one function after another; the runtime decides which
- * thread runs which part. */
+/* Runs the parts of a call. The device calls `run` for one function after another, and the runtime decides which thread
+ * runs which part. */
 typedef struct bgi_launch {
     void *user;
-    /* Returns when all parts are complete. `is_main`: the kernel's own parts, not those that combine them. */
+    /* Returns when all parts are complete. `is_main` is true for the kernel's parts, and false for the parts that
+     * combine their results. */
     void (*run)(void *user, bg_kernel_function function, uint32_t part_count, bool is_main);
     /* Returns false when the run has been abandoned: nothing more is done, and the kernel and its plan may be gone. */
     bool (*goes_on)(void *user);
@@ -53,11 +56,12 @@ struct bgi_device_type {
     const char *name;
     bg_status (*create)(const bgi_device_setup *setup, bgi_device **out, bg_error *error);
     void (*destroy)(bgi_device *device); /* may be called with NULL */
-    /* Copy between the host's memory and the device's, or between two places of the device's own. */
+    /* Copy between the host's memory and the device's, or inside the device's memory. */
     void (*copy_in)(bgi_device *device, void *to, const void *host, size_t size_bytes);
     void (*copy_out)(bgi_device *device, void *host, const void *from, size_t size_bytes);
     void (*copy)(bgi_device *device, void *to, const void *from, size_t size_bytes);
-    /* The host's address of a place, valid until the next run. NULL: the host cannot access the device's memory. */
+    /* Returns the host's address of a device address, valid until the next run. NULL: the host cannot access the
+     * device's memory. */
     void *(*map)(bgi_device *device, void *address);
     /* Called when a thread begins and ends to work for the device; calls are nested, and several threads may work at a
      * time. NULL: nothing to do. */
@@ -81,7 +85,7 @@ static inline void bgi_device_leave(bgi_device *device)
 
 /* ---- cpu.c ---- */
 
-/* The host's processor and memory, where device addresses are host addresses. */
+/* A device that is the host's processor and memory; its addresses are host addresses. */
 extern const bgi_device_type bgi_device_cpu;
 
 #endif

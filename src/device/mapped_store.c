@@ -1,10 +1,10 @@
 /*
- * mapped_store.c: a remote store in a file.
+ * mapped_store.c: maps a remote store in a file.
  *
  *     | 4096 bytes: which store of which files, with a checksum | the store, as the device's program finds it |
  *
- * A file is accepted when its first page and its length are as expected; the store itself cannot be checked, because
- * computations change its bytes in place.
+ * A file is accepted if its first page and its length are as expected. The store itself cannot be checked, because
+ * computations change it in place.
  */
 #include "device/mapped_store.h"
 
@@ -42,7 +42,7 @@ typedef struct header {
     char magic[MAGIC_BYTES];
     uint32_t version, byte_order;
     uint64_t identity, id;
-    uint64_t store_bytes; /* without this page */
+    uint64_t store_bytes; /* bytes of the store without this page */
     uint32_t replica, device;
     uint64_t checksum; /* CRC-64 of the fields before it */
 } header;
@@ -107,7 +107,7 @@ static bool header_is_whole(const header *found)
     return bgi_crc64_value(&crc) == found->checksum;
 }
 
-/* Why a store does not belong to the index; NULL: it does. */
+/* Returns why a store does not belong to the index, or NULL if it does. */
 static const char *find_fault(const header *found, const header *expected)
 {
     if (memcmp(found->magic, magic, sizeof magic) != 0)
@@ -121,7 +121,7 @@ static const char *find_fault(const header *found, const header *expected)
     if (found->identity != expected->identity || found->store_bytes != expected->store_bytes)
         return "was made for another plan (model, devices or strategy)";
     if (found->id != expected->id || found->replica != expected->replica || found->device != expected->device)
-        return "does not belong to the index beside it, because it was copied or renamed";
+        return "does not belong to the index in the same directory, because it was copied or renamed";
     return NULL;
 }
 

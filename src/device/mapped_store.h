@@ -1,6 +1,6 @@
 /*
- * mapped_store.h: memory for a device's store (bgi_device_setup.store) that is a mapped file. It does not know the
- * directory and the layout of the store (runtime/memmap.c).
+ * mapped_store.h: maps a file as the memory of a device's store (bgi_device_setup.store). runtime/memmap.c determines
+ * the directory and the layout.
  */
 #ifndef BGI_DEVICE_MAPPED_STORE_H
 #define BGI_DEVICE_MAPPED_STORE_H
@@ -16,29 +16,29 @@ void bgi_mapped_store_name(uint32_t replica, uint32_t device, char name[BGI_MAPP
 
 typedef struct bgi_mapped_store {
     char *path;             /* NULL: the device has no remote store */
-    unsigned char *mapping; /* begins with the page; NULL: not open */
+    unsigned char *mapping; /* the first page, which the store follows; NULL: not open */
     size_t store_bytes;
     uint32_t replica, device;
     bool is_ours; /* made by this process */
 } bgi_mapped_store;
 
-/* Errors name the store's path. Stores that belong together have the same identity and id. Private: changes do not
- * reach the file. While it is mapped the file is locked, exclusively or for reading. */
+/* Opens a store. Stores that belong together have the same identity and id. With a private mapping, changes do not
+ * reach the file. While the file is mapped, it is locked, exclusively or for reading. Errors name the store's path. */
 bg_status bgi_mapped_store_open(bgi_mapped_store *s, uint64_t identity, uint64_t id, bool is_private, bg_error *error);
 /* Creates a file that is all zero, as new memory would be; its space is allocated at once. */
 bg_status bgi_mapped_store_make(bgi_mapped_store *s, uint64_t identity, uint64_t id, bg_error *error);
-/* Writes all its content to the disk. */
+/* Writes all content of the store to the disk. */
 bg_status bgi_mapped_store_flush(const bgi_mapped_store *s, bg_error *error);
 void bgi_mapped_store_unmap(bgi_mapped_store *s);
-/* Removes a file in the place of a store, if there is one; or only checks whether that is possible. A file that is not
- * a store, complete or not, stays, and so does one that another session has mapped: BG_ERROR_INVALID. */
+/* Removes an earlier store with this name, or only checks whether that is possible. If the file is not a complete or
+ * incomplete store, or if another session has mapped it, it is kept, and the error is BG_ERROR_INVALID. */
 bg_status bgi_mapped_store_remove(const bgi_mapped_store *s, bool only_looks, bg_error *error);
 
-/* Locks an open file until it and its mappings are closed; a shared lock admits other shared locks. The error says that
- * `what` is in use when another session has the lock. */
+/* Locks an open file until it and its mappings are closed; a shared lock admits other shared locks. If another session
+ * has the lock, the error says that `what` is in use. */
 bg_status bgi_mapped_store_lock(int file, const char *path, const char *what, bool is_shared, bg_error *error);
 
-/* "memmap_dir: PATH WHAT: the system's message" (errno). */
+/* Reports "memmap_dir: PATH WHAT: MESSAGE", where MESSAGE is the system's for errno. */
 bg_status bgi_mapped_store_fail(bg_error *error, const char *path, const char *what);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * csv.c: reads numbers from comma-separated text (RFC 4180). Two passes over the text in memory: the first counts
  * fields and lines and checks the quotes, the second converts the chosen columns. It reads only numbers, in C's
- * notation whatever the program's locale is.
+ * notation in every locale.
  */
 #include "formats/csv.h"
 
@@ -20,7 +20,7 @@ enum { LARGEST_COLUMN_COUNT = 65536, FIELD_BYTES = 256 };
 typedef struct table {
     const char *name;
     const char *at, *end;
-    uint64_t line, column; /* of the next field, from 1 */
+    uint64_t line, column; /* line and column of the next field, from 1 */
     char delimiter;
     uint32_t column_count;
     uint32_t *features; /* column of each feature */
@@ -42,8 +42,8 @@ static bg_status refuse_number(const table *t, const char *field, bg_error *erro
                         t->line, t->column, field);
 }
 
-/* Reads the next field without its quotes, cut to FIELD_BYTES - 1 (a number is shorter); *out_is_last at the line's
- * end. */
+/* Reads the next field without its quotes, cut to FIELD_BYTES - 1 bytes (a number is shorter). Sets *out_is_last for
+ * the last field of a line. */
 static bg_status take_field(table *t, char field[FIELD_BYTES], bool *out_is_last, bg_error *error)
 {
     const bool is_quoted = t->at < t->end && *t->at == '"';
@@ -97,7 +97,7 @@ static bool is_number(const char *text, uint64_t *out)
     return *stop == '\0';
 }
 
-/* Reads the first line; with and without a header it counts the columns. */
+/* Reads the first line, and counts the columns, whether it is a header or not. */
 static bg_status read_first_line(table *t, char (**names)[FIELD_BYTES], bg_error *error)
 {
     bool is_last = false;
@@ -232,7 +232,7 @@ static bg_status read_rows(table *t, uint64_t row_count, double *values, bool *i
     return BG_OK;
 }
 
-/* Counts, and then reads, from the first line of data on. */
+/* Counts the lines of data, and then reads them. */
 static bg_status read_body(table *t, bg_array *features, bg_array *labels, bg_error *error)
 {
     const table start = *t;

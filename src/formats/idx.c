@@ -1,10 +1,10 @@
 /*
- * idx.c: reading and writing IDX files: two zero bytes, a type byte, a rank byte, one big-endian uint32 for each
- * dimension, then the elements. It does not know images or labels.
+ * idx.c: reads and writes IDX files: two zero bytes, a type byte, a rank byte, one big-endian uint32 for each
+ * dimension, then the elements. It does not interpret the elements.
  *
- * A file is read whole and then parsed in memory, so the fuzzer and the file reader use the same function. A gzipped
- * file is inflated in two steps. The first inflates the header into a small buffer. When the size in the header is
- * possible, the second inflates the elements directly into their array. Deflate cannot expand by more than 1032 to 1
+ * A whole file is read and then parsed in memory, so the fuzz target and the file reader use the same function. A
+ * gzipped file is inflated in two steps. The first inflates the header into a small buffer. If the size in the header
+ * is possible, the second inflates the elements directly into their array. Deflate cannot expand by more than 1032 to 1
  * (zlib's technical notes), so a larger size in the header is refused before anything is allocated.
  */
 #include "formats/idx.h"
@@ -45,7 +45,8 @@ static bg_status open_source(source *s, const char *name, const void *content, s
     s->is_gzip = size_bytes >= 2 && s->content[0] == 0x1f && s->content[1] == 0x8b;
     if (!s->is_gzip)
         return BG_OK;
-    s->inflater.next_in = (unsigned char *)(uintptr_t)content; /* zlib's field is not const, but zlib only reads it */
+    s->inflater.next_in =
+        (unsigned char *)(uintptr_t)content; /* zlib does not change the input, although its pointer is not const */
     s->inflater.avail_in = (uInt)size_bytes;
     if (inflateInit2(&s->inflater, 16 + MAX_WBITS) != Z_OK)
         return bgi_error_memory(error, "the state of inflate", 0);
@@ -58,7 +59,7 @@ static void close_source(source *s)
         inflateEnd(&s->inflater);
 }
 
-/* Several gzip members in a row are one stream; nothing else may follow a member. */
+/* Consecutive gzip members are one stream. Other bytes must not follow a member. */
 static bg_status end_member(source *s, bg_error *error)
 {
     const size_t offset = s->size_bytes - s->inflater.avail_in;
@@ -102,7 +103,7 @@ static bg_status inflate_some(source *s, unsigned char *out, size_t wanted, size
     return BG_OK;
 }
 
-/* Reads up to `wanted` bytes; fewer only at the end of the content. */
+/* Reads `wanted` bytes, or fewer at the end of the content. */
 static bg_status take(source *s, void *out, size_t wanted, size_t *taken, bg_error *error)
 {
     if (s->is_gzip) {
@@ -197,7 +198,7 @@ static bg_status parse_header(source *s, bg_type *type, size_t *data_bytes, bg_e
     return BG_OK;
 }
 
-/* Before allocation, refuses sizes that the content cannot possibly hold. */
+/* Before the allocation, refuses sizes that the content cannot have. */
 static bg_status check_possible(const source *s, const bg_type *type, size_t data_bytes, bg_error *error)
 {
     char text[BG_TYPE_TEXT_BYTES];

@@ -1,5 +1,5 @@
 /*
- * idx.h: IDX content in memory, for the file reader and for the fuzzer.
+ * idx.h: reads IDX content in memory, for the file reader and the fuzz target.
  */
 #ifndef BGI_FORMATS_IDX_H
 #define BGI_FORMATS_IDX_H

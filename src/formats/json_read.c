@@ -30,7 +30,7 @@ void bgi_json_begin(bgi_json_reader *r, const bgi_input *input, uint64_t offset,
     r->error = error;
 }
 
-/* The next byte, which is not consumed; END: there is none, or reading failed. */
+/* Returns the next byte without consuming it, or END if there is none or reading failed. */
 static int see(bgi_json_reader *r)
 {
     size_t size;
@@ -78,7 +78,7 @@ bool bgi_json_fail(bgi_json_reader *r, const char *format, ...)
     return false;
 }
 
-/* "expected WANTED, found ...". A failure to read is not a syntax error, and was reported already. */
+/* Reports "expected WANTED, found ...", unless a failure to read was already reported. */
 static bool fail_expected(bgi_json_reader *r, const char *wanted)
 {
     const int found = see(r);
@@ -138,7 +138,7 @@ static bool read_hex(bgi_json_reader *r, uint32_t *out)
     return true;
 }
 
-/* Behind a backslash. */
+/* Reads the characters after a backslash. */
 static bool read_escape(bgi_json_reader *r)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -238,7 +238,7 @@ bool bgi_json_string(bgi_json_reader *r)
 
 /* ---- numbers and words ---- */
 
-/* Digits are stored in `out` as far as they fit. */
+/* Stores digits in `out` as long as they fit. */
 static bool read_digits(bgi_json_reader *r, char *out, size_t *length)
 {
     int c = see(r);

@@ -1,6 +1,6 @@
 /*
- * json_tree.c: parses JSON into a tree of jansson's. It calls only those functions of jansson that report a lack of
- * memory.
+ * json_tree.c: parses JSON into a jansson tree. It calls only functions of jansson that report when memory is
+ * exhausted.
  */
 #include "formats/json_tree.h"
 
@@ -83,7 +83,7 @@ static json_t *read_list(bgi_json_reader *r, char bracket, int depth)
     return value;
 }
 
-/* NULL: the reader has the error. */
+/* Returns NULL if the reader has an error. */
 static json_t *read_value(bgi_json_reader *r, int depth)
 {
     const char c = bgi_json_peek(r);

@@ -1,6 +1,6 @@
 /*
- * json_tree.h: parses JSON into a tree of jansson's. jansson's own parser is not used, because without memory it drops
- * parts of strings and numbers, or reports bad syntax.
+ * json_tree.h: parses JSON into a jansson tree. jansson's own parser is not used, because when memory is exhausted it
+ * may drop parts of strings or report bad syntax.
  */
 #ifndef BGI_FORMATS_JSON_TREE_H
 #define BGI_FORMATS_JSON_TREE_H
@@ -9,12 +9,12 @@
 
 #include <brigade/base.h>
 
-/* A repeated key is refused. `name` begins the error messages: "name:line:column: not JSON: ...", BG_ERROR_PARSE, or
- * BG_ERROR_MEMORY. */
+/* Parses JSON; a repeated key is an error. Errors: BG_ERROR_PARSE, with a message that begins with "name:line:column:
+ * not JSON: ", and BG_ERROR_MEMORY. */
 bg_status bgi_json_parse(const char *name, const char *text, size_t size_bytes, json_t **out, bg_error *error);
 
-/* Copies the outermost level (values are shared) or everything; NULL: memory is out. jansson's own copies omit what
- * they have no memory for. */
+/* Copy the outermost level, which shares its values, or the whole tree. Return NULL if memory is exhausted, while
+ * jansson's own functions return incomplete copies. */
 json_t *bgi_json_copy(const json_t *value, bool is_deep);
 
 /* Finds the integer of an object's key; returns false if there is none. */

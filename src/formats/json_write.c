@@ -13,7 +13,7 @@
 bool bgi_json_quote(bgi_string *text, const char *value)
 {
     const size_t length = strlen(value);
-    size_t plain = 0; /* the beginning of characters that need no escapes */
+    size_t plain = 0; /* the beginning of a run of characters without escapes */
 
     bgi_string_append(text, "\"", 1);
     for (size_t at = 0, step; at < length; at += step) {

@@ -1,6 +1,6 @@
 /*
- * npy.c: reads NumPy's .npy: "\x93NUMPY", two bytes of version, the header's length (2 bytes little-endian, 4 from
- * version 2 on), the header, the elements. The header is one Python dictionary:
+ * npy.c: reads NumPy's .npy: "\x93NUMPY", two bytes of version, the header's length (little-endian, in 2 bytes, or 4
+ * from version 2 on), the header, and the elements. The header is one Python dictionary:
  *
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
  *
@@ -24,7 +24,7 @@ enum { MAGIC_BYTES = 6, LARGEST_HEADER_BYTES = 65536, DESCRIPTION_BYTES = 16 };
 typedef struct reader {
     const char *name;
     const unsigned char *content;
-    size_t at, end; /* of the header */
+    size_t at, end; /* current offset and end of the header */
 } reader;
 
 typedef struct header {
@@ -208,8 +208,8 @@ static uint64_t read_bits(const unsigned char *bytes, size_t count, bool is_big)
 typedef enum conversion { BITS, TRUTH, SIGNED, UNSIGNED } conversion;
 
 typedef struct element {
-    const char *description; /* without the byte order */
-    size_t size_bytes;       /* of an element in the file */
+    const char *description; /* the type's name without the byte order */
+    size_t size_bytes;       /* bytes of an element in the file */
     bg_dtype dtype;          /* in memory */
     conversion conversion;
 } element;
@@ -232,11 +232,11 @@ static const element *find_element(const char *description)
     return NULL;
 }
 
-/* Converts to `dtype`: that of the element, or int64 for integers. False when the value does not fit. */
+/* Converts to `dtype`, which is the element's type, or int64 for integers. Returns false if the value does not fit. */
 static bool convert(const element *e, bg_dtype dtype, uint64_t bits, void *out)
 {
     const uint32_t shift = 64 - 8 * (uint32_t)e->size_bytes;
-    /* Extends the sign by hand, because C does not define the shift of a negative value. */
+    /* Extends the sign with an xor and a subtraction, because C does not define the shift of a negative value. */
     const uint64_t sign = e->size_bytes < 8 && bits >> (63 - shift) & 1 ? UINT64_MAX << (64 - shift) : 0;
     const uint64_t extended = bits | sign;
     int32_t whole;
@@ -246,7 +246,7 @@ static bool convert(const element *e, bg_dtype dtype, uint64_t bits, void *out)
         return e->conversion == SIGNED || bits <= INT64_MAX;
     }
     switch (e->conversion) {
-    case BITS: /* little-endian in `bits`; in the machine's order in memory */
+    case BITS: /* the value in `bits`, stored in the machine's byte order */
         if (e->size_bytes == 8)
             memcpy(out, &bits, 8);
         else if (e->size_bytes == 4)
@@ -273,8 +273,8 @@ static bool convert(const element *e, bg_dtype dtype, uint64_t bits, void *out)
     return true;
 }
 
-/* The place of element i of C order in a file of Fortran order: the same indices, with the first one running
- * fastest. */
+/* Returns the position in Fortran order, in which the first index changes fastest, of the element at position i in C
+ * order. */
 static size_t fortran_place(const bg_type *type, size_t i)
 {
     size_t place = 0, rest = i, stride = 1;
@@ -287,7 +287,7 @@ static size_t fortran_place(const bg_type *type, size_t i)
     return place;
 }
 
-/* The element's type; int64 instead of int32 when one of the numbers needs it. */
+/* Finds the type of the elements: int64 instead of int32 if one of the numbers needs it. */
 static bg_dtype find_dtype(const reader *r, const header *h, const element *e, size_t count)
 {
     const unsigned char *data = r->content + r->end;

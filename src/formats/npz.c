@@ -1,10 +1,10 @@
 /*
  * npz.c: reads NumPy's .npz: a ZIP archive of .npy files, stored or deflated. The archive is read from its end: the end
- * record gives the place of the directory, and the directory that of each member. The sizes in the members' own headers
- * are not used.
+ * record contains the offset of the directory, and the directory contains the offset of each member. The sizes in the
+ * members' own headers are not used.
  *
  * Members must not share bytes of the file, and a member cannot unpack to more than 1032 times its bytes (zlib's
- * technical notes), so all members together need at most that times the file's size.
+ * technical notes). So all members together need at most 1032 times the file's size.
  */
 #include "formats/npy.h"
 
@@ -36,7 +36,7 @@ typedef struct archive {
 } archive;
 
 typedef struct member {
-    size_t entry_at; /* in the file, for messages */
+    size_t entry_at; /* offset in the file, for messages */
     uint32_t method, flags, crc;
     uint64_t packed_bytes, size_bytes;
     size_t data_at;

@@ -79,7 +79,7 @@ static const char *describe(bg_dtype dtype)
     }
 }
 
-/* The header of a .npy file of format 1, padded with blanks so that values begin at a multiple of 64. */
+/* Makes the header of a .npy file of format 1, padded with blanks so that values begin at a multiple of 64. */
 static bg_status make_header(const bg_safetensors_entry *entry, bgi_string *header, bg_error *error)
 {
     const bg_type *type = &entry->type;

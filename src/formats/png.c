@@ -2,7 +2,7 @@
  * png.c: reads PNG through libpng: pixels as they are stored (no gamma, no color management), as planes.
  *
  * libpng reports failure by longjmp. Data that must survive the jump is in a struct outside the function that calls
- * setjmp. The error is written directly to the caller's.
+ * setjmp. Errors are written directly to the caller's bg_error.
  */
 #include "formats/png.h"
 
@@ -49,7 +49,7 @@ bg_status bgi_png_measure(const char *name, const void *content, size_t size_byt
                             "%s: byte 16: the image has %" PRIu32 " x %" PRIu32
                             " pixels but must have 1 to %d on each side and at most %d in all",
                             name, columns, rows, LARGEST_SIDE, LARGEST_PIXEL_COUNT);
-    /* Deflate makes at most 1032 bytes from one. */
+    /* Deflate expands a byte to at most 1032 bytes. */
     if ((uint64_t)rows * columns / 8 > (uint64_t)size_bytes * 1032)
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: byte 16: %" PRIu32 " x %" PRIu32 " pixels do not fit in %zu bytes", name, columns,
@@ -118,7 +118,7 @@ static bool read_pixels(decoder *d, const bgi_png_size *size)
     return true;
 }
 
-/* Converts to planes: gray from colors with the weights of ITU-R 601-2 in 16 bits, rounded. */
+/* Converts pixels to planes. Gray is the rounded sum of the colors with the weights of ITU-R 601-2 in 16 bits. */
 static void convert(const unsigned char *pixels, const bgi_png_size *size, uint32_t channels, unsigned char *out)
 {
     const size_t count = (size_t)size->rows * size->columns;

@@ -1,5 +1,6 @@
 /*
- * safetensors.h: content in memory, for the file reader and for the fuzzer; and the table of element types.
+ * safetensors.h: reads content in memory, for the file reader and the fuzz target, writes files with hooks, and has the
+ * table of element types.
  */
 #ifndef BGI_FORMATS_SAFETENSORS_H
 #define BGI_FORMATS_SAFETENSORS_H
@@ -10,17 +11,17 @@
 
 #define BGI_SAFETENSORS_METADATA "__metadata__"
 
-/* The format's own limit for the JSON header. */
+/* The limit of the format for the JSON header. */
 #define BGI_SAFETENSORS_HEADER_LIMIT ((uint64_t)100000000)
 
 /* How elements are stored in a file. */
 typedef struct bgi_safetensors_storage {
     const char *name; /* the format's */
-    bg_dtype dtype;   /* BG_DTYPE_NONE: Brigade has no such type ("foreign") */
+    bg_dtype dtype;   /* BG_DTYPE_NONE: Brigade does not support the type (it is "foreign") */
     size_t element_bytes;
 } bgi_safetensors_storage;
 
-/* The format's name for a type; NULL without one. */
+/* Returns the format's name for a type; NULL if it has none. */
 const char *bgi_safetensors_dtype_name(bg_dtype dtype);
 
 /* Parses content that must outlive *out; `name` is its name in messages. Foreign tensors are refused, or become entries
@@ -32,28 +33,28 @@ bg_status bgi_safetensors_open_header(const char *path, bool keeps_foreign, bg_s
 
 /* Functions that are called while a file is written; each may be NULL. `entry` is an index into the given entries. */
 typedef struct bgi_safetensors_hooks {
-    bg_safetensors_fetch fetch; /* of entries without data */
-    /* A piece of an entry's values that goes to the file, in the order of the entry. */
+    bg_safetensors_fetch fetch; /* reads the values of entries without data */
+    /* Called with each part of an entry's values that is written to the file, in the order of the entry. */
     void (*written)(void *user, size_t entry, const void *data, size_t size_bytes);
-    /* All values of entries are written. Values of metadata may change now, but not their lengths. */
+    /* Called when all values of entries are written. It may change the values of metadata, but not their lengths. */
     void (*complete)(void *user);
-    /* A piece of an entry's values that was read back, in the order of the entry; called by another thread, at the same
-     * time as the others. */
+    /* Called with each part of an entry's values that was read back, in the order of the entry. Another thread calls
+     * it, concurrently with the other functions. */
     void (*read)(void *user, size_t entry, const void *data, size_t size_bytes);
-    /* Checks a file that is complete, opened as by bg_safetensors_open_header, before it gets its name. On an error a
-     * file that existed before is unchanged. */
+    /* Called with the complete file, opened as by bg_safetensors_open_header, before it gets its name. After an error
+     * an earlier file is unchanged. */
     bg_status (*check)(void *user, const bg_safetensors *file, bg_error *error);
     void *user;
-    const bgi_thread_source *threads; /* starts that thread; NULL: the system does */
+    const bgi_thread_source *threads; /* starts the thread that reads back; NULL: the system does */
 } bgi_safetensors_hooks;
-/* The same as bg_safetensors_write_fetched, with hooks. */
+/* Like bg_safetensors_write_fetched, with hooks. */
 bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                        const bg_safetensors_metadata *metadata, size_t metadata_count,
                                        const bgi_safetensors_hooks *hooks, bg_error *error);
 
-/* `entry` must be an opened file's. */
+/* Returns how a tensor is stored; `entry` must be that of an opened file. */
 const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_entry *entry);
-/* F32, F64, BF16 or F16. */
+/* Whether the storage is F32, F64, BF16 or F16. */
 bool bgi_safetensors_is_float(const bgi_safetensors_storage *storage);
 /* Reads the elements as float32: from F32, F64 (rounded), BF16 and F16; others are BG_ERROR_UNSUPPORTED. */
 bg_status bgi_safetensors_read_floats(const bg_safetensors *file, const bg_safetensors_entry *entry, float *out,

@@ -1,6 +1,6 @@
 /*
- * safetensors_check.c: reads the values of a file back while it is being written. A thread reads a large file, so that
- * writing, the disk's work and reading overlap. A small file is read when it is complete.
+ * safetensors_check.c: reads the values of a file back while it is being written. A thread reads back a large file, so
+ * that writing, flushing and reading overlap. A small file is read when it is complete.
  */
 #include "formats/safetensors_check.h"
 
@@ -11,7 +11,7 @@
 
 enum { PIECE_BYTES = 1 << 18, THREAD_BYTES_LEAST = 8 << 20 };
 
-/* Waits until the file has this many bytes; false: it never will. */
+/* Waits until the file has this number of bytes. Returns false if it never will. */
 static bool wait_for(bgi_read_back *back, uint64_t bytes)
 {
     bool is_there;
@@ -36,7 +36,7 @@ static bg_status read_values(bgi_read_back *back, const bgi_input *input, bg_err
         for (size_t at = 0, some; at < size_bytes; at += some) {
             some = size_bytes - at < PIECE_BYTES ? size_bytes - at : PIECE_BYTES;
             if (!wait_for(back, from + some))
-                return BG_OK; /* the writer says why */
+                return BG_OK; /* the writer reports the reason */
             BGI_TRY(bgi_input_read(input, from, back->piece, some, error));
             back->read(back->user, (size_t)(back->sorted[i] - back->entries), back->piece, some);
             from += some;

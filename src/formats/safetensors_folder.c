@@ -48,7 +48,8 @@ static bg_status open_file(bgi_safetensors_folder *s, const char *name, bg_error
     return status;
 }
 
-/* Opens each file that {"weight_map": {tensor: file}} names. They must be names in the folder, without paths. */
+/* Opens each file that {"weight_map": {tensor: file}} names. The names must be those of files in the folder, without
+ * paths. */
 static bg_status open_mapped(bgi_safetensors_folder *s, const char *path, const json_t *index, bg_error *error)
 {
     json_t *map = json_object_get(index, "weight_map"), *file;

@@ -1,5 +1,5 @@
 /*
- * safetensors_folder.h: the files of a folder that together hold one model, as Hugging Face's tools write it.
+ * safetensors_folder.h: opens the files of a folder that together contain one model, as Hugging Face's tools write it.
  */
 #ifndef BGI_FORMATS_SAFETENSORS_FOLDER_H
 #define BGI_FORMATS_SAFETENSORS_FOLDER_H

@@ -1,6 +1,6 @@
 /*
- * safetensors_read.c: opens files of named tensors. Every value is checked against the file's size and against the rest
- * of the file before it is used.
+ * safetensors_read.c: opens files of named tensors. Every value is checked against the file's size and the other values
+ * before it is used.
  */
 #include "formats/safetensors.h"
 
@@ -20,22 +20,22 @@ enum { LENGTH_BYTES = 8, SHORTEST_HEADER = 2, DTYPE_BYTES = 48, DATA_ALIGNMENT =
  * to the item. A header may have a million items. */
 typedef struct item {
     bg_safetensors_entry entry;
-    uint64_t begin : 56; /* of its bytes, after the header */
+    uint64_t begin : 56; /* offset of its bytes after the header */
     uint64_t storage : 8;
 } item;
 
 struct bg_safetensors {
-    bgi_arena arena; /* names, texts of metadata, tensors that were not aligned */
+    bgi_arena arena; /* names, strings of metadata, copies of tensors that were not aligned */
     item *entries;   /* by name */
     size_t entry_count, entry_capacity;
     bg_safetensors_metadata *metadata; /* by key */
     size_t metadata_count, metadata_capacity;
     bgi_input input;
     uint64_t data_begin; /* after the header */
-    void *data;          /* all tensors; NULL: the caller has them, or they are read on demand */
+    void *data;          /* memory of all tensors; NULL: the caller owns it, or tensors are read on demand */
 };
 
-/* The state of parsing beside the result. */
+/* The state of parsing that is not part of the result. */
 typedef struct parser {
     const char *name;
     uint64_t data_bytes;
@@ -50,8 +50,8 @@ typedef struct description {
     char dtype[DTYPE_BYTES];
     bool has_dtype, has_shape, has_offsets; /* whether the key was found */
     bool is_dtype_text, is_shape_list;      /* and whether it has the right kind */
-    size_t rank, bad_dim;                   /* SIZE_MAX: all are valid; otherwise the first invalid one, */
-    bool is_bad_dim_zero;                   /* or 0 */
+    size_t rank, bad_dim;                   /* index of the first invalid dimension; SIZE_MAX if all are valid */
+    bool is_bad_dim_zero;                   /* whether that dimension is 0 */
     int64_t dims[BG_MAX_RANK];
     size_t offset_count; /* SIZE_MAX: not a list of integers */
     int64_t offsets[2];
@@ -75,7 +75,7 @@ const char *bgi_safetensors_dtype_name(bg_dtype dtype)
     return NULL;
 }
 
-/* STORAGE_COUNT: none. */
+/* Returns STORAGE_COUNT if no type has that name. */
 static int find_storage(const char *name)
 {
     int i = 0;
@@ -85,7 +85,7 @@ static int find_storage(const char *name)
     return i;
 }
 
-/* A type of Brigade's whose elements have the same size. */
+/* Returns a supported type with elements of the same size. */
 static bg_dtype find_stand_in(const bgi_safetensors_storage *storage)
 {
     int i = 0;
@@ -168,7 +168,7 @@ static bg_status check_offsets(const parser *p, const char *tensor, const descri
 
 /* ---- reading one ---- */
 
-/* Reads the next value as an integer, and consumes it in any case; false when it is not one, or reading failed. */
+/* Reads and consumes the next value. Returns false if it is not an integer, or if reading failed. */
 static bool read_integer(bgi_json_reader *r, int64_t *out)
 {
     const char c = bgi_json_peek(r);
@@ -259,7 +259,7 @@ static void read_description(bgi_json_reader *r, description *d)
     }
 }
 
-/* Reads the tensor whose name is in the reader. */
+/* Reads the description of the tensor whose name the reader has just read. */
 static bg_status read_tensor(parser *p)
 {
     bg_safetensors *file = p->file;
@@ -323,7 +323,7 @@ static bg_status read_metadata(parser *p)
     return r->status;
 }
 
-/* ---- all of them ---- */
+/* ---- all tensors of a header ---- */
 
 static int compare_places(const void *a, const void *b)
 {
@@ -360,7 +360,7 @@ static bg_status sort_names(const parser *p)
     return BG_OK;
 }
 
-/* No entry is empty, so the entries, sorted by place, must follow one another from the first byte to the last. */
+/* No entry is empty, so the entries, sorted by offset, must follow one another from the first byte to the last. */
 static bg_status check_places(const parser *p, item *entries, size_t count)
 {
     uint64_t expected = 0;
@@ -462,7 +462,7 @@ static size_t item_bytes(const item *it)
     return (size_t)bg_type_element_count(&it->entry.type) * storages[it->storage].element_bytes;
 }
 
-/* Gives every entry its address among all data, or an aligned copy. */
+/* Sets the address of every entry's data, which is in the content or in an aligned copy. */
 static bg_status place_data(bg_safetensors *file, const void *data, bg_error *error)
 {
     for (size_t i = 0; i < file->entry_count; i++) {

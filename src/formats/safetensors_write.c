@@ -1,7 +1,7 @@
 /*
- * safetensors_write.c: writes files of named tensors. The header is made and checked before the file is begun, and read
- * back before the file gets its name: every file with that name has been opened successfully once. The disk's work and
- * reading values back (safetensors_check.c) overlap with writing.
+ * safetensors_write.c: writes files of named tensors. The header is made and checked before the file is created, and it
+ * is read back before the file gets its name. So a file with the final name has been opened successfully. Flushing to
+ * the disk and reading values back (safetensors_check.c) overlap with writing.
  */
 #include "formats/safetensors.h"
 
@@ -30,7 +30,7 @@ static int compare_for_file(const void *a, const void *b)
 /* The content of a file. */
 typedef struct content {
     const char *path;
-    const bg_safetensors_entry *entries; /* as they were given */
+    const bg_safetensors_entry *entries; /* in the caller's order */
     const bg_safetensors_entry **sorted; /* in the file's order */
     size_t count;
     bg_safetensors_metadata *metadata; /* by key */
@@ -73,7 +73,7 @@ static bg_status check_text(const char *path, const char *text, const char *kind
     return BG_OK;
 }
 
-/* Checks that names and keys are text and occur once; sorts both for the file. */
+/* Checks that names and keys are UTF-8 and unique, and sorts both for the file. */
 static bg_status check_content(content *c, bg_error *error)
 {
     uint64_t at = 0;
@@ -136,7 +136,7 @@ static bg_status print_header(const content *c, char **out, size_t *out_bytes, b
     return bgi_json_finish(&w, out, out_bytes, error);
 }
 
-/* Writes in pieces that stay in a core's own cache between the hook and the system's copy. Stops at the first entry
+/* Writes in parts that stay in a core's private cache between the hook and the system's copy. Stops at the first entry
  * that cannot be fetched. */
 static bg_status write_data(bgi_file_writer *writer, const content *c, const bgi_safetensors_hooks *from,
                             bgi_read_back *back, bg_error *error)

@@ -1,6 +1,6 @@
 /*
- * convnet.c: the digit network of the pipelining tutorial. Layers pool before the ReLU, as in the tutorial; the other
- * order gives the same values at other costs.
+ * convnet.c: builds the digit network of the pipelining tutorial. Layers pool before the ReLU, as in the tutorial; the
+ * other order computes the same values at a different cost.
  */
 #include <brigade/convnet.h>
 

@@ -7,8 +7,8 @@
  *     x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))
  *
  * On a mesh, x is sharded along tensor axis 2. The values between two products (heads, the wide layer, logits) are
- * sharded along axis 1. All collectives are in the layers (parallel.c): in each layer four in the forward, four in the
- * backward, and those of two norms.
+ * sharded along tensor axis 1. All collectives are in the layers (parallel.c): in each layer four in the forward, four
+ * in the backward, and those of two norms.
  */
 #include <brigade/gpt.h>
 
@@ -41,7 +41,7 @@ void bg_gpt_options_init(bg_gpt_options *options, size_t struct_bytes)
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Every tensor is cut into equal pieces, for which tables are padded. */
+/* Every tensor is cut into equal shards; the embedding tables are padded for this. */
 static bool check_mesh(bg_graph *graph, const bg_gpt_options *options)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -106,7 +106,7 @@ typedef struct builder {
     const bg_gpt_options *options;
     char prefix[NAME_BYTES]; /* prefix of parameter names: "transformer.h.0." */
     bg_value positions;      /* positions of the tokens; an input in a generation step */
-    int64_t cache_length;    /* for a step; otherwise 0 */
+    int64_t cache_length;    /* 0 if the model is not for a generation step */
 } builder;
 
 static const char *make_name(const builder *b, const char *suffix, char text[2 * NAME_BYTES])
@@ -123,7 +123,8 @@ static bg_value add_table(const builder *b, const char *suffix, int64_t rows)
     return bg_parallel_table(b->graph, make_name(b, suffix, name), rows, b->options->hidden, &initializer);
 }
 
-/* x w + b with w [in, out], as in Hugging Face's Conv1D; the output has `blocks` results side by side. */
+/* Adds x w + b with w [in, out], as in Hugging Face's Conv1D; the output consists of `blocks` results, one after
+ * another in the last dimension. */
 static bg_value add_product(const builder *b, const char *suffix, bg_value x, int64_t out, bg_mesh_axis in_axis,
                             uint32_t blocks)
 {
@@ -207,7 +208,7 @@ static bg_value add_layer(const builder *b, bg_value x)
     return bg_add(b->graph, x, drop(b, add_product(b, "mlp.c_proj", y, hidden, BG_MESH_TENSOR_1, 1)));
 }
 
-/* 0, 1, ..., S - 1 */
+/* Adds the positions 0, 1, ..., S - 1. */
 static bg_value add_positions(const builder *b)
 {
     const int64_t count = b->options->sequence_length;
@@ -322,7 +323,7 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     return net;
 }
 
-/* The options of a generation step: its number of sequences, and no dropout. */
+/* Returns the options of a generation step: its number of sequences, and no dropout. */
 static bg_gpt_options find_step_options(const bg_gpt_options *options, uint32_t sequences)
 {
     bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();

@@ -1,6 +1,6 @@
 /*
- * huggingface.h: the configuration and the tensors of a GPT-2 folder, for files that read and write such folders, and
- * for the fuzzer.
+ * huggingface.h: reads the configuration of a GPT-2 folder and lists its tensors, for the files that read and write
+ * such folders and for the fuzz target.
  */
 #ifndef BGI_MODELS_HUGGINGFACE_H
 #define BGI_MODELS_HUGGINGFACE_H
@@ -25,7 +25,8 @@ void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...) BG_PRINT
 /* Reports all problems in one error; returns BG_OK without problems. Empties the list. */
 bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, const char *where, bg_error *error);
 
-/* Error messages begin with `name`; settings that bg_gpt_build does not support become problems. */
+/* Reads a configuration. Error messages begin with `name`; settings that bg_gpt_build does not support become
+ * problems. */
 bg_status bgi_hf_config_parse(const char *name, const char *text, size_t size_bytes, bgi_hf_config *out,
                               bgi_hf_problems *problems, bg_error *error);
 bg_status bgi_hf_config_load(const char *directory, bgi_hf_config *out, bgi_hf_problems *problems, bg_error *error);

@@ -99,8 +99,8 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     bg_type type;
     size_t count = 0, held = 0;
 
-    /* A configuration may request more layers than there is memory for names, so missing tensors are reported only for
-     * the number of layers that the files could have. */
+    /* A configuration may request too many layers for a list of all names, so missing tensors are reported only for the
+     * number of layers that the files could have. */
     for (uint32_t f = 0; f < s->file_count; f++)
         held += bg_safetensors_count(s->files[f]);
     names = calloc(2 * held + 64, BGI_HF_NAME_BYTES);
@@ -116,7 +116,7 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     return BG_OK;
 }
 
-/* The type in which the weight is stored: float32, unless it already exists in 16 bits. */
+/* Returns the type in which the weight is stored: float32, unless it already exists in 16 bits. */
 static bg_dtype find_kept_dtype(bg_weights *weights, const char *name)
 {
     bg_weight weight;
@@ -134,7 +134,7 @@ typedef struct taken {
     int64_t count;
 } taken;
 
-/* A callback of bg_weights_fill. */
+/* Implements the callback of bg_weights_fill. */
 static bg_status write_tensor(void *user, void *data, bg_error *error)
 {
     const taken *t = user;

@@ -58,13 +58,13 @@ error 1 'array 1: has 4 samples, but array 0 has 2' data bench "$folder/a.npz"
 error 1 'the kind of data is unknown' data bench "$folder/a.txt"
 error 1 'none.npy' data bench "$folder/none.npy"
 error 1 'there is no column `z`' data bench "$folder/a.csv" --label z
-error 2 '--shuffle-buffer applies only to --shuffle; add it' data bench --shuffle-buffer 3
+error 2 '--shuffle-buffer applies only with --shuffle; add --shuffle' data bench --shuffle-buffer 3
 error 2 '--mode is `fast`; it must be one of sync|async|async-rebatched' data bench --mode fast
 error 2 '--stream applies only to batches; add --batch-size' data bench --stream
 error 2 '--workers applies only to batches; add --batch-size' data bench --workers 3
 error 2 '--keep-last applies only to batches; add --batch-size' data bench --shuffle --keep-last
-error 2 '--shards applies only to --stream; add it' data bench --batch-size 4 --shards 2
-error 2 '--rebatched-size applies only to --mode async-rebatched; add it' data bench --batch-size 4 --rebatched-size 2
+error 2 '--shards applies only with --stream; add --stream' data bench --batch-size 4 --shards 2
+error 2 '--rebatched-size applies only with --mode async-rebatched; add this mode' data bench --batch-size 4 --rebatched-size 2
 error 1 'rebatched_size is 5 but must be at most the batch size, 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
 error 1 'ended before a whole batch of 20000' data bench --batch-size 20000 --stream
 check "data bench --help: headings" sh -c "'$program' data bench --help all | grep -q '^The loader:$'"

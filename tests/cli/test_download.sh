@@ -3,7 +3,7 @@
 # no MNIST are refused after they came; the whole of it needs MNIST itself.
 . "$(dirname "$0")/support.sh"
 
-error 2 '--mirror applies only to --download; add it' mnist --mirror http://127.0.0.1/
+error 2 '--mirror applies only with --download; add --download' mnist --mirror http://127.0.0.1/
 error 1 'cannot download train-images-idx3-ubyte.gz: ftp://127.0.0.1/' mnist --download --mirror ftp://127.0.0.1/ \
     --data-dir "$folder/none"
 

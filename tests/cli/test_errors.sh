@@ -17,7 +17,10 @@ error 2 'unknown option --zzzzzzzzzz' mnist --zzzzzzzzzz
 error 2 'two dashes' mnist -e 3
 error 2 'unexpected argument `extra`' mnist extra
 error 2 '--epochs needs a value' mnist --epochs
-error 2 '--profile takes no value' mnist --profile=yes
+for command in mnist train infer 'plan mnist' 'gpt pretrain' 'gpt eval' 'gpt generate'; do
+    error 2 '--profile takes no value; it was given `DIR`; name the folder with --profile-dir' $command --profile=DIR
+done
+error 2 '--quiet takes no value; it was given `yes`' mnist --quiet=yes
 error 2 'no model is given' plan
 error 2 'unknown model `gtp`' plan gtp
 error 2 'unknown kind of data' data letters
@@ -79,7 +82,7 @@ error 2 '--optimizer adagradient: optimizer: there is no `adagradient`; the opti
 error 2 '--optimizer adam:alpha=1: optimizer: adam has no setting `alpha`; it has weight_decay' mnist --optimizer adam:alpha=1
 error 2 '--rate-schedule cosin: learning rate: there is no `cosin`; the schedules are constant, linear' mnist --rate-schedule cosin
 error 2 'steps of cosine is 0; it must be a finite number of at least 1' mnist --rate-schedule cosine
-error 2 '--rate-schedule plateau: it follows the losses of validations' mnist --rate-schedule plateau
+error 2 '--rate-schedule plateau: it uses the losses of validations, but there is no validation' mnist --rate-schedule plateau
 error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learning-rate 1e39
 for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"

@@ -57,11 +57,11 @@ fi
 # One file for two purposes, by whatever names.
 ln -s kept.safetensors "$folder/link.safetensors"
 mkdir "$folder/profile"
-error 2 "--save and --log are one file: new" mnist $small --save new --log ./new
-error 2 "--init and --log are one file: kept.safetensors" mnist $small --init kept.safetensors --log link.safetensors
-error 2 "--save and --profile are one file: profile/summary.txt" mnist $small --profile --profile-dir "$folder/profile" \
+error 2 "--save and --log name the same file, new" mnist $small --save new --log ./new
+error 2 "--init and --log name the same file, kept.safetensors" mnist $small --init kept.safetensors --log link.safetensors
+error 2 "--save and --profile name the same file, profile/summary.txt" mnist $small --profile --profile-dir "$folder/profile" \
     --save profile/summary.txt
-error 2 "--log and --profile are one file: profile/trace.json" mnist $small --profile --profile-dir profile \
+error 2 "--log and --profile name the same file, profile/trace.json" mnist $small --profile --profile-dir profile \
     --log profile/trace.json
 "$program" mnist $small --steps 1 --init kept.safetensors --save link.safetensors >/dev/null 2>&1
 check "weights may go back to where they came from" test $? -eq 0 -a -L link.safetensors

@@ -150,5 +150,5 @@ error 1 'no file matches `none*.u16`' gpt pretrain $one --input-files 'none*.u16
 error 1 'the name must end in .u16' gpt pretrain $one --input-files own.yaml
 error 1 '--save: ' gpt pretrain $one precision=float32 --quiet --save own.yaml
 error 1 '--load: ' gpt pretrain $one precision=float32 --quiet --load nowhere
-error 1 'there is a checkpoint of step 6, which is later' gpt pretrain $one precision=float32 --quiet --save base
+error 1 'there is a checkpoint of step 6, but this run begins at step' gpt pretrain $one precision=float32 --quiet --save base
 finish

@@ -177,7 +177,7 @@ error 1 'the checksum is ' gpt pretrain $one --load flipped
 "$program" gpt pretrain $one --checkpoint-keep 2 --save both --checkpoint-steps 1 >out 2>&1
 printf 'x' | dd of=both/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
 error 1 'it is not used: name `checkpoint_train_step_1.safetensors`' gpt pretrain $one --load both
-error 1 'which is later than this run begins (1); resume from it with --load, remove it if it is damaged' \
+error 1 'but this run begins at step 1; resume from the checkpoint with --load, remove it if it is damaged' \
     gpt pretrain $one --load both/checkpoint_train_step_1.safetensors --save both
 check "an older one, by its name" \
     "$program" gpt pretrain $one --load both/checkpoint_train_step_1.safetensors --save another >out 2>err
@@ -206,14 +206,14 @@ error 1 '--tensorboard: ' gpt pretrain $one --tensorboard /dev/null/x
 # What one option writes is not what another reads or writes: the data above all.
 "$program" data tokenize "$root/docs/gpt.md" --output kept.u16 --quiet
 cp kept.u16 whole.u16 && ln -s kept.u16 link.u16 && printf 'training:\n  steps: 2\n' >kept.yaml
-error 2 '--log and --input-files are one file: kept.u16' gpt pretrain $one --input-files 'kept.*16' --log kept.u16
-error 2 '--log and --input-files are one file: link.u16' gpt pretrain $one --input-files kept.u16 --log link.u16
-error 2 '--save-weights and --input-files are one file: ./kept.u16' \
+error 2 '--log and --input-files name the same file, kept.u16' gpt pretrain $one --input-files 'kept.*16' --log kept.u16
+error 2 '--log and --input-files name the same file, link.u16' gpt pretrain $one --input-files kept.u16 --log link.u16
+error 2 '--save-weights and --input-files name the same file, ./kept.u16' \
     gpt pretrain $one --input-files kept.u16 --save-weights ./kept.u16
-error 2 '--log and --save-weights are one file: new' gpt pretrain $one --log new --save-weights ./new
-error 2 '--save-weights and --trace are one file: ./new' gpt pretrain $one --trace new --save-weights ./new
-error 2 '--log and --config-file are one file: kept.yaml' gpt pretrain $one --config-file kept.yaml --log kept.yaml
-error 2 '--log and --load are one file: saved/checkpoint_train_step_2.safetensors' gpt pretrain $one \
+error 2 '--log and --save-weights name the same file, new' gpt pretrain $one --log new --save-weights ./new
+error 2 '--save-weights and --trace name the same file, ./new' gpt pretrain $one --trace new --save-weights ./new
+error 2 '--log and --config-file name the same file, kept.yaml' gpt pretrain $one --config-file kept.yaml --log kept.yaml
+error 2 '--log and --load name the same file, saved/checkpoint_train_step_2.safetensors' gpt pretrain $one \
     --load saved/checkpoint_train_step_2.safetensors --log saved/checkpoint_train_step_2.safetensors
 check "they are as they were" cmp -s kept.u16 whole.u16
 for option in save load memmap-dir; do
@@ -260,7 +260,7 @@ error 2 'did you mean --config?' gpt pretrain --confg tiny
 
 error 2 'a prompt of 3 tokens and --length 50 exceed the model'"'"'s 8 positions; --length 5 fits' \
     gpt generate --hf-model hf --prompt the
-error 2 'a prompt of 8 tokens leaves no room among the model'"'"'s 8 positions' \
+error 2 'a prompt of 8 tokens leaves no position for a new token, because the model has 8; give a shorter prompt' \
     gpt generate --hf-model hf --prompt 'eight ch' --length 1
 error 2 '--temperature is `nan`' gpt generate --hf-model hf --prompt the --temperature nan
 error 2 '--top-p is 1.5; it must be above 0 and at most 1' gpt generate --hf-model hf --prompt the --top-p 1.5

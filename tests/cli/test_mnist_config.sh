@@ -133,5 +133,5 @@ check "the same said twice is no contradiction" "$program" mnist --compile-only 
 error 2 'the model 4' mnist --config mnist --config-update 'layers_per_ipu=[1 1 1 2]'
 error 2 'no preset, file or folder `nope`' mnist --config nope
 error 2 'layers_per_ipu' mnist --config-update 'layers_per_ip=[1]'
-error 2 '--save and --config are one file' mnist --config "$folder/ipu_config.json" --save "$folder/ipu_config.json"
+error 2 '--save and --config name the same file' mnist --config "$folder/ipu_config.json" --save "$folder/ipu_config.json"
 finish

@@ -31,7 +31,7 @@ begin_case costs-errors
 error 1 'the file does not exist; `brigade mnist --schedule auto --costs none.json` with the same options measures' \
     plan mnist --schedule auto --costs none.json
 error 2 '--costs costs.json is given without --schedule auto' mnist $small --costs costs.json
-error 2 '--costs and --save are one file: costs.json' mnist $small --schedule auto --costs costs.json --save costs.json
+error 2 '--costs and --save name the same file, costs.json' mnist $small --schedule auto --costs costs.json --save costs.json
 error 1 'costs are given for 4 stages, but the plan has 2' plan mnist --schedule auto --costs costs.json --stages 'B1,B2|B3,B4'
 echo '{"format": "brigade costs 1"}' >broken.json
 error 1 'broken.json: the file has no number `message_bytes_per_ns`' plan mnist --schedule auto --costs broken.json

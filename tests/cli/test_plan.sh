@@ -133,7 +133,7 @@ check "slow messages take longer: $fast, $slow: $(sed -n '/^Prediction/,/^$/p' r
     awk -v fast="$fast" -v slow="$slow" 'BEGIN { exit !(slow > 0 && fast > 2 * slow) }'
 error 1 '--rank-link is `fast`; it must be two numbers' plan mnist --ranks 4 --rank-link fast
 error 1 '--rank-link is `,8`' plan mnist --ranks 4 --rank-link ,8
-error 1 'predicts a rank for each of the 4 devices of all replicas, and --ranks is 3: set --ranks 4' plan mnist --ranks 3 --rank-link 1,8
+error 1 'predicts a rank for each of the 4 devices of all replicas, but --ranks is 3; set --ranks 4' plan mnist --ranks 3 --rank-link 1,8
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config gpt3_175B_pod256 --compile-only --ranks 256 >ranks.out
     check "256 of the largest: $(cat ranks.out)" test "$(row 'memory of rank' '0-255') $(row 'sent in' '0-255')" = "15.1 GB 895 GB"

@@ -105,7 +105,7 @@ check "the best and the newest: $(ls best)" test "$(echo best/*)" = \
 check "inspect says the metric" sh -c '"$1" checkpoint inspect best/checkpoint_train_step_12.safetensors | grep -q "^  metric     accuracy 100, higher is better$"' - "$program"
 check "checkpoint best names it: $("$program" checkpoint best best 2>&1)" test "$("$program" checkpoint best best)" = \
     best/checkpoint_train_step_12.safetensors
-error 1 'state: has no checkpoint with a metric; --checkpoint-keep-best of a training records it' checkpoint best state
+error 1 'state: has no checkpoint with a metric; train with --checkpoint-keep-best to record one' checkpoint best state
 train loss "$files/net.onnx" $data --epochs 2 --quiet --checkpoint loss --checkpoint-keep-best loss --checkpoint-async
 "$program" checkpoint inspect loss --json >loss.found
 check "without a validation the loss of the training: $(ls loss)" grep -q '"metric":{"name":"loss","value":[0-9.e-]*,"better":"lower"}' loss.found

@@ -87,7 +87,7 @@ error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
 error 2 '--resume is given without a folder; add --checkpoint DIR' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
-error 2 '--rate-schedule plateau: it follows the losses of validations, but there are none; give --validation, or use another rule' \
+error 2 '--rate-schedule plateau: it uses the losses of validations, but there is no validation; give --validation, or use another rule' \
     train $good --rate-schedule plateau
 error 2 '--stages auto:2 is given with --strategy single' train $good --strategy single --stages auto:2
 error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none' \
@@ -95,9 +95,9 @@ error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weight
 error 2 'a training call takes --batch-size 32 x --device-iterations 1 x --gradient-accumulation 2 x --replicas 1 = 64 samples, there are 45' \
     train $good --last-batch drop --gradient-accumulation 2
 error 1 '--save: ' train $good --save nowhere/out.onnx
-error 2 '--save and --log are one file' train $good --save out.onnx --log out.onnx
+error 2 '--save and --log name the same file' train $good --save out.onnx --log out.onnx
 cp "$net" own.onnx
-error 2 'are one file' train own.onnx --input $x --target "$y" --log own.onnx
+error 2 'name the same file' train own.onnx --input $x --target "$y" --log own.onnx
 check "no training has begun" test ! -e out.onnx
 
 begin_case diverged

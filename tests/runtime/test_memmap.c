@@ -445,7 +445,7 @@ static void damage_is_refused(void **state)
     refuse(w, &options, BG_ERROR_PARSE, "is missing");
     join(folder, "replica0.device1.store", third);
     assert_int_equal(link(third, path), 0);
-    refuse(w, &options, BG_ERROR_PARSE, "does not belong to the index beside it");
+    refuse(w, &options, BG_ERROR_PARSE, "does not belong to the index in the same directory");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(other, path), 0);
     test_train_expect(read_files(folder), &before, "files that were refused");
@@ -458,7 +458,7 @@ static void damage_is_refused(void **state)
     assert_int_equal(rename(path, other), 0);
     join(elsewhere, "replica1.device1.store", third);
     assert_int_equal(rename(third, path), 0);
-    refuse(w, &options, BG_ERROR_PARSE, "does not belong to the index beside it");
+    refuse(w, &options, BG_ERROR_PARSE, "does not belong to the index in the same directory");
     assert_int_equal(rename(other, path), 0);
     test_folder_remove(elsewhere);
     assert_int_equal(truncate(path, facts.st_size - 1), 0);
