@@ -133,8 +133,8 @@ static const row rows[] = {
     {"losses", "`bg_correct_count`", "`(argmax == y).sum()`", "", loss, 5, 5},
     {"losses", "`bg_top_k_correct_count`", "`(topk == y).sum()`", "", loss, 6, 6},
     {"losses", "`bg_class_counts`", "a confusion matrix's diagonal and sums", "", loss, 7, 7},
-    {"losses", "`bg_binary_counts`", "the same of yes and no", "", loss, 8, 8},
-    {"losses", "`bg_likelihood_sums`", "`cross_entropy(reduction=\"sum\")`, and how many", "", loss, 9, 9},
+    {"losses", "`bg_binary_counts`", "the same for two classes", "", loss, 8, 8},
+    {"losses", "`bg_likelihood_sums`", "`cross_entropy(reduction=\"sum\")`, and the number of labels", "", loss, 9, 9},
 };
 enum { ROWS = sizeof rows / sizeof *rows, ROUNDS = 4, MOST_KERNELS = 64 };
 
