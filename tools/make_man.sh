@@ -95,7 +95,7 @@ brigade \\- train and run neural networks that are split over several devices
 .RI [ OPTION ]...
 .SH DESCRIPTION
 The program trains and runs neural networks that are split over several devices.
-Each command has a page of its own:
+Each command has a separate manual page:
 .BR brigade\\-mnist (1)
 for
 .BR "brigade mnist" .
@@ -108,18 +108,18 @@ END
 .SH ENVIRONMENT
 .TP
 .B BRIGADE_OPTIONS
-options of the library by name, as words or JSON
+options of the library by name, as NAME=VALUE words or as JSON
 .TP
 .B BRIGADE_DATA
-folder of data sets
+folder with data sets
 .TP
 .B BRIGADE_CACHE_DIR
-folder of compiled plans
+folder for cached plans
 .TP
 .B BRIGADE_PRESETS
-folder of presets
+folder with further presets
 .SH EXIT STATUS
-0 after success, 1 after a failure, 2 after a mistake on the command line, 128 and the signal's number when a signal ended it.
+The exit status is 0 after success, 1 after a failure, and 2 after a mistake on the command line. When a signal ended the program, it is 128 plus the number of the signal (for brigade gpt pretrain: 0).
 .SH SEE ALSO
 .BR brigade (3)
 END

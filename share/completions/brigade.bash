@@ -1,8 +1,8 @@
-# Completion of `brigade` for bash: commands, options and their choices, read from the program's own help, so that they
-# are those of the program that is there. Load it with `source brigade.bash`, or install it as
+# Completion of `brigade` for bash: commands, options and their choices. They are read from the help of the installed
+# program. Load this file with `source brigade.bash`, or install it as
 # PREFIX/share/bash-completion/completions/brigade.
 
-# Names below "Commands:" or "Models:" of a help text.
+# Prints the names below "Commands:" or "Models:" of a help text.
 _brigade_commands() {
     awk '/^(Commands|Models):$/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print $1 }'
 }
@@ -11,7 +11,7 @@ _brigade_options() {
     awk '/^  --[a-z]/ { print $1 } /^  -h, --help/ { print "--help" }'
 }
 
-# Choices of an option: "a|b|c" behind its name.
+# Prints the choices of an option, which follow its name as "a|b|c".
 _brigade_choices() { # --option
     awk -v name="$1" '$1 == name && $2 ~ /^[a-z0-9_.-]+(\|[a-z0-9_.-]+)+$/ { gsub(/\|/, "\n", $2); print $2; exit }'
 }

@@ -1,4 +1,4 @@
-# Completion of `brigade` for fish: commands, options and their choices, read from the program's own help. Install it as
+# Completion of `brigade` for fish: commands, options and their choices, read from the program's help. Install this file as
 # PREFIX/share/fish/vendor_completions.d/brigade.fish.
 
 function __brigade_commands

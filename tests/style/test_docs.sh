@@ -49,20 +49,20 @@ for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md examples/READ
         tr -d '`' | while read -r name; do [ -e "$name" ] || echo "$name"; done)"
 done
 result "CITATION.cff has the version" "$(grep -qx "version: $(cat VERSION)" CITATION.cff || echo "not $(cat VERSION)")"
-# Walks: "`file` (`function`, ...)" is a function of that file.
-walks() {
-    awk '/^## Walks/ { on = 1; next } /^## / { on = 0 } on' "$1" | tr '\n' ' ' |
+# Code paths: "`file` (`function`, ...)" is a function of that file.
+code_paths() {
+    awk '/^## Code paths/ { on = 1; next } /^## / { on = 0 } on' "$1" | tr '\n' ' ' |
         grep -oE '`[A-Za-z0-9_./-]+/[A-Za-z0-9_.-]+` \((`[a-z0-9_]+`(, +)?)+\)' | tr -d '`(),' | tr -s ' '
 }
 missing() { # document
-    walks "$1" | while read -r file names; do
+    code_paths "$1" | while read -r file names; do
         for name in $names; do
             grep -qE "(^|[^a-z0-9_])$name\(" "$file" || echo "$file has no $name"
         done
     done
 }
-result "docs/architecture.md: functions of the walks" "$(missing docs/architecture.md)"
-result "docs/architecture.md has walks with functions" "$([ "$(walks docs/architecture.md | wc -l)" -gt 25 ] || echo too few)"
+result "docs/architecture.md: functions of the code paths" "$(missing docs/architecture.md)"
+result "docs/architecture.md has code paths with functions" "$([ "$(code_paths docs/architecture.md | wc -l)" -gt 25 ] || echo too few)"
 sed 's/`bgi_engine_run`/`bgi_engine_walk`/' docs/architecture.md >"$scratch/other.md"
 result "a function that is not there is told" "$([ "$(missing "$scratch/other.md")" = 'src/runtime/engine.c has no bgi_engine_walk' ] || missing "$scratch/other.md"; echo)"
 # A place that the developers of this repository have and its users do not.
