@@ -1,7 +1,7 @@
 /*
  * fuzz_tokenizer.c: tokenizer files with arbitrary content. The first byte chooses tokenizer.json, or vocab.json and
  * merges.txt with a zero byte between them. A valid tokenizer decodes what it encoded. Random files rarely have tokens
- * for all bytes, so those of "+" are used for them.
+ * for all bytes, so the target replaces "+" with these tokens.
  */
 #include "data/tokenizer.h"
 
