@@ -459,8 +459,7 @@ static void test_learning_rate(void **state)
     set(&config, "decay=cosine");
     assert_true(bgi_gpt_config_learning_rate(&config, 1714) == 5e-6);
     assert_true(fabs(bgi_gpt_config_learning_rate(&config, (1714 + 286000) / 2) - (5e-6 + 1e-7) / 2) < 1e-18);
-    assert_true(bgi_gpt_config_learning_rate(&config, 50000) >
-                4.6e-6); /* above the straight line, which is at 4.17e-6 */
+    assert_true(bgi_gpt_config_learning_rate(&config, 50000) > 4.6e-6); /* above the line (4.17e-6) */
     assert_true(fabs(bgi_gpt_config_learning_rate(&config, 286000) - 1e-7) < 1e-20);
     set(&config, "constant=true");
     assert_true(bgi_gpt_config_learning_rate(&config, 0) == 5e-6);

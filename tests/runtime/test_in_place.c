@@ -1,6 +1,6 @@
 /*
- * test_in_place.c: a session for inference reads whole weights in the memory of bg_weights. It follows them to other
- * memory, to another session's files and back, and keeps them alive as long as a kernel reads them.
+ * test_in_place.c: a session for inference reads whole weights in the memory of bg_weights. It uses them even after
+ * they move to other memory, to another session's files and back, and keeps them alive as long as a kernel reads them.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_shared.c: copies of tied parameters, and parameters that must not be shared.
+ * test_shared.c: tests copies of tied parameters, and parameters that must not be shared.
  */
 #include "transform/small.h"
 
@@ -92,8 +92,8 @@ static uint32_t share_homes(bool is_remote, bool is_apart, bool fixed, uint32_t 
     return refreshes;
 }
 
-/* Values in the device's store are loaded from there. A stage that does not contribute to the gradient, and on which
- * the update does not wait, keeps its own copy. */
+/* Values in the device's store are loaded from there. A stage that does not contribute to the gradient, and for which
+ * the update does not wait, keeps a separate copy. */
 static void test_homes_are_shared(void **state)
 {
     uint32_t shared;
