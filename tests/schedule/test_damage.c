@@ -1,6 +1,7 @@
 /*
- * test_damage.c: the verifier judges damaged schedules exactly as the definition does. The test executes the definition
- * of brigade/schedule.h without code of the verifier: devices do one action at a time, and values exist or not.
+ * test_damage.c: the verifier accepts or rejects damaged schedules exactly as the definition in brigade/schedule.h
+ * does. The test executes the definition without code of the verifier: devices run one action at a time, and values
+ * exist or not.
  *
  *     an action is wrong     when it is not the problem's, not on its stage's device, done before in this step, out of
  *                            the micro-batches' order, or reads a missing value; when it uses a remote buffer that is
@@ -10,7 +11,7 @@
  *     a schedule is valid    when no action is wrong, all actions of the problem are done, and two steps in a row end
  *                            with some number of slots (more slots never hurt, so the test uses one per micro-batch)
  *
- * In a valid schedule the verifier must also find that the depths are sufficient, and that they are those in the lists.
+ * For a valid schedule, the verifier's depths must also be sufficient and equal those counted from the lists.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,10 @@
 /*
- * test_generators_zero_bubble.c: the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev) against
- * the published orders, bubbles and memory. All tests use F = B = W, as those figures assume.
+ * test_generators_zero_bubble.c: compares the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev)
+ * with the published orders, bubbles and memory. Most tests use F = B = W, as the published figures assume.
  *
  * "Idle within" is the bubble of Qi et al.: the time of a device between its first and its last action, less its work.
- * The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
+ * The bubble does not include the ramp, during which the devices begin one after the other; the next weight update
+ * overlaps the ramp.
  */
 #include <stdarg.h>
 #include <stddef.h>
