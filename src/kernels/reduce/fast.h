@@ -28,7 +28,7 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
 {
     bgi_reduction r = {.outer = 1, .again = 1, .middle = 1, .reduced = 1, .inner = 1};
     int64_t *const groups[] = {&r.inner, &r.reduced, &r.middle, &r.again, &r.outer};
-    int group = 0; /* dims with odd numbers are reduced */
+    int group = 0; /* groups with odd numbers are reduced */
 
     for (uint32_t i = x->rank; i-- > 0;) {
         if (x->dims[i] == 1)
