@@ -1,4 +1,4 @@
-# gpt.sh: what the script tests of `brigade gpt` share. Source it after support.sh: it enters $folder.
+# gpt.sh: code that the script tests of `brigade gpt` share. Source it after support.sh. It enters $folder.
 
 cd "$folder" || exit 1
 # Runs are slow under a sanitizer, so those that differ from others only in numbers are left out.

@@ -1,5 +1,5 @@
-# mnist.sh: what the script tests of `brigade mnist` share. Source it after support.sh: it makes $images training digits
-# and $tests test digits in $folder/data and enters $folder.
+# mnist.sh: code that the script tests of `brigade mnist` share. Source it after support.sh. It makes $images training
+# digits and $tests test digits in $folder/data, and enters $folder.
 
 # Sanitizer runs use a fifth of the images, in the same number of calls.
 images=1600 tests=500 batch=10 least=50

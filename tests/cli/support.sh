@@ -1,4 +1,4 @@
-# support.sh: what the script tests of the program share. Source it; end with `finish`.
+# support.sh: code that the script tests of the program share. Source it; end with `finish`.
 #
 # A script has named cases. `begin_case NAME`, on a separate line, starts a case, which lasts until the next case or
 # `end_case`. `finish` prints a line with the counts of each case. A case that never began, or that made no check,
