@@ -27,7 +27,7 @@ static void check_round_trip(const bg_tokenizer *tokenizer, const uint8_t *data,
     }
 }
 
-/* `text` with "+" replaced by the vocabulary of all bytes; malloc'ed. */
+/* Returns `text` with "+" replaced by the vocabulary of all bytes; malloc'ed. */
 static char *expand(const uint8_t *text, size_t size, size_t *out_size)
 {
     const uint8_t *plus = size > 0 ? memchr(text, '+', size) : NULL;

@@ -105,7 +105,7 @@ static bg_status run(rig *r, uint32_t first, uint32_t bad, float value, const do
     return status;
 }
 
-/* Copies parameters, optimizer state and the training's variables, one after the other. */
+/* Copies parameters, optimizer state and the variables of training, one after the other. */
 static size_t copy_all(rig *r, unsigned char to[MOST_BYTES])
 {
     bg_weights *weights = bg_session_weights(r->session);

@@ -250,7 +250,7 @@ static void touching_a_sum_is_refused(void **state)
     list[end].needs_sum = false;
     expect_refusal(plan);
     list[end].needs_sum = true;
-    /* A call beside the sum has an operand in it. */
+    /* A call that runs during the sum has an operand in the summed memory. */
     for (uint32_t c = 0; c < list[backward].call_count; c++)
         for (uint32_t i = 0; i < list[backward].calls[c].input_count + list[backward].calls[c].output_count; i++) {
             bgi_operand *operand = (bgi_operand *)(uintptr_t)&list[backward].calls[c].operands[i];
@@ -261,7 +261,7 @@ static void touching_a_sum_is_refused(void **state)
             *operand = before;
         }
     assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
-    /* A transfer that is issued beside the sum touches it. */
+    /* A transfer that is issued during the sum touches the summed memory. */
     for (uint32_t i = 0; i <= sum; i++) {
         last += list[i].issues;
         for (uint32_t c = 0; c < list[i].call_count; c++)

@@ -144,7 +144,7 @@ static void check_places(const bgi_plan_device *on, const char *what)
             before--;
         before--;
         if (!before->is_part &&
-            before->action.kind != BG_ACTION_REDUCE) /* all of them are final before that backward */
+            before->action.kind != BG_ACTION_REDUCE) /* all gradients are final before that backward pass */
             continue;
         if (!touches_any(&before->calls[before->call_count - 1], sum))
             fail_msg("%s: instruction %u could have been summed before", what, s);
@@ -332,7 +332,7 @@ static void parts_have_a_size(void **state)
     }
 }
 
-/* Cases in which no sum may run beside the program, a sum already does, or no device waits. */
+/* Cases in which no sum may run concurrently with the program, a sum already does, or no device waits. */
 static void whole_backwards(void **state)
 {
     bg_options options[5];

@@ -407,7 +407,7 @@ static void cores_of_ranks_copy_messages(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A rank has no second thread for sums that run beside its program. */
+/* A rank has no second thread for sums that run concurrently with its program. */
 static void cores_of_ranks_do_sums(void **state)
 {
     bgi_device_model model = free_model();

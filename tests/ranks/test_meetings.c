@@ -203,10 +203,10 @@ static void meet(const rig *r, size_t round_bytes, const size_t *sizes, uint32_t
             }
 }
 
-/* Runs meetings of all kinds one after the other and counts the messages that this rank sends for each. */
+/* Runs collectives of all kinds one after the other and counts the messages that this rank sends for each. */
 static void meet_often(rig *r, uint32_t short_messages, uint32_t long_messages)
 {
-    const size_t longest = rank_count() == 2 ? 8192 : 4096 / (rank_count() - 2); /* elements of a short meeting */
+    const size_t longest = rank_count() == 2 ? 8192 : 4096 / (rank_count() - 2); /* elements of a short collective */
     const struct {
         size_t sizes[MOST_EXCHANGES];
         uint32_t count;

@@ -163,7 +163,7 @@ static void try_training(const char *folder)
     training = make_training(weights, folder);
     if (folder != NULL) {
         assert_null(weights->items[0].data);
-        check(inference, weights); /* the same value is in the training's file */
+        check(inference, weights); /* the same value is in the file of the training session */
         assert_null(find_place(inference));
     }
     for (int i = 0; i < 2; i++) {

@@ -381,7 +381,7 @@ static uint32_t count_threads(void)
     return count;
 }
 
-/* A session of one worker needs no thread, and gives the bits of two workers; a pinned session has threads. */
+/* A session of one worker needs no thread, and gives the same bits as two workers; a pinned session has threads. */
 static void one_worker_is_the_caller(void **state)
 {
     static net one, two, pinned;

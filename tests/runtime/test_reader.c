@@ -255,7 +255,7 @@ static void test_shared(void **state)
     bg_plan_destroy(plan);
 }
 
-/* With each of these options a reader has the bits of an ordinary session. */
+/* With each of these options a reader gives the same bits as an ordinary session. */
 static void test_strategies(void **state)
 {
     bg_session *training = make_training(NULL);

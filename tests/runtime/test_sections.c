@@ -344,7 +344,7 @@ static void move_between(const form *a, const form *b, road way, bool keeps_orde
     close_machine(&test);
 
     /* Compares the weights, the optimizer's state, and the result of further training. The gradient of the projection's
-     * input is a sum over its pieces, so the same number of pieces gives the bits of the first form. */
+     * input is a sum over its pieces, so the same number of pieces gives the same bits as the first form. */
     move_on(&first, same_sums ? a : b, true, COPIED, &same, &same_weights);
     expect_weights(bg_session_weights(same.session), bg_session_weights(first.session), what);
     move_on(&first, b, true, way, &next, &next_weights);

@@ -175,7 +175,7 @@ static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_pr
     return most;
 }
 
-/* Limits between the memory of one micro-batch at a time and that of the given order. */
+/* Draws memory limits between those of one micro-batch at a time and of the given order. */
 static void set_limits(const bg_schedule_problem *problem, size_t *limits, uint32_t percent)
 {
     bg_schedule *one = must_create(problem, "sequential"), *all = must_create(problem, "auto");

@@ -144,7 +144,7 @@ static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy polic
     return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this op never runs");
 }
 
-/* Running statistics change once in each micro-batch of a training. */
+/* Running statistics change once in each micro-batch of training. */
 static void test_what_micro_batches_change_is_not_shared(void **state)
 {
     static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS,        .name = "tick",      .minimum_inputs = 2,

@@ -91,8 +91,8 @@ static inline bool bgi_direct_shifts(const bgi_direct *d)
     return !is_single && (d->w + d->step[1] - 1) / d->step[1] == d->columns;
 }
 
-/* Gives rows of whole vectors a margin of a vector of zeros, so that taps read beside the row and no copies for other
- * columns are needed. */
+/* Gives rows of whole vectors a margin of a vector of zeros, so that taps can read beyond a row's ends and no copies
+ * for other columns are needed. */
 static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
 {
     bool fits = d->step[0] * d->step[1] == 1 && d->taps[1] > 1 && d->w == d->columns && d->columns % lanes == 0;
@@ -419,8 +419,8 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
 
 /* ---- division of the work of dw ---- */
 
-/* Strips of images follow one another. Each part sums over a run of strips, for some channels, into separate sums,
- * which are added in order, or into dw when there is only one run. The number of runs affects the result, so limits of
+/* Strips of images follow each other. Each part sums over a run of strips, for some channels, into separate sums, which
+ * are added in order, or into dw when there is only one run. The number of runs affects the result, so limits of
  * scratch are not applied to it. Scratch: the runs' sums; then for each runner tables, copies and a tile's rows of dy,
  * which are copied if a sum covers several images, because rows of one image are too short. */
 typedef struct bgi_direct_weights_plan {

@@ -50,7 +50,8 @@ static inline int64_t phase_index(const bgi_direct *d, int64_t f)
     return __builtin_popcount(d->phases & ((1u << f) - 1u));
 }
 
-/* Where column j of the filter reads: beside the only copy, or in that column's copy, which has `height` rows. */
+/* Where column j of the filter reads: at an offset in the only copy, or in that column's copy, which has `height`
+ * rows. */
 static inline int64_t find_column(const bgi_direct *d, int64_t j, int64_t height)
 {
     return d->margin > 0 ? d->margin + d->offsets[j] : j * height * d->columns;
@@ -265,8 +266,8 @@ static void copy_unmasked(const bgi_direct *d, const direct_masked *masked, cons
             copy_shifted(&masked->shifts[j], x + c * d->h * d->w, to + (c * d->taps[1] + j) * masked->size);
 }
 
-/* Copies `channels` channels from `x` on. The first and the last channels are copied without masks, because memory
- * beside them may not be readable. */
+/* Copies `channels` channels from `x` on. The first and the last channels are copied without masks, because adjacent
+ * memory may not be readable. */
 static void copy_masked_channels(const bgi_direct *d, const direct_masked *masked, const float *x, int64_t channels,
                                  float *to)
 {

@@ -88,7 +88,7 @@ static double *ctc_row(const bg_kernel_call *call, const bg_type *targets, int n
     return row + BGI_CTC_BEFORE;
 }
 
-/* x of each place at a step. */
+/* Gathers x of each place at a step. */
 static void read_emissions(const bgi_ctc_sample *s, int64_t step, double *row)
 {
     const int64_t at = s->first + step * s->classes;

@@ -43,7 +43,7 @@ struct gemm_job {
      * they are in the cache. NULL: no step follows. */
     void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
     const void *next;   /* for `finish` */
-    const void *beside; /* an operand of C's shape and type that `finish` reads or writes beside C; or NULL */
+    const void *beside; /* another operand of C's shape and type that `finish` reads or writes; or NULL */
 };
 
 /* ---- prefetching memory that is packed next ---- */
@@ -55,7 +55,7 @@ typedef struct gemm_ahead {
 } gemm_ahead;
 
 /* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines go to
- * the second-level cache: rows are in different pages, where the processor does not prefetch by itself. Only a few
+ * the second-level cache: rows are in different pages, where the processor does not prefetch automatically. Only a few
  * lines are requested at a time, because the processor waits when there are too many requests. */
 typedef struct gemm_walk {
     const char *row;
