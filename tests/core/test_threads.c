@@ -143,7 +143,7 @@ static void test_loans(void **state)
     assert_true(has(&s.blocked, SIGINT));
 }
 
-/* Small allocations between those in lines do not touch a line of theirs. */
+/* Small allocations do not share a cache line with allocations in whole lines between them. */
 static void test_lines(void **state)
 {
     enum { COUNT = 200, BYTES = 70, LINES = 2 };
