@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Compares GPT-2's training step with llm.c, PyTorch and oneDNN's matrix products in a Markdown table: best and mean of
-# all timed steps. The rows take turns, so that other load of the machine affects all of them.
+# all timed steps. The rows alternate, so that other load of the machine affects all of them.
 #
 #   bench/gpt.sh [BUILD]            needs `make benches`; also: make bench-gpt
 #   CORES=2 ROUNDS=3 STEPS=2        each row: ROUNDS times a process that times STEPS steps
-#   LAYERS=12 VOCABULARY=50257      size of the model; smaller numbers for a quick look
+#   LAYERS=12 VOCABULARY=50257      size of the model; smaller numbers for a quick run
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it); without
 #                                   one its rows are left out
 #   LLMC=DIR                        a clone of github.com/karpathy/llm.c, whose CPU trainer is built with its own

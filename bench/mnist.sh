@@ -2,7 +2,7 @@
 # Measures the digit network's speed: `brigade mnist` with several strategies and PyTorch, as one table with ratios.
 #
 #   bench/mnist.sh [BUILD]          also: make bench-mnist
-#   ROUNDS=3 EPOCHS=5 TURNS=4       each row is ROUNDS runs of EPOCHS epochs, in turns with the other rows; the rows
+#   ROUNDS=3 EPOCHS=5 TURNS=4       each row is ROUNDS runs of EPOCHS epochs, which alternate with other rows; the rows
 #                                   that compare two cores with one run TURNS times per round
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it); its BLAS
 #                                   must be an optimized one (bench/peers/torch.sh)
@@ -10,17 +10,16 @@
 # Prints Markdown and writes the same numbers to BUILD/bench/mnist.csv. Ends with three checks, each "pass" or "fail";
 # the exit code is 1 when one fails. The compared numbers:
 #
-#   best     the fastest epoch of a row, the least disturbed one; compared with PyTorch's best.
-#   median   of the row's epochs except the first of each run, when caches and processors are cold.
+#   best     the fastest (least disturbed) epoch of a row; compared with PyTorch's best.
+#   median   of the row's epochs, without the first of each run, in which caches are cold.
 #
-# A processor's speed drifts with its temperature and load, by more than the difference between two pipelines. So
-# pipelines on two cores are compared with one device on one core in turns: a turn runs both, its ratio is that of their
-# medians, and the result is the median of the turns' ratios. If a second core exists, the loader of a row on one core
-# uses it.
+# A processor's speed drifts with its temperature and load, by more than the difference between two pipelines. Therefore
+# a turn runs both a pipeline on two cores and one device on one core. Its ratio is that of their medians, and the
+# result is the median of the turns' ratios. If a second core exists, the loader of a row on one core uses it.
 #
 #   Brigade  the whole program: batches drawn in random order and copied by its loader, pixels standardized by the
-#            network, forward, backward, AdamW; images over the wall time of an epoch. Micro-batch 40, 10 of them a
-#            weight update, 10 updates a call.
+#            network, forward, backward, AdamW; images over the wall time of an epoch. A micro-batch has 40 images, an
+#            update 10 micro-batches, a call 10 updates.
 #   PyTorch  the same network, loss and optimizer, on images that are in memory, in order and already standardized.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -62,7 +61,7 @@ else
     mnist=$scratch/digits
     "$program" data digits --dir "$mnist" >/dev/null || die "cannot generate digits"
 fi
-# Ten thousand test images take too little time, so inference is timed on the sixty thousand of the training set.
+# Ten thousand test images take too little time, so inference is timed on the 60,000 training images.
 mkdir "$scratch/inference"
 for file in "$mnist"/train-*; do
     for split in train t10k; do
@@ -75,7 +74,7 @@ done
 
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 
-# name | arguments; the first row is compared with PyTorch, the first four run in turns
+# name | arguments; the first row is compared with PyTorch, and the first four alternate
 turn_rows=4
 single=2
 pipelines=(1 3 4)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares forward and backward of every op with PyTorch, in turns, in a Markdown table. bench/ops.sh runs it.
+"""Compares forward and backward of every op with PyTorch, alternately, in a Markdown table. bench/ops.sh runs it.
 
 Each case is measured in rounds. A round measures Brigade's op and PyTorch's, on one thread and on all. The best of all
 rounds counts. `of the peak` is the share of the machine's peak, measured in the same rounds: arithmetic for products and

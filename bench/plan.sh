@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compares predicted times of updates with measured ones, in turns (bench/predict.c): plan.sh [TURNS [CORES]]
+# Compares predicted times of updates with measured ones in several turns (bench/predict.c): plan.sh [TURNS [CORES]]
 # The same for two ranks of one core each under mpirun, with the link that brigade doctor measures: plan.sh ranks [TURNS]
 # Time and memory of planning and simulating many devices: plan.sh scale [DEVICES]
 cd "$(dirname "$0")/.." || exit 1
@@ -28,7 +28,7 @@ if [ "${1:-}" = scale ]; then
     exit 0
 fi
 
-# row NAME TURNS COMMAND ARGUMENT...: measures a training in samples per second
+# row NAME TURNS COMMAND ARGUMENT...: measures training in samples per second
 row() {
     name=$1 turns=$2
     shift 2

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Runs every test program of a build folder and the script tests: tests/run.sh [BUILD [PATTERN]]
 #
-# One line a test; the whole output of those that fail; at the end their names and one line that counts the single tests:
-# "N passed, N failed" (and ", N skipped" when there are any). A test program that crashes, or that ran no test at all,
-# counts as a failure, and so does a run of no tests. PATTERN: only tests whose name contains it.
-# BRIGADE_TEST_DATA: a folder with MNIST for the tests that need it, by default the one that tools/find_data.sh finds.
-# BRIGADE_TEST_RUNNER: a command that runs test programs, such as an emulator; scripts are left out then.
-# BRIGADE_TEST_EXCLUDE: an extended regular expression; tests whose names match are left out.
+# Prints one line per test, the whole output of tests that fail, at the end their names, and one line that counts single
+# tests: "N passed, N failed" (and ", N skipped" if tests were skipped). A test program that crashes or runs no test
+# counts as a failure, and so does a run of no tests. PATTERN: only tests whose name contains it. BRIGADE_TEST_DATA: a
+# folder with MNIST for the tests that need it, by default the one that tools/find_data.sh finds. BRIGADE_TEST_RUNNER: a
+# command that runs test programs, such as an emulator; scripts are left out then. BRIGADE_TEST_EXCLUDE: an extended
+# regular expression; tests whose names match are left out.
 set -u
 
 build=${1:-build}
@@ -16,7 +16,7 @@ if [ -z "${BRIGADE_TEST_DATA:-}" ] && [ -x "$here/../tools/find_data.sh" ]; then
     BRIGADE_TEST_DATA=$(cd "$here/.." && place=$(tools/find_data.sh) && [ -n "$place" ] && cd "$place" && pwd)
 fi
 export BRIGADE_TEST_DATA
-jobs=${BRIGADE_TEST_JOBS:-$(($(getconf _NPROCESSORS_ONLN) + 1))} # tests wait now and then
+jobs=${BRIGADE_TEST_JOBS:-$(($(getconf _NPROCESSORS_ONLN) + 1))} # tests sometimes wait
 
 if [ "${1:-}" = --one ]; then
     # Runs one test ($2: its name, $3: its program, $4: the build folder); the log's last line is the exit code.
@@ -39,7 +39,7 @@ list="$build/tests/logs/list"
 {
     find "$build/tests" -path '*/test_*' -type f -perm -u+x ! -name '*.*' | sort | while read -r program; do
         name=${program#"$build/tests/"}
-        # A program whose source is gone is left over from an older build.
+        # A program without a source is from an older build.
         [ -f "$here/$name.c" ] && echo "$name $program"
     done
     for script in "$here"/*/test_*.sh; do
@@ -49,10 +49,10 @@ list="$build/tests/logs/list"
     done
 } | awk -v pattern="$pattern" 'index($1, pattern) > 0' | grep -v -E -- "${BRIGADE_TEST_EXCLUDE:-^$}" >"$list"
 
-# Scripts first: they take longest, and what ends last should be short.
+# Scripts run first, because they take longest, and the last tests should be short.
 { grep '\.sh$' "$list"; grep -v '\.sh$' "$list"; } | tr '\n ' '\0\0' | xargs -0 -r -n 2 -P "$jobs" sh -c '"$0" --one "$2" "$3" "$1"' "$0" "$build"
 
-# cmocka says "[  PASSED  ] 3 test(s)." and so on; script tests say "3 passed, 0 failed[, 0 skipped]".
+# cmocka prints "[  PASSED  ] 3 test(s)." and so on; script tests print "3 passed, 0 failed[, 0 skipped]".
 count() {
     awk -v key="$2" '
         /^\[  (PASSED|FAILED|SKIPPED) +\] [0-9]+ test\(s\)/ {

@@ -2,8 +2,8 @@
 # Checks the speed of kernels without a clock: counts the instructions of each case of bench/instructions.txt under
 # valgrind, with the kernels for AVX2 and the portable ones, and compares them with the recorded numbers. The counts do
 # not depend on the machine or on its load. They depend on the compiler, so counts of another compiler are not compared.
-# valgrind does not support AVX-512. On a processor that has it, the script times the AVX-512 kernels and the AVX2 ones
-# in turns; the AVX-512 kernels must not be slower.
+# valgrind does not support AVX-512. On a processor that has it, the script times the AVX-512 and the AVX2 kernels
+# alternately; the AVX-512 kernels must not be slower.
 #
 #   tools/count_instructions.sh [BUILD]           needs $(BUILD)/bench/ops; also: make check-speed
 #   tools/count_instructions.sh --record [BUILD]  writes the counts into bench/instructions.txt

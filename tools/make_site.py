@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes one folder of pages, which need no server, from the documents, the reference, pictures of schedules and a sample report.
+"""Makes one folder of pages, which need no server, from the documents, the reference, diagrams of schedules and a
+sample report.
 
     tools/make_site.py PROGRAM FOLDER     FOLDER/VERSION/..., and FOLDER/index.html with all versions in the folder
     tools/make_site.py --check FOLDER     lists every broken link and anchor

@@ -1,6 +1,6 @@
 #!/bin/sh
 # peak_memory.sh PID SECONDS: checks the process at this interval until it ends, and prints the largest amount of
-# anonymous memory that it had, in kB (RssAnon of /proc/PID/status: pages of files do not count).
+# anonymous memory that it had, in kB (RssAnon of /proc/PID/status, without pages of files).
 set -u
 
 peak=0

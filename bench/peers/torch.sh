@@ -8,9 +8,9 @@
 #   torch_fastest FILES   one row per key (all fields except the last two of CSV lines `key...,capability,rate`) with the
 #                         highest rate: `key...,rate,capability`
 #
-# Debian's OpenBLAS does not recognize every processor by its model number, and then uses its oldest kernels. So the
-# script sets its core type by the instruction set: SkylakeX with AVX-512, Haswell with AVX2. OPENBLAS_CORETYPE in the
-# environment takes precedence.
+# Debian's OpenBLAS does not recognize every processor by its model number, and then uses its oldest kernels. Therefore
+# the script sets its core type by the instruction set: SkylakeX with AVX-512, Haswell with AVX2. OPENBLAS_CORETYPE in
+# the environment takes precedence.
 
 torch_find() {
     local candidate

@@ -195,7 +195,8 @@ class Session(Owner):
 
     @classmethod
     def reader(cls, plan, weights):
-        """Makes a session for inference in one thread over published weights (Weights.publish), beside other sessions."""
+        """Makes a session for inference in one thread over published weights (Weights.publish), concurrently with other
+        sessions."""
         return cls._make(create("bg_session_create_reader", plan, weights), plan, weights)
 
     @property

@@ -7,8 +7,8 @@
  * family's attributes.h. In these lists "->" separates inputs from outputs, "?" marks operands that may be absent
  * (trailing only), "!" marks inputs that are changed in place, and "(+)" marks kernels with an accumulating form
  * (bgi_call_adds). Letters: N batch, C channels in, O channels out, G groups. Attributes are stored in files, so flags
- * are uint8_t, 0 for no, because not every byte is a valid bool. Where a list says so, kernels depend only on the
- * types, whatever the attributes are.
+ * are uint8_t (0: false), because not every byte is a valid bool. Where a list says so, the choice of a kernel depends
+ * only on the types, not on the attributes.
  *
  * Reference kernels support every float type through bgi_load/bgi_store and sum in double, in index order. Tests
  * compare fast kernels with them.
@@ -42,7 +42,7 @@ bgi_isa bgi_kernel_isa(bg_kernel_policy policy);
 
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
-/* The same from an op's signature. */
+/* Does the same with an op's signature. */
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
@@ -56,8 +56,8 @@ static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call);
 
 /* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs are
- * accumulators of the outputs' types. They are set to the gradient at a step's first micro-batch; at later ones the
- * complete gradient is added to them, element by element, as ACCUMULATE would. */
+ * accumulators of the outputs' types. At a step's first micro-batch the kernel sets the accumulators to the gradient;
+ * at later ones it adds the complete gradient, element by element, as ACCUMULATE does. */
 static inline bool bgi_call_adds(const bg_kernel_call *call)
 {
     return call->output_count == 0 && call->env->accumulated > 0;

@@ -1,5 +1,5 @@
 /*
- * mesh.h: the running kernel's place on the mesh.
+ * mesh.h: the running replica's position on the mesh.
  */
 #ifndef BGI_KERNELS_MESH_H
 #define BGI_KERNELS_MESH_H
@@ -7,7 +7,7 @@
 #include <brigade/kernel.h>
 #include <brigade/ops.h>
 
-/* The running replica's place along an axis over which something is cut; 0 for NONE. */
+/* The running replica's position along a sharding axis; 0 for NONE. */
 static inline uint32_t bgi_mesh_place(const bg_kernel_env *env, bg_mesh_axis axis)
 {
     return axis == BG_MESH_TENSOR_1 ? env->place.tensor_1 : axis == BG_MESH_TENSOR_2 ? env->place.tensor_2 : 0;

@@ -1,9 +1,9 @@
 /*
- * pieces.h: sums that are computed piece by piece. Data-parallel replicas may each have a piece of the summed tensor: n
- * elements over R replicas are R pieces of ceil(n / R) elements; the last ones may have fewer elements or be empty
- * (transform/sharding.c). A kernel whose result is a sum over all elements writes a row for each piece. The order of
- * the sum depends on the piece's size, so that replicas with a piece get the bits of replicas with the whole tensor. A
- * replica with a piece leaves the other rows 0.
+ * pieces.h: sums that are computed shard by shard (piece by piece). Data-parallel replicas may each have a piece of the
+ * summed tensor: n elements over R replicas are R pieces of ceil(n / R) elements, of which the last ones may have fewer
+ * elements or be empty (transform/sharding.c). A kernel whose result is a sum over all elements writes a row for each
+ * piece. The order of the sum depends on the piece's size, so that replicas with a piece get the same bits as replicas
+ * with the whole tensor. A replica with a piece leaves the other rows 0.
  */
 #ifndef BGI_KERNELS_PIECES_H
 #define BGI_KERNELS_PIECES_H
@@ -18,7 +18,7 @@ static inline int64_t bgi_piece_size(int64_t elements, uint32_t pieces)
     return (elements + pieces - 1) / pieces;
 }
 
-/* Elements of piece number `piece` that are not padding. */
+/* The number of elements of piece `piece` that are not padding. */
 static inline int64_t bgi_piece_live(int64_t elements, uint32_t pieces, uint32_t piece)
 {
     const int64_t size = bgi_piece_size(elements, pieces), left = elements - piece * size;

@@ -1,10 +1,10 @@
 /*
- * rounding.h: stochastic rounding to 16 bits: up with a probability equal to the fraction of the way, so that the mean
- * of many roundings is the value. With rounding to nearest, an update below half a last place would never change the
- * weight.
+ * rounding.h: stochastic rounding to 16 bits. The probability of rounding up is the fraction of the distance to the
+ * next number, so that the mean of many roundings is the value. With rounding to nearest, an update below half a unit
+ * in the last place would never change the weight.
  *
- * The random number is a function of (seed, step, parameter, operand, element of the whole). So an element is rounded
- * in the same way in any piece, under any strategy, and on replicas with the same values.
+ * The random number is a function of (seed, step, parameter, operand, element of the whole). An element is therefore
+ * rounded in the same way in any shard, under any strategy, and on replicas with the same values.
  */
 #ifndef BGI_KERNELS_ROUNDING_H
 #define BGI_KERNELS_ROUNDING_H
@@ -17,9 +17,9 @@
 /* The struct is part of an update's attributes. All zero: rounds to nearest. */
 typedef struct bgi_rounding {
     int64_t elements; /* elements of the parameter; 0: rounds to nearest */
-    int64_t piece;    /* elements of a piece, when each replica updates a piece */
+    int64_t piece;    /* elements of a shard, if each replica updates a shard */
     uint32_t random_id;
-    uint32_t axes; /* axes along which a mesh cuts the parameter: pieces have different random numbers */
+    uint32_t axes; /* axes along which the parameter is sharded; shards have different random numbers */
 } bgi_rounding;
 
 /* A block of Philox is used for this many elements, 16 bits each. */
@@ -39,13 +39,14 @@ static inline bgi_chances bgi_rounding_chances(const bgi_rounding *rounding, con
     const uint32_t two = (rounding->axes & BG_MESH_TENSOR_2) != 0 ? env->place.tensor_2 : 0;
     const bool is_piece = bg_type_element_count(&call->types[0]) != rounding->elements;
 
-    return (bgi_chances){{operand | one << 8 | two << 20, rounding->random_id, (uint32_t)env->step},
-                         {(uint32_t)env->seed ^ 0x726f756eu, /* "roun": differs from dropout's numbers */
-                          (uint32_t)(env->seed >> 32) ^ (uint32_t)(env->step >> 32)},
-                         is_piece ? (int64_t)env->place.data * rounding->piece : 0};
+    return (bgi_chances){
+        {operand | one << 8 | two << 20, rounding->random_id, (uint32_t)env->step},
+        {(uint32_t)env->seed ^ 0x726f756eu, /* "roun", so that the numbers differ from those of dropout */
+         (uint32_t)(env->seed >> 32) ^ (uint32_t)(env->step >> 32)},
+        is_piece ? (int64_t)env->place.data * rounding->piece : 0};
 }
 
-/* The 16 bits of an element of the whole, from the words of its block. */
+/* The 16 bits of an element of the whole tensor, from the words of its block. */
 static inline uint32_t bgi_rounding_bits(const uint32_t words[4], int64_t element)
 {
     const uint32_t word = words[element / 2 % 4];
@@ -72,7 +73,7 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
  *                                              | can be to carrying, once in 65536 times; `is_open` says so then
  *
  * then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
- * infinity: the random number decides between these two. From 65536 on, the result is infinity. */
+ * infinity, so the random number decides between 65504 and infinity. From 65536 on, the result is infinity. */
 
 /* A size below 2^-14 in steps of 2^-40. */
 static inline float bgi_float16_steps(uint32_t size_bits)
@@ -122,7 +123,7 @@ static inline uint16_t bgi_narrow_by_more_chance(float value, uint16_t down, con
     return (uint16_t)(down + bgi_float16_goes_up(value, words));
 }
 
-/* Rounds element `element` of the whole with its random bits. */
+/* Rounds element `element` of the whole tensor with its random bits. */
 static inline uint16_t bgi_narrow_by_chance(bg_dtype dtype, float value, uint32_t chance, const bgi_chances *chances,
                                             int64_t element)
 {

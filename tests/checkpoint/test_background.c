@@ -1,6 +1,7 @@
 /*
- * test_background.c: checkpoints that are written during training contain the state at their beginning, a failure to
- * write is reported at the end, and older checkpoints are kept depending on their time.
+ * test_background.c: checkpoints that are written in the background during training. They contain the state at the time
+ * of the request, and report write failures at the end. The test also covers which older checkpoints are kept, by their
+ * times.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,7 +129,7 @@ static void test_writing_beside_training(void **state)
     options.blob = blob;
     options.blob_bytes = sizeof blob;
     assert_int_equal(bg_checkpoint_begin(r.session, folder, &options, &writer, &r.error), BG_OK);
-    memset(info, 'x', sizeof info - 1); /* the writer has copies */
+    memset(info, 'x', sizeof info - 1); /* the writer reads copies */
     memset(blob, 'x', sizeof blob - 1);
     train(&r, 2);
     while (!is_written)
@@ -166,7 +167,7 @@ static void test_a_folder_that_cannot_be_written(void **state)
     train(&r, 1);
     assert_int_equal(bg_checkpoint_begin(r.session, path_of(folder, 1, path), NULL, &writer, &r.error), BG_ERROR_IO);
     assert_null(writer);
-    assert_int_equal(mkdir(path_of(folder, 2, path), 0700), 0); /* a folder has the file's name */
+    assert_int_equal(mkdir(path_of(folder, 2, path), 0700), 0); /* a folder with the file's name makes writing fail */
     assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
     train(&r, 1);
     assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_ERROR_IO);
@@ -181,7 +182,8 @@ static void test_a_folder_that_cannot_be_written(void **state)
     test_folder_remove(folder);
 }
 
-/* Checkpoints are made in minutes 0, 1, 2, ...; one in two and a half minutes is kept besides the newest. */
+/* Checkpoints are made in minutes 0, 1, 2, ...; the newest is kept, and one for each interval of two and a half
+ * minutes. */
 static void test_older_ones_by_time(void **state)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
@@ -277,8 +279,8 @@ static void test_a_late_writer(void **state)
     test_folder_remove(folder);
 }
 
-/* The program lends the writer's thread; if it does not, the failure is reported at the end. A plain save needs no
- * thread. */
+/* The program lends a thread to the writer; if it lends no thread, the failure is reported at the end. A plain save
+ * needs no thread. */
 static void test_lent_thread(void **state)
 {
     lender l = {.limit = 1};
@@ -336,7 +338,7 @@ static void test_best_ones(void **state)
             memset(name, 'x', sizeof name - 1); /* the string was valid only during the call */
             assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
         }
-        /* first all are kept, then the newest and the two best */
+        /* up to step 2 all are kept, later the newest and the two best */
         for (uint64_t old = 1; old <= step; old++) {
             const bool is_best = step <= 2   ? true
                                  : step == 3 ? old == 2 || old == 3

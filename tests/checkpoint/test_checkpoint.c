@@ -1,6 +1,6 @@
 /*
- * test_checkpoint.c: a run that resumes from a checkpoint has the bits of one that never stopped, wherever it is split.
- * Damage anywhere in the file is an error, and the expected files are kept.
+ * test_checkpoint.c: a run that resumes from a checkpoint gives the same bits as an uninterrupted run, at whatever step
+ * it resumes. Damage anywhere in the file is an error. The test also checks which files remain in the folder.
  */
 #define _GNU_SOURCE /* syscall */
 
@@ -92,7 +92,7 @@ static bg_weights *make_weights(uint64_t step)
     return weights;
 }
 
-/* The results of a run that never stopped: its losses, and the file of its last state. */
+/* The results of an uninterrupted run: its losses, and the checkpoint of its last state as a file's bytes. */
 typedef struct expectation {
     test_result losses; /* and the values that follow them */
     char *file;
@@ -113,8 +113,7 @@ static char *load_saved(const test_model *model, const bg_optimizer *optimizer, 
     return content;
 }
 
-/* Stops after STOP updates in one form and continues in another; `first_step` is the step of the weights at the
- * beginning. */
+/* Runs one form for STOP updates and resumes in another form; `first_step` is the step of the initial weights. */
 static void resume(const test_model *model, const bg_optimizer *optimizer, const way *from, const way *to,
                    uint64_t first_step, bool is_session, const expectation *expected, const char *what)
 {
@@ -345,7 +344,7 @@ static void test_what_was_saved_comes_back(void **state)
             assert_true(((const float *)weight.data)[i] == toy_first_weight(s, i));
     }
     assert_string_equal(f->log, "");
-    /* Without a checkpoint there is no message; and weights without a session accept every name. */
+    /* A folder without a checkpoint causes no message, and weights that no session uses accept every name. */
     save(f, UINT64_MAX, NULL);
     assert_int_equal(bg_checkpoint_load_weights(other, f->folder, NULL, &found, &error), BG_OK);
     assert_string_equal(found.info, "");
@@ -404,7 +403,7 @@ static void write_byte(const char *path, size_t at, char value)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Changes every bit of every eighth byte and one bit of the others, and cuts the file at every length. */
+/* Changes every bit of every eighth byte and one bit of each other byte, and truncates the file to every length. */
 static void test_damage_anywhere_is_found(void **state)
 {
     const size_t stride = getenv("BRIGADE_TEST_QUICK") != NULL ? 11 : 1;
@@ -440,7 +439,7 @@ static void test_damage_anywhere_is_found(void **state)
     }
     assert_scrambled(f);
     assert_string_equal(f->log, "");
-    /* The advice in the message works, and the original file is valid. */
+    /* The remedy that the message names works, and the original file is valid. */
     options.max_checkpoints = 1;
     assert_int_equal(unlink(path), 0);
     assert_int_equal(bg_checkpoint_load(f->session, f->folder, NULL, NULL, NULL), BG_OK);
@@ -600,7 +599,7 @@ static void test_other_types_and_seeds(void **state)
     assert_scrambled(f);
 }
 
-/* Values that a failed run lost cannot be saved; a checkpoint restores them. */
+/* Values that a failed run lost cannot be saved; loading a checkpoint restores them. */
 static void test_lost_weights(void **state)
 {
     fixture *f = *state;
@@ -698,7 +697,7 @@ static void assert_last_is_intact(fixture *f)
     assert_int_equal(bg_session_step(f->session), STEP);
 }
 
-/* The system stops writing at each size in turn, as on a full disk. */
+/* Writing fails after each number of bytes in turn, as on a full disk. */
 static void test_full_disk(void **state)
 {
     fixture *f = *state;
@@ -765,8 +764,8 @@ static void assert_loads(fixture *f, uint64_t step)
     bg_weights_destroy(other);
 }
 
-/* Whichever allocation fails, even in a library, the error reports it without changes or leaks; the final checkpoint
- * has the weights' bits. */
+/* Each allocation fails once, also in other libraries. The error reports it, nothing changes or leaks, and the final
+ * checkpoint is bit-identical to the weights. */
 static void test_out_of_memory(void **state)
 {
     fixture *f = *state;
@@ -800,8 +799,8 @@ static void test_out_of_memory(void **state)
     assert_int_equal(has_step(f, STEP), strstr(f->log, "cannot remove") != NULL);
 }
 
-/* A file becomes a checkpoint only after it was read back under its temporary name. Here one of its bytes is wrong, and
- * the disk does not report it. */
+/* A file becomes a checkpoint only after it was read back under its temporary name. Here one byte is written wrongly,
+ * and the disk does not report it. */
 static int64_t flipped_byte = -1; /* its position in the file that is read */
 static unsigned flips;
 
@@ -869,7 +868,7 @@ static void test_what_reads_back_wrong(void **state)
     assert_int_equal(bgi_file_load(path_of(f, STEP + 1, path), 1 << 20, &content, &size_bytes, NULL), BG_OK);
     assert_int_equal(unlink(path), 0);
     save(f, STEP, NULL);
-    memcpy(&header_end, content, sizeof header_end); /* 64 bits, as every size_t that this is built for */
+    memcpy(&header_end, content, sizeof header_end); /* size_t has 64 bits on all supported systems */
     header_end += sizeof header_end;
     /* Damages the header; the metadata; the values, including the last one. */
     assert_read_back_refused(f, 0, "");
@@ -902,8 +901,8 @@ static bg_status write_large(const char *path, const bg_safetensors_entry *entri
     return status;
 }
 
-/* Another thread reads back a file of many megabytes while it is written. Values have another order in the file than in
- * the checksum, and lengths that are not multiples of a piece. */
+/* Another thread reads back a file of many megabytes while it is written. The order of the values in the file differs
+ * from that in the checksum, and lengths are not multiples of a chunk. */
 static void test_large_files_are_read_back(void **state)
 {
     fixture *f = *state;
@@ -940,7 +939,7 @@ static void test_large_files_are_read_back(void **state)
     free(values);
 }
 
-/* A complete checkpoint is a success, whatever happens to the older ones; files that could not be removed are reported.
+/* Saving succeeds once the checkpoint is complete, even if older ones cannot be removed; the log names these.
  */
 static void test_files_that_cannot_be_removed(void **state)
 {

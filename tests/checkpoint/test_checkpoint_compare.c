@@ -1,6 +1,6 @@
 /*
- * test_checkpoint_compare.c: a checkpoint of another optimizer or of a model of another depth gives an error with the
- * names and numbers of both. Only state that the caller asks to drop is dropped.
+ * test_checkpoint_compare.c: loading a checkpoint of another optimizer, or of a model with another depth, is an error
+ * that names both optimizers or both depths. Only state that the caller asks to drop is dropped.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,7 +123,7 @@ static void train(training *t)
             fail_msg("%s", error.message);
 }
 
-/* A folder with the checkpoint of a training of UPDATES updates. */
+/* A folder with the checkpoint of a training run of UPDATES updates. */
 static void make_checkpoint(const char *optimizer, int layers, char *folder)
 {
     bg_error error = {0};
@@ -267,8 +267,8 @@ static void test_the_record(void **state)
     }
 }
 
-/* For every pair of optimizers, the same text resumes; another text gives an error with both texts and no change, and
- * its state can be dropped. */
+/* For every pair of optimizers: a session with the file's optimizer string resumes. Another string is an error that
+ * contains both strings and changes nothing, unless the state is dropped. */
 static void test_every_pair(void **state)
 {
     char folder[TEST_FOLDER_BYTES], of_file[BG_OPTIMIZER_STATE_TEXT_BYTES + 2], own[BG_OPTIMIZER_STATE_TEXT_BYTES + 2];
@@ -323,8 +323,8 @@ static void test_every_pair(void **state)
     assert_int_equal(refused, OPTIMIZERS * (OPTIMIZERS - 1) - 4);
 }
 
-/* If state is dropped, the session trains like a training that begins with these weights: the same values after more
- * updates. */
+/* If state is dropped, the session trains like a new one that begins with these weights, and has the same values after
+ * more updates. */
 static void test_dropped_state_begins_anew(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -358,7 +358,8 @@ static void test_dropped_state_begins_anew(void **state)
     test_folder_remove(folder);
 }
 
-/* If a file has no record, the kinds or the caller decide; if neither does, it is an error. */
+/* If a file has no record of its optimizer, the kinds of state or the caller determine it; otherwise loading is an
+ * error. */
 static void test_files_without_the_record(void **state)
 {
     static const struct {
@@ -435,7 +436,7 @@ static void test_weights_without_a_session(void **state)
         }
         bg_weights_destroy(weights);
     }
-    /* The same for two sessions; an optimizer whose state has other names may continue from another one's checkpoint.
+    /* The same for two sessions. An optimizer whose state has other names may resume from the checkpoint.
      */
     open_training(&t, "adamw", 1);
     train(&t);

@@ -1,6 +1,6 @@
 /*
- * test_checkpoint_kill.c: a trainer that saves after every update is killed repeatedly at random moments; the trainer
- * that reaches the end has the file of a trainer that was never killed, byte for byte.
+ * test_checkpoint_kill.c: repeatedly kills a trainer that saves after every update, at random times. The last
+ * checkpoint equals that of a trainer that was never killed, byte for byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,7 +128,7 @@ static char *load_last(const char *directory, size_t *size_bytes)
     return content;
 }
 
-/* Waits for a trainer, and compares its results if it reaches the end. Returns true when it was killed earlier. */
+/* Waits for a trainer, and compares its results if it reached the end. Returns true if it was killed before that. */
 static bool was_killed(pid_t child, const char *directory, const char *expected, size_t expected_bytes)
 {
     size_t size_bytes = 0;

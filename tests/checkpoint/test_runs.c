@@ -1,6 +1,6 @@
 /*
- * test_runs.c: the elements of each part, as runs and as text. Runs are printed and read back for many cuts; a missing,
- * repeated or outside element is an error.
+ * test_runs.c: the elements in each part of a checkpoint, as runs of indices. Runs of many divisions are printed and
+ * read back; a missing, repeated or out-of-range element is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static void test_rows_join(void **state)
     bgi_runs_clear(&runs);
 }
 
-/* Any cut of any vector has the same owners after it is printed and read back. */
+/* For any division of any vector, each element has the same owner after runs are printed and read back. */
 static void test_random_cuts(void **state)
 {
     (void)state;

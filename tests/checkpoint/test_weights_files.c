@@ -186,7 +186,7 @@ static void test_wrong_names(void **state)
         assert_int_equal(bg_weights_load(weights, path_of("two.safetensors"), &load, NULL, &error), BG_ERROR_INVALID);
         assert_int_equal(bg_weights_save(weights, path_of("no.safetensors"), &save, &error), BG_ERROR_INVALID);
     }
-    /* Both tensors of `a` would become one weight. */
+    /* Both tensors of `a` would get one weight's name. */
     set_floats(known, "a", 2, 3, 0);
     load.renames = both;
     load.rename_count = 2;
@@ -271,7 +271,7 @@ static void test_problems(void **state)
     bg_weights_report_clear(&report);
     bg_weights_destroy(found);
 
-    /* Each kind of error separately, with its own status. */
+    /* Checks each kind of error separately, and its status. */
     found = model(3);
     set_floats(found, "more", 1, 1, 0);
     assert_int_equal(bg_weights_load(found, path_of("m.safetensors"), NULL, NULL, &error), BG_ERROR_NOT_FOUND);
@@ -288,7 +288,7 @@ static void test_problems(void **state)
     bg_weights_destroy(saved);
 }
 
-/* With many names the message has the first ones, and their number. */
+/* If there are many names, the message contains the first ones and the number of names. */
 static void test_many_problems(void **state)
 {
     bg_weights *saved = model(1), *found = model(2);
@@ -525,7 +525,7 @@ static void test_plan(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A session continues with the weights loaded into it. */
+/* A session trains on with the weights that were loaded into it. */
 static void test_session(void **state)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 1, 2);

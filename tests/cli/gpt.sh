@@ -1,7 +1,7 @@
-# gpt.sh: what the script tests of `brigade gpt` share. Source it after support.sh: it enters $folder.
+# gpt.sh: code that the script tests of `brigade gpt` share. Source it after support.sh. It enters $folder.
 
 cd "$folder" || exit 1
-# Under a sanitizer runs are slow: those that differ from others in numbers alone are left out.
+# Runs are slow under a sanitizer, so those that differ from others only in numbers are left out.
 quick=${BRIGADE_TEST_QUICK:-}
 one='--set tensor_parallel_1=1 tensor_parallel_2=1 stochastic_rounding=false'
 plain="$one precision=float32 maximum=0.003 warmup_proportion=0"
@@ -24,7 +24,7 @@ values() {
     sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.jsonl"
 }
 
-# same NAME NAME: the same weights, the same losses and norms, checkpoints that are the same to the byte.
+# same NAME NAME: checks that weights, losses, norms and checkpoints are bit-identical.
 same() {
     check "$1 and $2 have the same weights" cmp -s "$1.safetensors" "$2.safetensors"
     check "$1 and $2 have the same checkpoints" cmp -s "$1/checkpoint_train_step_6.safetensors" \
@@ -34,13 +34,13 @@ same() {
     done
 }
 
-# same_losses NAME NAME: the same weights and losses.
+# same_losses NAME NAME: checks that weights and losses are the same.
 same_losses() {
     check "$1 and $2 have the same weights" cmp -s "$1.safetensors" "$2.safetensors"
     check "$1 and $2 log the same loss" test "$(values "$1" loss)" = "$(values "$2" loss)"
 }
 
-# consistent FILE SAMPLES: in each line SAMPLES over the throughput is the duration, within what rounding both may change.
+# consistent FILE SAMPLES: checks that SAMPLES / throughput is the duration in each line, up to the rounding of both.
 consistent() {
     sed -n 's/.*Duration: \([0-9.]*\) s Throughput: *\([0-9.]*\) samples.*/\1 \2/p' "$1" | awk -v samples="$2" '
         { lines++; slack = 0.00006 + 0.0001 * $1
@@ -48,7 +48,7 @@ consistent() {
         END { exit lines == 0 || wrong > 0 }'
 }
 
-# count_tokens: 97 tokens of 16 bits, 0, 1, 2, ..., of which sample k of length 8 begins with 8 k.
+# count_tokens: makes a file of 97 16-bit tokens 0, 1, 2, ...; sample k of length 8 begins with 8 k.
 count_tokens() {
     i=0
     while [ $i -lt 97 ]; do

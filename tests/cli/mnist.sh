@@ -1,7 +1,7 @@
-# mnist.sh: what the script tests of `brigade mnist` share. Source it after support.sh: it makes $images training digits
-# and $tests test digits in $folder/data and enters $folder.
+# mnist.sh: code that the script tests of `brigade mnist` share. Source it after support.sh. It makes $images training
+# digits and $tests test digits in $folder/data, and enters $folder.
 
-# Under sanitizers a fifth of the images, in as many calls.
+# Sanitizer runs use a fifth of the images, in the same number of calls.
 images=1600 tests=500 batch=10 least=50
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && images=320 tests=100 batch=2 least=15
 make_digits $images $tests
@@ -19,7 +19,7 @@ train() {
     fi
 }
 
-# lines FILE PATTERN...: each pattern matches a line, in this order.
+# lines FILE PATTERN...: checks that each pattern matches a line, in this order.
 lines() {
     lines_file=$1 lines_at=1
     shift
@@ -38,7 +38,7 @@ same() {
     check "$1 and $2 have the same weights" cmp -s "$1.safetensors" "$2.safetensors"
 }
 
-# True for three of four calls in the quick form (sanitizers): tests/parity covers the engine.
+# Succeeds for three of four calls in sanitizer runs, whose cases are then skipped; tests/parity covers the engine.
 seldom=0
 is_left_out() {
     seldom=$((seldom + 1))

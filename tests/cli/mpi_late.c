@@ -1,6 +1,6 @@
 /*
- * mpi_late.c: of two ranks, the second one never creates its session, and the first one must not hang in MPI. The
- * program prints the error of the first rank, and the time until it.
+ * mpi_late.c: rank 1 of two ranks never creates its session, and rank 0 must not hang in MPI. The program prints the
+ * error of rank 0 and the time until that error.
  */
 #include <brigade.h>
 #include <brigade/mpi.h>

@@ -1,18 +1,18 @@
-# support.sh: what the script tests of the program share. Source it; end with `finish`.
+# support.sh: code that the script tests of the program share. Source it; end with `finish`.
 #
-# A script has named cases: `begin_case NAME`, on a line of its own, starts one, which lasts until the next one or
-# `end_case`. `finish` prints a line with the counts of each. A case that is in the script but never began, or that made no
-# check, fails, so that a name in docs/capabilities.md stands for checks that ran.
+# A script has named cases. `begin_case NAME`, on a separate line, starts a case, which lasts until the next case or
+# `end_case`. `finish` prints a line with the counts of each case. A case that never began, or that made no check,
+# fails. A name in docs/capabilities.md therefore refers to checks that ran.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 script=$root/tests/$(basename "$(cd "$(dirname "$0")" && pwd)")/$(basename "$0")
 build=$(cd "${BRIGADE_BUILD:-$root/build}" && pwd)
 program=$build/brigade
-# A build folder may be anywhere: the presets are those of these sources.
+# The build folder may be anywhere; presets come from this source tree.
 export BRIGADE_PRESETS=$root/share/presets
 folder=$(mktemp -d)
-# `brigade plan` measures where a test asks for it, and keeps what it measures here.
+# `brigade plan` measures only if a test requests it, and stores measurements here.
 export BRIGADE_CALIBRATE=never XDG_CACHE_HOME=$folder/.cache
 trap 'rm -rf "$folder"' EXIT
 passed=0 failed=0 skipped=0
@@ -22,8 +22,8 @@ pass() {
     passed=$((passed + 1))
 }
 
-# await_handler PID: until the program catches SIGTERM, however slow the machine is, and a little longer, so that it is at
-# work. Where the system does not say what a process catches, the little is all.
+# await_handler PID: waits until the program catches SIGTERM, and a little longer, so that it is working. If the system
+# does not report which signals a process catches, the function waits only for the short time.
 await_handler() {
     handler_tries=0
     while [ -r "/proc/$1/status" ] && [ $handler_tries -lt 600 ]; do
@@ -55,7 +55,7 @@ end_case() {
     case_name=
 }
 
-# Every case of the script began, unless something was skipped, such as what takes long under sanitizers.
+# Checks that every case of the script began, unless cases were skipped, for example under sanitizers.
 check_cases() {
     for declared in $(sed -n 's/^ *begin_case \([A-Za-z0-9_-]*\)$/\1/p' "$script"); do
         case $cases_begun in
@@ -78,14 +78,14 @@ finish() {
     exit
 }
 
-# check NAME COMMAND...: passes when the command succeeds.
+# check NAME COMMAND...: passes if the command succeeds.
 check() {
     check_name=$1
     shift
     if "$@"; then pass; else fail "$check_name: $*"; fi
 }
 
-# error CODE WORDS ARGUMENT...: the program must end with the code and one line on stderr that has the words.
+# error CODE WORDS ARGUMENT...: the program must exit with the code and print one line with the words on stderr.
 error() {
     error_code=$1 error_words=$2
     shift 2
@@ -102,7 +102,7 @@ error() {
     fi
 }
 
-# make_digits [COUNT TEST_COUNT]: a small set of digits in $folder/data.
+# make_digits [COUNT TEST_COUNT]: makes a small set of digits in $folder/data.
 make_digits() {
     "$program" data digits --dir "$folder/data" --count "${1:-1600}" --test-count "${2:-500}" >/dev/null ||
         { fail "brigade data digits"; finish; }

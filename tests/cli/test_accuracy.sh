@@ -1,7 +1,8 @@
 #!/bin/sh
-# `brigade mnist` learns as the pipelining tutorial's program does: its authors accept 97.5 to 99.9 % after two epochs, in
-# both strategies, with and without offload, and published 98.4 % after three. On MNIST in $BRIGADE_TEST_DATA, else on
-# generated digits, which are about as hard. BRIGADE_TEST_ALL trains with five seeds; sanitizer runs leave it out.
+# `brigade mnist` learns as well as the program of the pipelining tutorial. Its authors accept 97.5 to 99.9 % after two
+# epochs, in both strategies, with and without offload, and published 98.4 % after three. The data are MNIST in
+# $BRIGADE_TEST_DATA, or generated digits, which are about as hard. BRIGADE_TEST_ALL trains with five seeds; sanitizer
+# runs skip this test.
 . "$(dirname "$0")/support.sh"
 
 if [ -n "${BRIGADE_TEST_QUICK:-}" ]; then
@@ -10,14 +11,14 @@ if [ -n "${BRIGADE_TEST_QUICK:-}" ]; then
 fi
 cd "$root" || exit 1
 
-# accuracy ARGUMENT...: trains, sets $accuracy to that of the tutorial's line.
+# accuracy ARGUMENT...: trains, and sets $accuracy to the value in the line that the tutorial's program prints too.
 accuracy() {
     "$program" mnist --quiet ${real:+--data-dir "$real"} --save "$folder/weights" "$@" >"$folder/out" 2>"$folder/err" ||
         fail "brigade mnist $*:" "$(cat "$folder/err")"
     accuracy=$(sed -n 's/^Accuracy on test set: \([0-9.]*\)%$/\1/p' "$folder/out")
 }
 
-# between LOW HIGH: whether $accuracy is.
+# between LOW HIGH: succeeds if $accuracy is in this range.
 between() {
     awk -v a="${accuracy:-0}" -v low="$1" -v high="$2" 'BEGIN { exit !(a > low && a < high) }'
 }
@@ -46,7 +47,7 @@ else
     echo "skipped: no MNIST in BRIGADE_TEST_DATA (${BRIGADE_TEST_DATA:-not set}), BRIGADE_DATA or data"
     skipped=$((skipped + 4))
 fi
-# Published: 98.4. Five seeds, so that it is not one lucky one.
+# The published accuracy is 98.4 %. Five seeds are used, so that the result does not depend on a lucky one.
 if [ -n "$real" ] && [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     all_accuracies=
     for seed in 0 1 2 3 4; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade checkpoint: what is in a checkpoint, whether it is complete, what differs, and conversions to weights of other
+# brigade checkpoint prints the content of a checkpoint, verifies it, compares two, and converts to weights of other
 # frameworks and back.
 . "$(dirname "$0")/support.sh"
 images=320 batch=4
@@ -56,7 +56,7 @@ error 1 'bad.safetensors: the checksum is' checkpoint verify bad.safetensors
 check "nothing is said of it" test ! -s "$folder/out"
 head -c 5000 $six >short.safetensors
 error 1 'short.safetensors' checkpoint verify short.safetensors
-# One bad checkpoint of two.
+# One of two checkpoints is bad.
 mkdir two
 cp bad.safetensors two/checkpoint_train_step_6.safetensors
 cp saved/checkpoint_train_step_4.safetensors two
@@ -92,7 +92,7 @@ check "of several files" test "$(ls hub/model-0*.safetensors | wc -l)" -gt 1
 check "with the same weights" "$program" checkpoint diff hub four.safetensors >/dev/null
 "$program" checkpoint convert saved half/ --floats bfloat16 --prefix net. --rename 'm.*=layer1.*' >out 2>err
 check "renamed: $(cat err)" sh -c "'$program' checkpoint inspect half --tensors | grep -q 'net.m.*bfloat16'"
-# Back: the weights of step 6 in the state of step 4.
+# Converts back: the weights of step 6 with the state of step 4.
 "$program" checkpoint convert run six/ >out 2>err
 "$program" checkpoint convert six back --like saved >out 2>err
 check "back to a checkpoint: $(cat err)" "$program" checkpoint verify back >out
@@ -113,7 +113,7 @@ error 1 'which saved/checkpoint_train_step_4.safetensors does not have' checkpoi
 error 1 'it must be THERE=HERE' checkpoint convert hub else --rename layer1
 error 1 'add --to checkpoint' checkpoint convert saved else/ --like saved
 
-# A file of 420 MB (of zeros, with holes) in 160 MB of address space: a tensor of 14 MB is in memory at a time.
+# Reads a sparse file of 420 MB of zeros in 160 MB of address space; one tensor of 14 MB is in memory at a time.
 begin_case limit
 limited() {
     (ulimit -v 160000 && exec "$program" "$@") >out 2>err </dev/null

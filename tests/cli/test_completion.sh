@@ -1,8 +1,8 @@
 #!/bin/sh
-# Completion in shells: what is offered is what the program's help lists.
+# Shell completion offers exactly the commands and options that the program's help lists.
 . "$(dirname "$0")/support.sh"
 
-# offers SHELL-FUNCTION WORD...: what bash would offer for the last word.
+# offers SHELL-FUNCTION WORD...: prints what bash offers for the last word.
 cat >"$folder/bash.sh" <<'END'
 source "$1"
 shift
@@ -33,7 +33,7 @@ check "files where no word fits" test -z "$(offers mnist --save '')"
 check "a command that there is not" test -z "$(offers nothing --)"
 
 begin_case every_option
-# Each option of the help is offered, and nothing more.
+# Completion offers each option of the help, and no others.
 for command in mnist train infer inspect 'gpt pretrain' 'gpt generate' 'schedule' 'config' 'data digits' options; do
     # shellcheck disable=SC2086
     "$program" $command --help all | grep -oE '^  (-h, )?--[a-z0-9-]+' | sed 's/.*--/--/' | sort >"$folder/listed"

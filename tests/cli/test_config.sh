@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade config: layouts as a person would draw them, conversion there and back, every problem with its place.
+# brigade config prints layouts, converts between JSON and YAML, and reports every problem with its position.
 . "$(dirname "$0")/support.sh"
 cd "$root" || exit 1
 
@@ -51,7 +51,7 @@ explain "wildcards" 'Training: pipelined, 4 devices a replica, 1 replica, device
     device 2      4 layers  3-6
     device 3      5 layers  7-11       head' --update 'layers_per_ipu=[1 2 -1 -1]' --layers 12
 
-# Every preset fits the model it is for.
+# Every preset fits its model.
 for preset in 'bert-base --layers 12' 'bert-large --layers 24' 'gpt2-small --layers 12' 'gpt2-medium --layers 24' \
     'gpt2-large --layers 36' 'gpt2-xl --layers 48' 't5-small --encoder-layers 6 --decoder-layers 6' \
     't5-base --encoder-layers 12 --decoder-layers 12' 'vit-base --layers 12' 'mnist --layers 4' \
@@ -61,7 +61,7 @@ done
 check "every preset is named in the README" sh -c 'for f in share/presets/*.json; do
     n=${f##*/}; grep -q "\`${n%.json}\`" share/presets/README.md || exit 1; done'
 
-# There and back.
+# Converts to the other format and back.
 for preset in share/presets/*.json; do
     "$program" config convert "$preset" --out "$folder/one.yaml" && "$program" config convert "$folder/one.yaml" --to json \
         >"$folder/back.json"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade data bench: JSON for every kind of data, and messages about data that it cannot read.
+# brigade data bench prints JSON for every kind of data, and messages about data that it cannot read.
 . "$(dirname "$0")/support.sh"
 
 make_digits
@@ -11,7 +11,7 @@ printf '0123456789abcdef' >"$folder/a.u16"
 mkdir -p "$folder/images/a"
 cp "$corpus/png/rgb" "$folder/images/a/1.png"
 
-# bench NAME EPOCHS ARGUMENT...: one line with that many epochs, no field 0.
+# bench NAME EPOCHS ARGUMENT...: must print one line with this number of epochs, and no field may be 0.
 bench() {
     bench_name=$1 bench_epochs=$2
     shift 2
@@ -34,7 +34,7 @@ bench csv 1 "$folder/a.csv" --label class
 bench tokens 1 "$folder/a.u16" --sequence-length 3 --stride 1
 bench images 3 "$folder/images" --channels 1 --cache
 error 2 '--elements is 0, which measures nothing; give at least 1, or leave it out' data bench --elements 0
-# verdict FIELD WORDS ARGUMENT...: with a device, as the last field of the JSON and on standard error.
+# verdict FIELD WORDS ARGUMENT...: with a device rate, the verdict is the last field of the JSON and on standard error.
 verdict() {
     verdict_field=$1 verdict_words=$2
     shift 2

@@ -1,16 +1,16 @@
 #!/bin/sh
-# tools/dependencies.sh with a fake package manager: it installs the missing packages and no others.
+# tools/dependencies.sh installs the missing packages and no others; the package manager is a fake.
 . "$(dirname "$0")/support.sh"
 
 mkdir "$folder/bin"
 
-# fake NAME: a program before all others, with the script on stdin.
+# fake NAME: makes a program that comes first on the PATH, from the script on stdin.
 fake() {
     { echo '#!/bin/sh'; cat; } >"$folder/bin/$1"
     chmod +x "$folder/bin/$1"
 }
 
-# With all packages but those named.
+# All packages except the named ones are installed.
 all="gcc make pkg-config libhwloc-dev libjansson-dev libyaml-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libonnx-testdata libcmocka-dev libopenmpi-dev openmpi-bin"
 installed_without() {
     {
@@ -60,7 +60,7 @@ rm -f "$folder/calls"
 PATH="$folder/bin:$PATH" "$root/tools/dependencies.sh" bench >"$folder/out" 2>"$folder/err"
 check "bench: PyTorch and a BLAS made for speed" grep -q 'install .* python3-torch libopenblas0-pthread python3-opencv$' "$folder/calls"
 
-# The list is the Makefile's: what it asks pkg-config for, and what it links.
+# The list must match the Makefile: the modules that it queries with pkg-config, and the libraries that it links.
 for module in $(sed -n 's/^PACKAGES := //p' "$root/Makefile") cmocka; do
     check "$module is looked for" grep -q "^modules=.*\b$module\b" "$root/tools/dependencies.sh"
 done

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Disks that fill up, lose half of a write, fail to flush or to rename, or are slow, and processes that are killed inside a
-# write, with a checkpoint at every update: nothing that was complete is lost, what is there is whole, and a resumed training
-# has the bits of one on a good disk. BRIGADE_TEST_ALL=1: 55 faults instead of 10.
+# Training with a checkpoint at every update on faulty disks: a disk fills up, loses half of a write, fails to flush or
+# rename, or is slow, or the process is killed during a write. Complete checkpoints are never lost, no incomplete one
+# has a final name, and a resumed run gives the same bits as on a good disk. BRIGADE_TEST_ALL=1 tests 55 faults instead
+# of 10.
 . "$(dirname "$0")/support.sh"
 preload=$build/tests/preload/disk.so
 if [ ! -f "$preload" ]; then
@@ -16,10 +17,10 @@ numbers="2 7"
 [ -n "${BRIGADE_TEST_ALL:-}" ] && numbers="1 2 3 4 5 6 7 8 9 10 11"
 "$program" $common --steps 6 --save whole >out 2>err || fail "$(cat err)"
 
-# fault KIND N CODE: a training whose N-th call of that kind fails, and the one that resumes it.
+# fault KIND N CODE: runs training whose N-th call of that kind fails, and then a run that resumes it.
 fault() {
     rm -rf c
-    # The shell says who was killed.
+    # The shell reports killed processes.
     (LD_PRELOAD=$preload BRIGADE_TEST_DISK=$1:$2 exec "$program" $common --steps 6 --checkpoint c --checkpoint-steps 1 \
         $beside) >out 2>err
     code=$?
@@ -33,7 +34,8 @@ fault() {
     check "$1 $2 $beside: nothing else is left: $(ls c)" test "$(ls c | wc -l)" -eq 1
 }
 
-# faults KIND CODE: at the numbers, every other one beside the training. Not all of them may come too late.
+# faults KIND CODE: runs a fault at each number, every other one with checkpoints in the background. At least one fault
+# must occur before the run ends.
 faults() {
     reached=0 turn=0
     for number in $numbers; do
@@ -61,8 +63,9 @@ faults rename 1
 begin_case cut
 faults cut 137
 
-# Rank 0 writes the manifest of its first checkpoint so late that rank 1 has given up. The parts of a manifest must be
-# there. Whether the manifest comes before the launcher kills rank 0 depends on the machine, so there are three attempts.
+# Rank 0 writes the manifest of its first checkpoint so late that rank 1 has given up. All parts in a manifest must
+# exist. Whether rank 0 writes the manifest before the launcher kills it depends on the machine, so there are three
+# attempts.
 if [ -f "$build/libbrigade_mpi_openmpi.so" ] && command -v mpirun.openmpi >/dev/null 2>&1; then
 begin_case late
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade doctor: the description of the machine, and findings for settings that this test makes bad.
+# brigade doctor describes the machine and reports bad settings, which this test makes.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 
@@ -29,8 +29,8 @@ check "small files" grep -q '"subject":"limits","text":"A file may have at most'
 error 1 'no-such-folder' doctor --dir no-such-folder
 error 2 'brigade doctor: ' doctor --no-such-option
 
-# Which launcher started this process, by the variables that it sets; under BRIGADE_MPI=none no MPI is needed.
-# started WANTED VARIABLE=VALUE...
+# The launcher that started the process is recognized by its variables; with BRIGADE_MPI=none no MPI is needed. started
+# WANTED VARIABLE=VALUE...
 started() {
     wanted=$1
     shift
@@ -50,7 +50,7 @@ started "srun$alone" SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0
 started "PMIx$alone" PMIX_RANK=0
 started none OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0
 started "MPICH's mpirun or PMI$alone" OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMI_SIZE=3 PMI_RANK=2
-# Commands that use no ranks run in the first process alone.
+# Commands that use no ranks run only in the first process.
 for variables in OMPI_COMM_WORLD_SIZE=2,OMPI_COMM_WORLD_RANK PMI_SIZE=2,PMI_RANK SLURM_STEP_NUM_TASKS=2,SLURM_PROCID PMIX_RANK; do
     for rank in 0 1; do
         env $(echo "$variables=$rank" | tr , ' ') "$program" schedule list >listed.$rank 2>err

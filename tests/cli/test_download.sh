@@ -1,13 +1,13 @@
 #!/bin/sh
-# `brigade mnist --download` from a server of this computer: its lines, a bar on a terminal, and what fails. Files that are
-# no MNIST are refused after they came; the whole of it needs MNIST itself.
+# `brigade mnist --download` from a server on this machine: printed lines, a progress bar on a terminal, and failures.
+# Files that are not MNIST are refused after the download. A successful download needs the real MNIST.
 . "$(dirname "$0")/support.sh"
 
 error 2 '--mirror applies only with --download; add --download' mnist --mirror http://127.0.0.1/
 error 1 'cannot download train-images-idx3-ubyte.gz: ftp://127.0.0.1/' mnist --download --mirror ftp://127.0.0.1/ \
     --data-dir "$folder/none"
 
-# serve FOLDER: its files at http://127.0.0.1:$port/, by process $server.
+# serve FOLDER: serves its files at http://127.0.0.1:$port/ from process $server.
 serve() {
     : >"$folder/port"
     python3 -c '
@@ -33,7 +33,7 @@ export no_proxy
 has_terminal=false
 command -v script >/dev/null 2>&1 && script -q -e -c true /dev/null >/dev/null 2>&1 </dev/null && has_terminal=true
 
-# ---- files of that name that are something else ----
+# ---- files with MNIST's names and other content ----
 
 make_digits
 cd "$folder" || exit 1
@@ -58,7 +58,7 @@ kill "$server"
 wait "$server" 2>/dev/null
 
 end_case
-# ---- a server that says nothing ----
+# ---- a server that does not respond ----
 
 : >port
 python3 -c '
@@ -86,7 +86,7 @@ check "it is said" grep -q -F 'brigade mnist: stopped by signal 15; nothing was 
 kill "$server"
 wait "$server" 2>/dev/null
 
-# ---- MNIST itself ----
+# ---- the real MNIST ----
 
 cd "$root" || exit 1
 for place in "${BRIGADE_TEST_DATA:-}" "${BRIGADE_DATA:-}" data; do
@@ -104,7 +104,7 @@ check "a download" "$program" mnist $options --data-dir plain >plain.out
 check "a line for each file" test "$(grep -cE '^(train|t10k)-(images|labels)-idx[13]-ubyte\.gz: [0-9]+\.[0-9] kB in [0-9]+\.[0-9] s$' plain.out)" -eq 4
 check "no carriage returns without a terminal" sh -c "! grep -q '$(printf '\r')' plain.out"
 check "trains on it" grep -q '^Data: MNIST from plain (60000 training, 10000 test images)$' plain.out
-# Each tests 10000 images, which takes long under sanitizers.
+# Each run tests 10,000 images, which takes long under sanitizers.
 if [ -n "${BRIGADE_TEST_QUICK:-}" ]; then
     skipped=$((skipped + 2))
 else

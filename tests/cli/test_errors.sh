@@ -1,5 +1,5 @@
 #!/bin/sh
-# Wrong command lines: the exit code, and one line that helps.
+# Wrong command lines give the right exit code and one helpful line.
 . "$(dirname "$0")/support.sh"
 
 begin_case commands

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Wrong files, closed descriptors, full disks: the exit code, one line that helps, no file left half written.
+# Wrong files, closed descriptors and full disks give the right exit code and one helpful line, and leave no incomplete
+# file.
 . "$(dirname "$0")/support.sh"
 
 make_digits
@@ -8,7 +9,7 @@ small="$data --batch-size 10 --device-iterations 2 --gradient-accumulation 8 --t
 cd "$folder" || exit 1
 
 begin_case closed-descriptors
-# What is opened next must not become a standard stream.
+# The next file that is opened must not become a standard stream.
 (
     cd "$folder" || exit 1
     "$program" mnist $small --save closed.safetensors --log closed.jsonl >&- 2>closed.err
@@ -39,7 +40,8 @@ error 1 '--profile-dir' mnist $small --profile --profile-dir "$folder/file/profi
 error 1 '--profile-dir' mnist $small --profile --profile-dir /proc/profile
 error 1 '--log: ' mnist $small --log "$folder/none/log"
 
-# What is there and is no file is refused and stays. The nodes are made here: nothing real is at stake.
+# Existing targets that are not files are refused and remain. The test makes these device nodes, so that no real device
+# is at risk.
 mkfifo "$folder/pipe"
 ln -s pipe "$folder/link-to-pipe"
 error 1 "--save: $folder/pipe: is a pipe, not a file" mnist $small --save "$folder/pipe"
@@ -54,7 +56,7 @@ else
     skipped=$((skipped + 3))
 fi
 
-# One file for two purposes, by whatever names.
+# One file cannot have two purposes, even under different names.
 ln -s kept.safetensors "$folder/link.safetensors"
 mkdir "$folder/profile"
 error 2 "--save and --log name the same file, new" mnist $small --save new --log ./new
@@ -66,7 +68,7 @@ error 2 "--log and --profile name the same file, profile/trace.json" mnist $smal
 "$program" mnist $small --steps 1 --init kept.safetensors --save link.safetensors >/dev/null 2>&1
 check "weights may go back to where they came from" test $? -eq 0 -a -L link.safetensors
 
-# Names with control characters make one line all the same.
+# Even for names with control characters the message is one line.
 escape=$(printf '\033')
 error 2 'is `\x1b[31m\n`; it must be' mnist --seed "$escape[31m
 "
@@ -82,11 +84,11 @@ printf 'no safetensors' >"$folder/bad.safetensors"
 error 1 '--init: ' mnist $small --init "$folder/bad.safetensors"
 
 begin_case data
-# ---- data that are not there, or not right ----
+# ---- missing or wrong data ----
 
 error 1 '--data-dir' mnist --data-dir "$folder/none"
 
-# damage NAME: a copy of the data to spoil, in $bad.
+# damage NAME: makes a copy of the data, in $bad, for the test to damage.
 damage() {
     bad="$folder/$1"
     cp -r "$folder/data" "$bad"
@@ -124,7 +126,7 @@ error 1 '500 labels but' mnist $small --data-dir "$bad"
 begin_case full-disks
 # ---- full disks ----
 
-# No file but those that were there: nothing half written, no temporary.
+# Only the previous files exist, and no incomplete or temporary file.
 nothing_new() {
     [ -z "$(find "$folder/run" -type f)" ]
 }
@@ -140,7 +142,7 @@ else
     skipped=$((skipped + 3))
 fi
 
-# limited BLOCKS WORDS ARGUMENT...: as `error 1`, with a limit on the size of files, which stands for a full disk.
+# limited BLOCKS WORDS ARGUMENT...: like `error 1`, with a limit on file sizes, which simulates a full disk.
 limited() {
     blocks=$1 words=$2
     shift 2
@@ -159,13 +161,13 @@ limited() {
 limited 100 '--save: ' mnist $small --save w.safetensors
 check "no weights are left" nothing_new
 limited 800 'trace.json: cannot write: File too large' mnist $small --save "$folder/kept.safetensors" --profile --profile-dir p
-# A disk that fills up one block before the log ends, whatever the first line, which lists all options, takes.
+# The disk fills up one block before the log ends, independent of the length of the first line, which lists all options.
 limited $(($(wc -c <"$folder/all.jsonl") / 512 - 1)) '--save: ' mnist $small --save none.safetensors --log log.jsonl
 check "the log has lines" test "$(wc -l <log.jsonl)" -gt 1
 check "the log ends with a whole line" test "$(tail -c 2 log.jsonl | od -An -c | tr -d ' ')" = '}\n'
 rm -f log.jsonl
 check "no trace is left" nothing_new
-# A log whose reader goes away stands for one whose disk fills up: the training goes on, and is saved.
+# A log whose reader exits simulates a full disk: training continues, and the result is saved.
 mkfifo ../log-pipe
 head -n 1 ../log-pipe >../log-head &
 error 1 '--log: ../log-pipe: Broken pipe' mnist $small --epochs 2 --save ../logged.safetensors --log ../log-pipe

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs that are refused: batches, options, plans, memory. The exit code, one line that helps, warnings for odd settings.
+# Runs are refused because of batches, options, plans or memory, with the right exit code and one helpful line. Unusual
+# settings cause warnings.
 . "$(dirname "$0")/support.sh"
 
 make_digits
@@ -8,7 +9,7 @@ small="$data --batch-size 10 --device-iterations 2 --gradient-accumulation 8 --t
 cd "$folder" || exit 1
 
 begin_case batches
-# ---- batches that the data do not have ----
+# ---- batches for which there are not enough data ----
 
 error 2 'images, there are 1600' mnist $data
 error 2 '--batch-size 5000 x' mnist $small --batch-size 5000
@@ -34,7 +35,7 @@ echo 'memmap_dir files' >"$folder/run.txt"
 error 1 'its files belong to the session of a fit' mnist $small --options "$folder/run.txt"
 
 begin_case plans
-# ---- plans that cannot be ----
+# ---- invalid plans ----
 
 error 1 '`99999` is not a device number (in stage 0, after @); device numbers are 0 to 65535' mnist $small --stages 'B1,B2@99999|B3,B4'
 error 1 'B9' mnist $small --stages 'B1,B2|B3,B9'
@@ -46,7 +47,7 @@ error 1 'shard the state too' mnist $small --shard accumulators --replicas 2
 
 begin_case ipu-limits
 error 1 'gradient accumulation is 2' mnist $small --ipu-limits --gradient-accumulation 2
-# The default schedule, named or not.
+# The default schedule, whether it is named or not.
 for schedule in '' '--schedule interleaved'; do
     error 1 'needs at least 7 (2 N - 1)' plan mnist --ipu-limits --gradient-accumulation 6 $schedule
     "$program" plan mnist --ipu-limits --gradient-accumulation 7 $schedule >/dev/null 2>"$folder/err"
@@ -57,10 +58,10 @@ error 1 'IPUs come in powers of two: use 4' plan mnist --ipu-limits --stages 'B1
 check "the least accumulation is enough: $(cat "$folder/err")" test $? -eq 0
 
 begin_case machine-memory
-# A replica an image: refused before any memory is taken, where the machine does not have it.
+# One replica per image is refused before memory is allocated, if the machine does not have enough.
 if [ "$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo 2>/dev/null || echo 0)" -lt 90000000 ]; then
     (
-        # Sanitizers map far more than they use.
+        # Sanitizers map much more memory than they use.
         [ -n "${BRIGADE_TEST_QUICK:-}" ] || ulimit -v 8000000 2>/dev/null
         "$program" mnist --epochs 1 --replicas 60000 --batch-size 1 --device-iterations 1 --gradient-accumulation 1 \
             --last-batch smaller --save "$folder/many.safetensors" >/dev/null 2>"$folder/err"
@@ -73,7 +74,7 @@ else
 fi
 
 begin_case device-memory
-# The table of what is where follows the line.
+# The memory table follows the line.
 "$program" mnist $small --device-memory 10K >/dev/null 2>"$folder/err"
 check "too little memory is a failure" test $? -eq 1
 check "the first line says device, need and remedy" sh -c \
@@ -107,7 +108,7 @@ check "the updates of the call" grep -q -E \
 begin_case warnings
 # ---- warnings ----
 
-# warns COUNT WORDS ARGUMENT...: the run is good, and says a line with the words so often.
+# warns COUNT WORDS ARGUMENT...: the run succeeds and prints COUNT lines with the words.
 warns() {
     warns_count=$1 warns_words=$2
     shift 2

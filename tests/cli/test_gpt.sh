@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade gpt`: its lines, its log, its configuration, presets, learning, events, the benchmark, errors.
+# `brigade gpt`: printed lines, log, configuration, presets, learning, events, benchmark, errors.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 
@@ -22,7 +22,7 @@ check "the newest checkpoint alone is kept" test "$(ls base)" = checkpoint_train
 "$program" gpt pretrain $small --quiet >quiet.out 2>&1
 check "--quiet" test "$(wc -l <quiet.out)" -eq 2
 
-# Further runs say how long they are.
+# The runs below set their number of steps.
 small=$plain
 
 begin_case learning
@@ -31,7 +31,7 @@ steps=150
 train learns --steps $steps --strategy single --quiet
 check "the loss falls by one" awk "BEGIN { exit !($(values learns loss | head -n 1) > 1 + $(values learns loss | tail -n 1)) }"
 
-# Labels are the tokens behind: a model of a b a b ... goes on so.
+# Labels are the next tokens, so a model of a b a b ... continues this sequence.
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "ab" }' >abab.txt
 train alternates --steps 60 --strategy single --quiet --input-files abab.txt --save-hf alternates.hf --set dropout_prob=0 maximum=0.01
 check "what follows is learned" test "$("$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 --temperature 0)" \
@@ -44,7 +44,7 @@ check "with weights and activations of bfloat16 too" test "$("$program" gpt gene
 "$program" gpt eval --hf-model alternates.hf --input-files abab.txt --weights-type int8 >eval.out
 check "eval with weights of 8 bits" test "$(grep -cE '^Tokens: 799 |^Weights: ' eval.out)" -eq 2
 
-# The preset as it is, on its eight devices, with its own learning rates: means over 50 updates.
+# The unchanged preset on its eight devices, with its learning rates; the losses are means over 50 updates.
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config tiny --steps 600 --quiet --log tiny.jsonl >out 2>err
     check "the loss of the preset falls" awk "BEGIN { exit !($(values tiny loss | head -n 50 | paste -sd+) > \
@@ -81,7 +81,7 @@ check "test mode" grep -q '^Finished pre-training' nothing.out
 check "writes nothing" sh -c '! test -e nothing'
 
 begin_case presets
-# As many devices as published; those of the largest model stay below 1 GB.
+# The numbers of devices are the published ones, and devices of the largest model need less than 1 GB.
 for preset in tiny:8 test:16 gpt3_2.7B_pod64:64 gpt3_175B_pod256:256; do
     "$program" gpt pretrain --config ${preset%:*} --compile-only --quiet --device-memory 1G >plan.out 2>&1
     check "${preset%:*} is planned" grep -q -E '^device 0( +[0-9]+)+$' plan.out
@@ -90,7 +90,7 @@ for preset in tiny:8 test:16 gpt3_2.7B_pod64:64 gpt3_175B_pod256:256; do
 done
 
 begin_case stopped-compilation
-# What is only compiled has nothing to save.
+# A run that only compiles has nothing to save.
 "$program" gpt pretrain $one layers=4000 --compile-only >compiled.out 2>&1 &
 await_handler $!
 kill -TERM $!
@@ -104,7 +104,7 @@ for tag in loss grad_norm lr throughput; do
     check "$tag in it" test "$(cat board/events* | tr -c 'a-z_' '\n' | grep -c -x -e "$tag")" -eq 3
 done
 od -An -v -tx1 board/events* | tr -d ' \n' >events.hex
-for step in 1 2 3; do # field 2, the step, before field 5, what it has
+for step in 1 2 3; do # field 2 is the step, and field 5 its value
     check "step $step in it" grep -q "100${step}2a" events.hex
 done
 error 1 '--tensorboard: ' gpt pretrain $one precision=float32 --quiet --steps 1 --tensorboard own.yaml

@@ -1,11 +1,12 @@
 #!/bin/sh
-# `brigade gpt`: the contents of a checkpoint that a later run uses: weights, replicas, the position in the data.
+# `brigade gpt`: later runs use the content of a checkpoint: weights, and the position in the data, with any number of
+# replicas.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 
 train base
 
-# Further runs say how long they are.
+# The runs below set their number of steps.
 small=$plain
 
 begin_case stopped
@@ -17,20 +18,21 @@ same base stopped
 check "a run that is done" grep -q '^Nothing was trained: the checkpoint is at step 6' out
 
 begin_case other-replicas
-# Replicas are no part of a checkpoint.
+# A checkpoint does not depend on the number of replicas.
 train spread --steps 2
 train spread --steps 4 --load spread --set data_parallel=4
 check "another number of replicas goes on" test "$(values spread step | tail -n 1)" -eq 4
 
 begin_case epochs
-# An epoch of 3 updates: order and place of the data go on too.
+# With epochs of 3 updates, the order of and the position in the data are restored too.
 train epochs --steps 6 --set n_samples=50
 train halves --steps 4 --set n_samples=50
 train halves --steps 6 --set n_samples=50 --load halves
 same epochs halves
 
 begin_case larger-calls
-# In larger calls the place is rounded down to one of them, and stays one; with other data it is the next epoch's beginning.
+# With larger calls the position is rounded down to the beginning of a call. With other data it is the beginning of the
+# next epoch.
 train larger --steps 3
 train larger --steps 4 --load larger --set global_batch_size=32
 check "samples that are used again are said" grep -q '48 samples of the epoch were used, .* 16 are used again' larger.err

@@ -1,13 +1,13 @@
 #!/bin/sh
-# `brigade gpt`: texts, token files and TFRecord files, how many samples they make and which labels.
+# `brigade gpt`: the number of samples and the labels from texts, token files and TFRecord files.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 
-# Each run says how long it is.
+# Each run sets its number of steps.
 small=$plain
 
 begin_case few-samples
-# Fewer samples than an update takes: the same ones, several times.
+# If there are fewer samples than an update needs, the same samples are used several times.
 train few --steps 6 --set n_samples=2 --no-shuffle
 printf 'abcdefghijklmnopqrstuvwxyz0123456789' >alphabet.txt
 train some --steps 2 --input-files alphabet.txt --set n_samples=2 global_batch_size=2 dropout_prob=0 --no-shuffle
@@ -30,7 +30,7 @@ train saved --steps 2 --save-hf hf
 count_tokens >count.u16
 train tokens --steps 3 --input-files count.u16 --set global_batch_size=4 --no-shuffle
 check "a token file" grep -q '^Data: count.u16; 12 samples of 8 tokens$' tokens.out
-# Labels are the tokens one further on: the loss is that of `gpt eval`, which predicts each token but the first.
+# Labels are the next tokens, so the loss is that of `gpt eval`, which predicts each token except the first.
 train shifted --steps 1 --input-files count.u16 --no-shuffle --hf-model hf \
     --set global_batch_size=12 dropout_prob=0 maximum=0 constant=true
 "$program" gpt eval --hf-model hf --input-files count.u16 --sequence-length 8 >eval.out 2>&1
@@ -39,7 +39,7 @@ cp count.u16 count2.u16
 train files --steps 1 --input-files 'count*.u16'
 check "two files" grep -q '^Data: count.u16 and 1 more; 24 samples of 8 tokens$' files.out
 
-# Windows of a text that overlap are samples, and the same as samples of the text that do.
+# Overlapping windows in a token file give the same samples as overlapping samples of the text.
 "$program" data tokenize longer.txt --tokenizer bytes --output tokens.u16 >out
 "$program" data tokenize longer.txt --tokenizer bytes --output windows.u16 --length 9 --overlap 5 >out
 train windows --steps 3 --input-files windows.u16 --set sample_stride=9 vocab_size=257 global_batch_size=4
@@ -48,7 +48,7 @@ train strides --steps 3 --input-files tokens.u16 --set sample_stride=4 vocab_siz
 check "windows are samples" cmp -s windows.safetensors strides.safetensors
 
 begin_case records
-# Records of the corpus: 5 and 6 tokens, the second with an index of its own order.
+# Records of the fuzz corpus with 5 and 6 tokens; the index of the second file has another order.
 tail -c +3 "$root/tests/fuzz/corpus/tfrecord/plain" >a.tfrecord
 train records --steps 1 --input-files a.tfrecord --set sequence_length=4 vocab_size=300 global_batch_size=2 --no-shuffle
 check "a TFRecord file" grep -q '^Data: a.tfrecord; 2 samples of 4 tokens$' records.out
@@ -59,12 +59,12 @@ error 1 'a record has 5 tokens but must have at least 6' gpt pretrain $one preci
     --input-files a.tfrecord --set sequence_length=5 vocab_size=300 global_batch_size=2 attention_serialization=1 --no-shuffle
 
 begin_case written-records
-# Records that we wrote are samples of the same tokens, and so are windows in a token file.
+# Records that the program wrote, and windows in a token file, are samples with the same tokens.
 "$program" data tokenize longer.txt --length 9 --overlap 5 --output windows.tfrecord >out
 train recorded --steps 3 --input-files windows.tfrecord --set vocab_size=257 global_batch_size=4
 check "TFRecord files of our own" grep -q '^Data: windows.tfrecord; 9 samples of 8 tokens$' recorded.out
 same_losses windows recorded
-# A pattern meets the index as well, under either name; the example's way to name files.
+# A pattern, as in the example, also matches the index files, under both of their names.
 train globbed --steps 3 --input-files 'windows.[it]*' --set vocab_size=257 global_batch_size=4
 same_losses windows globbed
 check "the data are the records" grep -q '^Data: windows.tfrecord; 9 samples of 8 tokens$' globbed.out

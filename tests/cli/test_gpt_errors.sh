@@ -1,6 +1,6 @@
 #!/bin/sh
-# Errors in options, configuration and files of `brigade gpt`: the exit code, one line that says what would be
-# right, and nothing trained.
+# Errors in options, configuration and files of `brigade gpt` give the right exit code and one line that says what would
+# be right, before training.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1
@@ -40,7 +40,7 @@ wrong =3 'is not KEY=VALUE, as in model.layers=4'
 wrong layers= 'model.layers is null; it must be'
 wrong steps=5 '`steps` can mean training.steps or checkpoint.steps; give the full name'
 
-# ---- what goes together ----
+# ---- combinations ----
 
 wrong heads=5 'model.hidden_size 64 is not divisible by model.attention.heads 5'
 wrong sequence_length=16 'model.sequence_length 16 is longer than model.embedding.max_positional_length 8'
@@ -82,7 +82,7 @@ wrong zzzzz=1 'unknown key `zzzzz`'
 wrong model=3 'model is a group, not a value; its fields are layers, hidden_size, '
 wrong training.optimizer.learning_rate=1 'learning_rate is a group, not a value; its fields are maximum, '
 
-# The example's options: errors name what was written.
+# Errors about the example's options contain the option as the user wrote it.
 error 2 '--layers: model.layers is "many"; it must be a whole number from 1 to 100000' gpt pretrain --layers many
 error 2 '--hidden-size: model.hidden_size is 0; it must be a whole number' gpt pretrain --hidden-size=0
 error 2 '--eval: model.eval is "maybe"; it must be true or false' gpt pretrain --eval maybe
@@ -145,7 +145,7 @@ error 1 'cut.tfrecord: byte ' gpt pretrain $one --input-files cut.tfrecord
 "$program" gpt pretrain $one --save saved --save-hf hf >out 2>&1
 check "a model and a checkpoint" test -s hf/model.safetensors -a -s saved/checkpoint_train_step_2.safetensors
 
-# model CONTENT-COMMAND WORDS: a folder whose model is wrong.
+# model CONTENT-COMMAND WORDS: a folder with a wrong model is refused.
 model() {
     rm -rf bad && cp -r hf bad
     sh -c "$1"
@@ -173,7 +173,7 @@ cp -r saved cut && truncate -s 50000 cut/*
 error 1 'it is not used, and cut has no other: start a new training' gpt pretrain $one --load cut
 cp -r saved flipped && printf 'x' | dd of=flipped/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
 error 1 'the checksum is ' gpt pretrain $one --load flipped
-# A damaged one is said, with what to do: an older one is not taken silently.
+# A damaged checkpoint is reported with a remedy; an older one is not used silently.
 "$program" gpt pretrain $one --checkpoint-keep 2 --save both --checkpoint-steps 1 >out 2>&1
 printf 'x' | dd of=both/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
 error 1 'it is not used: name `checkpoint_train_step_1.safetensors`' gpt pretrain $one --load both
@@ -184,8 +184,8 @@ check "an older one, by its name" \
 check "is gone on from, to the same bits" cmp -s another/checkpoint_train_step_2.safetensors \
     saved/checkpoint_train_step_2.safetensors
 
-# A loss that is not finite ends the run before its update, and leaves no checkpoint but the folder that repeats it;
-# without the guard, after it.
+# With the guard, a loss that is not finite ends the run before its update, and leaves no checkpoint but a folder that
+# repeats the update. Without the guard the run ends after the update.
 error 1 'the loss of weight update 2 is infinite or NaN: the update was refused' \
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save diverging
 check "no checkpoint: $(ls diverging)" test "$(ls diverging)" = refused-2
@@ -194,7 +194,7 @@ error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save unguarded --options off
 check "no checkpoint: $(ls unguarded)" test -z "$(ls unguarded)"
 
-# ---- places to write to ----
+# ---- output files ----
 
 error 1 '--save: /dev/null: is not a folder' gpt pretrain $one --save /dev/null
 error 1 '--log: none/x: No such file or directory' gpt pretrain $one --log none/x
@@ -203,7 +203,7 @@ error 1 '--save-hf: ' gpt pretrain $one --save-hf /dev/null/x
 error 1 '--trace: none/x: cannot create a file there' gpt pretrain $one --trace none/x
 error 1 '--tensorboard: ' gpt pretrain $one --tensorboard /dev/null/x
 
-# What one option writes is not what another reads or writes: the data above all.
+# No option may write a file that another option reads or writes, above all the data.
 "$program" data tokenize "$root/docs/gpt.md" --output kept.u16 --quiet
 cp kept.u16 whole.u16 && ln -s kept.u16 link.u16 && printf 'training:\n  steps: 2\n' >kept.yaml
 error 2 '--log and --input-files name the same file, kept.u16' gpt pretrain $one --input-files 'kept.*16' --log kept.u16
@@ -221,7 +221,7 @@ for option in save load memmap-dir; do
     check "--$option: why" grep -q 'is not UTF-8 text' err
 done
 
-# ---- calls that begin where they cannot ----
+# ---- invalid positions of calls ----
 
 "$program" gpt pretrain $one --steps 3 --save third >out 2>&1
 error 1 'step 3, where the run would resume, is not divisible by execution.device_iterations 2' \
@@ -270,7 +270,7 @@ error 1 'none: cannot open' gpt generate --hf-model hf --prompt-file none
 error 1 '--tokenizer: none: has no tokenizer' gpt generate --hf-model hf --prompt the --tokenizer none
 error 1 'is a folder, not a file' gpt eval --hf-model hf --input-files hf
 error 1 'none.txt: cannot open' gpt eval --hf-model hf --input-files none.txt
-# The first number of the last layer norm is not one any more.
+# The first weight of the last layer norm becomes NaN.
 cp -r hf diverged && printf '\377\377\377\377' | dd of=diverged/model.safetensors bs=1 seek=$(($(wc -c <hf/model.safetensors) - 4)) conv=notrunc 2>dd
 error 1 'the loss is not a number: the weights of diverged are damaged' gpt eval --hf-model diverged --input-files kept.yaml
 error 2 '--micro-batch is `0`' gpt eval --hf-model hf --input-files a.yaml --micro-batch 0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade gpt`: the command line of PopTorch's GPT example, word for word.
+# `brigade gpt` accepts the command line of the PopXL GPT example unchanged.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# `brigade gpt`: models in Hugging Face's format, logs that cannot be written or are shared, runs that go wrong.
+# `brigade gpt`: models in Hugging Face's format, logs that cannot be written or are shared, and failing runs.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 
 train base
 
-# Further runs say how long they are.
+# The runs below set their number of steps.
 small=$plain
 
 begin_case saved-model
@@ -14,7 +14,7 @@ check "a model is written" test -s hf/config.json -a -s hf/model.safetensors
 train begun --steps 1 --hf-model hf --set maximum=0 constant=true weight_decay=0
 check "a run begins with it" cmp -s saved.safetensors begun.safetensors
 check "its configuration says float32" grep -q '"torch_dtype": "float32"' hf/config.json
-# A folder with something in it is found at the start, before anything is trained, and stays as it is.
+# A folder that is not empty is refused at the start, before training, and does not change.
 cp -r hf kepthf
 error 1 '--save-hf: hf is not empty; name another folder, or replace the model in it with --overwrite-hf' \
     gpt pretrain $one precision=float32 --quiet --steps 3 --save-hf hf --save neverbegun

@@ -1,13 +1,13 @@
 #!/bin/sh
-# `brigade gpt pretrain --memmap-dir`: the same bits as in memory, in one run, after a stop and in every strategy; no
-# second copy of the model in memory; test mode writes nothing; files that do not fit are refused.
+# `brigade gpt pretrain --memmap-dir` gives the same bits as in memory, in one run, after a stop and under every
+# strategy. Memory has no second copy of the model, test mode writes no files, and files of another model are refused.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1
 values='precision=float32 stochastic_rounding=false maximum=0.003 warmup_proportion=0'
 tiny="--set $values tensor_parallel_1=1 tensor_parallel_2=1"
 
-# train NAME ARGUMENT...: weights in NAME.safetensors, the log in NAME.jsonl.
+# train NAME ARGUMENT...: trains, with weights in NAME.safetensors and the log in NAME.jsonl.
 train() {
     name=$1
     shift
@@ -18,7 +18,7 @@ train() {
     fi
 }
 
-# same NAME NAME: the same weights, the same losses and norms.
+# same NAME NAME: checks that weights, losses and norms are the same.
 same() {
     check "$1 and $2 have the same weights" cmp -s "$1.safetensors" "$2.safetensors"
     for key in step loss grad_norm; do
@@ -30,7 +30,7 @@ same() {
 begin_case bits
 # ---- bits ----
 
-# both NAME ARGUMENT...: in memory, and in files in two runs.
+# both NAME ARGUMENT...: trains in memory, and in files in two runs.
 both() {
     way=$1
     shift
@@ -54,7 +54,7 @@ train whole $tiny --steps 4 --memmap-dir phased.files
 check "nothing is left to train" grep -q '^Nothing was trained: the files are at step 4' whole.out
 check "the same weights once more" cmp -s whole.safetensors phased.safetensors
 
-# The number of samples of an epoch is no multiple of the updates: the place in the data goes on too.
+# The samples of an epoch are not a multiple of those of an update; the position in the data is restored too.
 train epochs.memory $tiny --steps 6 --set n_samples=50
 train epochs $tiny --steps 4 --set n_samples=50 --memmap-dir epochs.files
 train epochs $tiny --steps 6 --set n_samples=50 --memmap-dir epochs.files
@@ -93,7 +93,7 @@ check "test mode without files" grep -q '^Step: 2/' tested.out
 check "test mode makes none" test ! -e nothing.files
 
 begin_case refusals
-# ---- what is not used ----
+# ---- files that are not used ----
 
 error 1 'belongs to another plan' gpt pretrain $tiny --memmap-dir phased.files --set layers=3 --steps 9
 error 1 'belongs to another plan' gpt pretrain $tiny --memmap-dir phased.files --strategy single --steps 9
@@ -110,7 +110,7 @@ check "a full disk ends before the run" grep -q 'full.files/replica0.device0.sto
 check "and leaves nothing" test "$(ls full.files)" = lock
 
 begin_case ends
-# ---- a run that ends elsewhere ----
+# ---- a run that ends before its files are complete ----
 
 "$program" gpt pretrain $tiny --memmap-dir killed.files --save killed --checkpoint-steps 2 >killed.out 2>&1 &
 pid=$!
@@ -135,7 +135,7 @@ train ended $tiny --memmap-dir ended.files --steps $((last + 2))
 train ended.memory $tiny --steps $((last + 2))
 check "after a signal the files go on to the same bits" cmp -s ended.safetensors ended.memory.safetensors
 
-# Files that were whole are not any more once a run has gone on from them.
+# Complete files are no longer complete once a run has resumed from them.
 "$program" gpt pretrain $tiny --memmap-dir ended.files >again.out 2>&1 &
 pid=$!
 while kill -0 $pid 2>/dev/null && ! grep -q '^Step: ' again.out; do sleep 0.02; done
@@ -150,7 +150,7 @@ begin_case memory
 large="--set $values layers=24 hidden_size=192 heads=4 vocab_size=512 sequence_length=32 max_positional_length=32
 global_batch_size=4 data_parallel=1 tensor_parallel_1=2 tensor_parallel_2=1"
 
-# peak NAME ARGUMENT...: trains, and the most anonymous memory that was seen, in kB, in $peak.
+# peak NAME ARGUMENT...: trains, and sets $peak to the largest anonymous memory in kB.
 peak() {
     name=$1
     shift

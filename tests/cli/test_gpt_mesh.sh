@@ -1,11 +1,11 @@
 #!/bin/sh
-# `brigade gpt`: tensor-parallel replicas, their stages and data-parallel copies.
+# `brigade gpt` with tensor-parallel replicas, stages, and data-parallel copies.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 
 train base
 
-# close NAME NAME: losses and norms that agree to rounding.
+# close NAME NAME: checks that losses and norms agree up to rounding.
 close() {
     for key in loss grad_norm; do
         values "$1" $key >one.txt
@@ -44,7 +44,7 @@ begin_case mesh-pieces
 train meshwhole $mesh data_parallel=2 --shard optimizer,accumulators,weights
 train meshpieces $mesh data_parallel=2
 same meshwhole meshpieces
-# Two of the tensor-parallel replicas have the same activations: of what is in one's store, each keeps half.
+# Two of the tensor-parallel replicas have the same activations, so each stores half of them.
 for name in meshwhole meshpieces; do
     shard='--shard optimizer,accumulators,weights'
     [ $name = meshpieces ] && shard=

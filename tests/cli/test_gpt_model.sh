@@ -5,13 +5,13 @@
 
 cd "$folder" || exit 1
 
-# zeros COUNT: so many zero bytes.
+# zeros COUNT: writes this number of zero bytes.
 zeros() {
     head -c "$1" /dev/zero
 }
 
-# model DIR LOGIT [TOKEN [VOCABULARY]]: one layer of width 4, 16 positions; the logit of z, or of a token, is LOGIT (four octal
-# bytes of a float), others 0.
+# model DIR LOGIT [TOKEN [VOCABULARY]]: makes a model with one layer of width 4 and 16 positions. The logit of z, or of
+# TOKEN, is LOGIT (four octal bytes of a float); others are 0.
 model() {
     mkdir -p "$1"
     row=${3:-122} vocabulary=${4:-257}
@@ -74,7 +74,7 @@ check "each token is drawn anew" test "$(head -n 1 seed.1.a | tr -s ' ' '\n' | s
 check "a seed's text is the same" cmp seed.1.a seed.1.b
 check "another seed's is not" sh -c '! cmp -s seed.1.a seed.2.a'
 
-# Several prompts side by side are what each is by itself; --stop and --beams end and choose texts.
+# Several prompts together give the same texts as each alone; --stop ends texts, and --beams searches for the best.
 printf 'a\nlonger one\n\nbc\n' >prompts
 for sequences in 1 2 8; do
     check "prompts, $sequences at once" "$program" gpt generate --hf-model zero --prompts prompts --length 5 --seed 4 --go-on --sequences $sequences >"prompts.$sequences"
@@ -94,7 +94,7 @@ error 2 '--min-p is 2; it must be from 0 to 1' gpt generate --hf-model z --min-p
 error 2 '--typical-p is 0; it must be above 0' gpt generate --hf-model z --typical-p 0
 error 2 '--repetition-penalty is 0; it must be above 0' gpt generate --hf-model z --repetition-penalty 0
 
-# All tokens are alike: the loss is the logarithm of 257.
+# All tokens are equally likely, so the loss is the logarithm of 257.
 printf 'twenty bytes of text' >a.txt
 printf 'abcdefgh' >b.u16
 error 1 'b.u16: token 0 is 25185 but must be below 257' gpt eval --hf-model zero --input-files a.txt b.u16
@@ -125,7 +125,7 @@ error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merge
     gpt generate --hf-model zero
 error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokenizer DIR names another' \
     gpt eval --hf-model zero --input-files b.u16 a.txt
-# Files of tokens need none: a model of 300 tokens, which bytes are not.
+# Token files need no tokenizer: the model has 300 tokens, more than a tokenizer of bytes.
 model many '\000\000\000\000' 122 300
 printf 'a\000b\000\053\001' >b.u16
 check "tokens without a tokenizer" "$program" gpt eval --hf-model many --input-files b.u16 >out
@@ -135,7 +135,7 @@ check "tokens of four bytes" sh -c '"$1" gpt eval --hf-model many --input-files 
 error 1 'many: has no tokenizer' gpt eval --hf-model many --input-files b.u16 a.txt
 error 1 '--tokenizer: none: has no tokenizer' gpt eval --hf-model many --input-files b.u16 --tokenizer none
 error 1 'b.u16: token 2 is 299 but must be below 257' gpt eval --hf-model z --input-files b.u16
-# Each record of a TFRecord file stands alone: 3 of 7 tokens have 6 each that follow another.
+# Each record of a TFRecord file is a separate text: 3 records of 7 tokens have 6 predicted tokens each.
 "$program" data tokenize a.txt --length 7 --output records.tfrecord --quiet
 check "records" sh -c '"$1" gpt eval --hf-model many --input-files records.tfrecord | grep -q "^Tokens: 18 "' sh "$program"
 printf 'zzaz' >zzaz.txt
@@ -149,7 +149,7 @@ error 1 'cut.tfrecord: byte 0: ' gpt eval --hf-model many --input-files cut.tfre
 error 1 'tensor `wte.weight` is [257,4], but the configuration makes it [300,4]' gpt generate --hf-model zero --tokenizer bytes
 sed -i 's/300/100/' zero/config.json
 error 1 'the tokenizer has 257 tokens, but the model of zero has a vocabulary of 100' gpt generate --hf-model zero --tokenizer bytes
-# A model that the program itself made: its tokens are ASCII characters.
+# A model that the program trained, whose tokens are ASCII characters.
 check pretrain "$program" gpt pretrain --config tiny --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 --steps 2 \
     --quiet --save-hf own >out 2>err
 check own "$program" gpt generate --hf-model own --prompt 'the ' --length 4 --temperature 0 >out

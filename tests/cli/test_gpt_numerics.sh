@@ -14,7 +14,7 @@ train mixed --precision bf16-mixed
 same half mixed
 
 begin_case chance
-# Weights are kept in the precision unless they have a type of their own.
+# Weights have the type of the precision unless another type is set.
 train chance --set precision=bfloat16 stochastic_rounding=true
 train chancepipelined --set precision=bfloat16 weights=bfloat16 stochastic_rounding=true --strategy pipelined --schedule gpipe
 same chance chancepipelined
@@ -31,7 +31,7 @@ if [ -z "$quick" ]; then
 fi
 
 begin_case presets
-# As the example trains: float16 weights, rounded at random, float32 moments; no warning.
+# Trains like the example, with float16 weights, stochastic rounding and float32 moments, without a warning.
 "$program" gpt pretrain --config tiny --steps 2 --quiet --save preset --save-weights preset.safetensors >out 2>err
 check "the preset trains without a warning: $(cat err)" test ! -s err
 check "the preset's weights are float16" sh -c 'grep -a -q "\"F16\"" preset.safetensors && ! grep -a -q "\"F32\"" preset.safetensors'
@@ -42,7 +42,8 @@ check "its moments are float32" test "$(grep -a -c -F '"dtype":"F32"' moments)" 
 check "the preset rounds at random" sh -c '! cmp -s preset.safetensors nearest16.safetensors'
 
 begin_case idle-rounding
-# The presets ask for it, which float32 has no use for: one line, in the log file of the library too, whatever made the plan.
+# The presets request stochastic rounding, which has no effect for float32. The warning is one line, also in the
+# library's log file, for compiled and cached plans.
 default='--set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 precision=float32'
 idle="stochastic rounding has no effect: weights and the optimizer's state are kept in float32; keep weights in bfloat16 or"
 for run in compiled cached; do
@@ -75,7 +76,8 @@ check "a folder of float16 weights comes and goes" cmp -s halfhf3/model.safetens
 check "its configuration says float16" grep -q '"torch_dtype": "float16"' halfhf3/config.json
 
 begin_case gradients
-# As the example accumulates: in the weights' type, a running mean. In the largest preset that is 13.1 GB off the device.
+# Accumulates like the example, with a running mean in the weights' type. In the largest preset this is 13.1 GB off the
+# device.
 running='--accumulation mean-running --accumulator-type same'
 train gradients --set precision=float16 loss_scaling=1024 $running
 train gradientspipelined --set precision=float16 loss_scaling=1024 $running --strategy pipelined --schedule gpipe
@@ -109,7 +111,7 @@ check "another seed gives other weights" sh -c '! cmp -s base.safetensors seed.s
 train order --no-shuffle
 check "another order gives other weights" sh -c '! cmp -s base.safetensors order.safetensors'
 
-# Twice the replicas are half the accumulation: the mean over the same samples.
+# With twice the replicas and half the accumulation, the mean is over the same samples.
 train replicas --set data_parallel=4
 check "other replicas see the same samples" test "$(values base loss | head -n 1 | cut -c 1-6)" = \
     "$(values replicas loss | head -n 1 | cut -c 1-6)"

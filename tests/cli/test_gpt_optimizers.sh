@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade gpt`: every optimizer and each of its settings has an effect, the same under two strategies.
+# `brigade gpt`: every optimizer and each setting has an effect, which is the same under two strategies.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 
@@ -16,12 +16,12 @@ train lambpipelined --set training.optimizer.name=lamb --strategy pipelined
 same lamb lambpipelined
 
 begin_case weight-decay
-# With next to no gradients weights decay alone; biases, and the ones that scale norms, do not.
+# With nearly zero gradients, weights only decay; biases and the weights of norms do not change.
 train decay --set training.optimizer.name=sgd constant=true weight_decay=0.5 gradient_clipping=1e-30
 check "norms do not decay" test "$(od -An -v -tx4 decay.safetensors | tr ' ' '\n' | grep -c '^3f800000$')" -eq 320
 
 begin_case settings
-# Every optimizer, number and flag gives other weights.
+# Every optimizer, number and flag gives different weights.
 trained=0
 for variant in adamw 'adamw beta1=0.5' rmsprop 'rmsprop momentum=0.9' lamb 'adamw beta2=0.9' 'adamw epsilon=0.01' \
     'adamw weight_decay=0.5' 'adamw gradient_clipping=0.1' 'adamw gradient_clipping=0' 'adamw bias_correction=false' adam adamax \

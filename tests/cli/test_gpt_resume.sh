@@ -1,7 +1,7 @@
 #!/bin/sh
-# `brigade gpt pretrain` that ends before its time, killed at any moment, stopped by a signal, on a full disk or in a
-# folder that nobody may write to: what goes on from its checkpoint has the bits of a run that never stopped.
-# BRIGADE_TEST_ALL: killed at 50 moments instead of a few.
+# `brigade gpt pretrain` ends early: it is killed, stopped by a signal, or has a full disk or a folder without write
+# permission. A run that resumes from its checkpoint gives the same bits as an uninterrupted run. BRIGADE_TEST_ALL kills
+# it at 50 times instead of a few.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1
@@ -11,30 +11,30 @@ steps=24 kills=4
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && steps=9 kills=2
 run="--config tiny --set precision=float32 stochastic_rounding=false maximum=0.003 warmup_proportion=0 n_samples=50"
 
-# pretrain ARGUMENT...: quietly, what it says into out and err.
+# pretrain ARGUMENT...: trains with --quiet, with output in the files out and err.
 pretrain() {
     "$program" gpt pretrain $run --quiet "$@" >out 2>err
 }
 
-# newest FOLDER: the step of its newest checkpoint, or nothing.
+# newest FOLDER: prints the step of its newest checkpoint, if it has one.
 newest() {
     ls "$1" 2>/dev/null | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1
 }
 
-# as_whole FOLDER WHAT: its newest checkpoint is that of the run which nothing stopped, to the byte.
+# as_whole FOLDER WHAT: checks that its newest checkpoint equals that of the uninterrupted run, byte for byte.
 as_whole() {
     step=$(newest "$1")
     check "$2: the checkpoint of step $step is that of the whole run" cmp -s \
         "$1/checkpoint_train_step_$step.safetensors" "whole/checkpoint_train_step_$step.safetensors"
 }
 
-# goes_on FOLDER WHAT: a run goes on from it to the end, with the same bits.
+# goes_on FOLDER WHAT: checks that a run resumes from it and ends with the same bits.
 goes_on() {
     before=$(newest "$1")
     if pretrain --steps $steps --load "$1" --save "$1"; then pass; else fail "$2: does not go on:" "$(cat err)"; fi
     check "$2: goes on to the end" test "$(newest "$1")" -eq $steps
     as_whole "$1" "$2"
-    # A run that was killed after its last checkpoint has nothing left to save, and so removes none.
+    # After a run that was killed after its last checkpoint, no step is left to save, so older checkpoints remain.
     check "$2: one checkpoint is left, nothing else" test "$(ls "$1" | wc -l)" -le $((before == steps ? 2 : 1))
 }
 
@@ -44,8 +44,8 @@ check "a checkpoint of each step" test "$(ls whole | wc -l)" -eq $steps
 begin_case killed
 # ---- killed ----
 
-# A moment between the start and a little after the end. What was killed before its first checkpoint begins anew; every
-# second one that was killed goes on and is killed again.
+# The time of the kill is between the start and a little after the end. A run that was killed before its first
+# checkpoint starts from the beginning; every second killed run resumes and is killed again.
 start=$(date +%s%N)
 pretrain --steps $steps --save timed --checkpoint-steps 1 --checkpoint-keep-best loss --log timed.jsonl
 life=$(($(date +%s%N) - start))
@@ -75,7 +75,7 @@ while [ $killed -lt $kills ]; do
     rm -rf on && cp -r killed on
     goes_on on "kill $killed"
 done
-# A slow machine may kill the few that a sanitizer has time for before any checkpoint.
+# On a slow machine, all of the few sanitizer runs may be killed before their first checkpoint.
 least=1
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && least=0
 check "some were killed after a checkpoint" test $with -ge $least
@@ -83,9 +83,9 @@ check "some were killed after a checkpoint" test $with -ge $least
 begin_case signals
 # ---- signals ----
 
-# A step at work is finished and saved; the exit code is 0.
+# The current step is finished and saved; the exit code is 0.
 for signal in INT TERM; do
-    rm -rf stopped stopped.out # what the signal before made says "Step: 3/", too
+    rm -rf stopped stopped.out # the output of the previous signal also contains "Step: 3/"
     "$program" gpt pretrain $run --steps 100000 --save stopped >stopped.out 2>err &
     pid=$!
     until grep -q '^Step: 3/' stopped.out 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
@@ -105,7 +105,8 @@ done
 begin_case full-disks
 # ---- full disks ----
 
-# unharmed CODE WHAT: an error in one line, and in `there` the checkpoint of step 2 alone, which a run goes on from.
+# unharmed CODE WHAT: checks for an error of one line, and that `there` has only the checkpoint of step 2, from which a
+# run can resume.
 unharmed() {
     check "$2: ends with 1" test "$1" -eq 1
     check "$2: one line" test "$(wc -l <err)" -eq 1
@@ -116,7 +117,7 @@ unharmed() {
     goes_on on "$2"
 }
 
-# A limit on the size of files stands for a full disk: half a checkpoint fits.
+# A limit on file sizes simulates a full disk: half a checkpoint fits.
 pretrain --steps 2 --save there
 kilobytes=$(($(wc -c <there/checkpoint_train_step_2.safetensors) / 1024))
 (
@@ -125,7 +126,7 @@ kilobytes=$(($(wc -c <there/checkpoint_train_step_2.safetensors) / 1024))
 )
 unharmed $? "a limit"
 
-# What is saved at the end.
+# The same for the weights that are saved at the end.
 for option in save-weights save-hf; do
     (
         ulimit -f 64
@@ -136,7 +137,7 @@ for option in save-weights save-hf; do
     check "and nothing half written is left" test -z "$(find saved.$option -type f 2>/dev/null)"
 done
 
-# A disk that has room for one checkpoint and a half, then one that nobody may write to: with mounts of our own.
+# First a disk with space for one and a half checkpoints, then a read-only one; the test mounts both.
 cat >mounts.sh <<'END'
 mount -t tmpfs -o size="$1"k none there || exit 99
 cp kept there/checkpoint_train_step_2.safetensors
@@ -169,7 +170,7 @@ done
 begin_case other-training
 # ---- another optimizer, another depth ----
 
-# refused WHAT WORD... -- ARGUMENT...: the run ends with 1, says every word in one line, and saves nothing.
+# refused WHAT WORD... -- ARGUMENT...: the run exits with 1, prints one line with every word, and saves no checkpoint.
 refused() {
     what=$1
     shift
@@ -207,7 +208,7 @@ pretrain --steps 2 --resume-drop optimizer
 check "nothing to drop from: a wrong use" test $? -eq 2
 
 begin_case test-mode
-# ---- a run that only tests ----
+# ---- test mode ----
 
 mkdir empty && cd empty || exit 1
 "$program" gpt pretrain $run --set test_mode=true --steps 2 --save saved --checkpoint-steps 1 --log log.jsonl \

@@ -1,5 +1,6 @@
 #!/bin/sh
-# `brigade gpt`: the same bits under every strategy, by options of a file, with less memory, from cached plans.
+# `brigade gpt` gives the same bits under every strategy, with options from a file, with less memory, and with cached
+# plans.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 
@@ -24,7 +25,8 @@ done
 begin_case trace
 train traced --phases parallel --trace trace.json
 same base traced
-# A replica is a process of the trace, a device a thread: layers are on two, and each has reductions and backwards.
+# In the trace a replica is a process and a device a thread. Layers are on two devices, each with reductions and
+# backward actions.
 for kind in REDUCE B; do
     for place in '"pid":0,"tid":0' '"pid":0,"tid":1' '"pid":1,"tid":0' '"pid":1,"tid":1'; do
         check "$kind of $place" grep -q "\"cat\":\"$kind\",$place" trace.json
@@ -32,7 +34,7 @@ for kind in REDUCE B; do
 done
 
 begin_case options
-# Options by name, and those that go straight to the library.
+# Options by name, and options that are passed directly to the library.
 printf 'setExecutionStrategy(pipelined)\nschedule grouped\nseed 42\nplace_weights device\nmatmul_proportions 0.01\n' >run.txt
 BRIGADE_OPTIONS='cores=1 seed=7' train byoptions --options run.txt --seed 3
 same base byoptions
@@ -53,7 +55,7 @@ done
 begin_case memory-share
 train proportion --matmul-proportion 0.001
 same base proportion
-# The same share by the configuration's name: other plans, the same bits.
+# The same share under the configuration's name gives other plans and the same bits.
 train memory --set 'available_memory_proportion=[0.001]'
 same base memory
 for share in --steps=6 '--set=available_memory_proportion=[0.001]' '--matmul-proportion=0.001'; do

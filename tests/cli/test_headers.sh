@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every public header stands alone, as C11 and as C++17, under harsh warnings.
+# Every public header compiles alone, as C11 and as C++17, with strict warnings.
 . "$(dirname "$0")/support.sh"
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror"
@@ -8,7 +8,7 @@ for header in "$root"/include/brigade.h "$root"/include/brigade/*.h; do
     name=${header#"$root/include/"}
     printf '#include <%s>\n#include <%s>\nint main(void);\nint main(void) { return 0; }\n' "$name" "$name" >"$folder/a.c"
     cp "$folder/a.c" "$folder/a.cc"
-    # Needs an MPI, and is the part of a program that has one.
+    # This header needs an MPI and is for programs that use one.
     if [ "$name" = brigade/mpi.h ]; then
         for mpi in openmpi mpich; do
             if command -v mpicc.$mpi >/dev/null 2>&1; then
@@ -26,7 +26,7 @@ for header in "$root"/include/brigade.h "$root"/include/brigade/*.h; do
         skipped=$((skipped + 1))
     fi
 done
-# The header of all headers has them all, those of the core through core.h; but not MPI's, which needs mpi.h.
+# The main header includes all others, those of the core through core.h, except the MPI header, which needs mpi.h.
 for header in "$root"/include/brigade/*.h; do
     [ "${header##*/}" = mpi.h ] && continue
     check "brigade.h includes ${header##*/}" grep -q "<brigade/${header##*/}>" "$root/include/brigade.h" "$root/include/brigade/core.h"

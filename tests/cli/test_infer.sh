@@ -1,11 +1,11 @@
 #!/bin/sh
-# `brigade infer` and `brigade inspect`: a model's results and its content.
+# `brigade infer` prints a model's results, and `brigade inspect` its content.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/train.sh"
 net=$files/net.onnx
 x=x=$files/images.npy
 
-# values FILE: the floats of a .npy file, a line each.
+# values FILE: prints the floats of a .npy file, one per line.
 values() {
     tail -c +129 "$1" | od -An -v -tf4 -w4 | tr -d ' '
 }
@@ -77,7 +77,7 @@ done
 for strategy in single sharded pipelined phased; do
     check "memory, $strategy" grep -q "^  $strategy  *[1-4]  *[0-9]*  *[0-9.]*  *[0-9.]*  *[0-9.]*$" inspect.out
 done
-# What it says of memory is what the plan says.
+# It prints the same memory as the plan.
 "$program" plan train "$net" --batch-size 8 >plan.out 2>&1
 bytes=$(sed -n 's/^device 0 *[0-9]* *[0-9]* *[0-9]* *[0-9]* *[0-9]* *[0-9]* *\([0-9]*\) .*/\1/p' plan.out)
 check "as the plan: $bytes" awk -v bytes="$bytes" '$1 == "single" { d = $4 * 1e6 - bytes; exit d > -501 && d < 501 ? 0 : 1 }' inspect.out

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The files that `make install` leaves are enough to build and run the example, dynamically and statically.
+# The files from `make install` are enough to build and run the example, dynamically and statically.
 . "$(dirname "$0")/support.sh"
 
 sanitize=
 nm "$build/libbrigade.a" 2>/dev/null | grep -q __asan_ && sanitize="-fsanitize=address,undefined"
 nm "$build/libbrigade.a" 2>/dev/null | grep -q __tsan_ && sanitize="-fsanitize=thread"
 
-# Only installs: an object that is older than a source that is being edited is not this test's business.
+# Only installs and does not build, so that a source that is being edited does not affect this test.
 run_make() {
     make -s -C "$root" BUILD="$build" "$@" >"$folder/make.log" 2>&1 || { cat "$folder/make.log"; return 1; }
 }
@@ -24,10 +24,10 @@ for file in bin/brigade lib/libbrigade.a lib/libbrigade.so lib/pkgconfig/brigade
 done
 check "no place is left to be filled in" sh -c '! grep -rn "@[A-Z]*@" "$1/lib/cmake" "$1/lib/pkgconfig" "$1/share/man/man3"' sh "$folder/usr"
 check "installed program runs" "$folder/usr/bin/brigade" --version >/dev/null
-# From any folder, also where it was not built for: presets and a text come with it.
+# The program runs from any folder, even one for which it was not built; presets and a text are installed with it.
 check "and trains" sh -c 'cd / && BRIGADE_PRESETS= "$1" gpt pretrain --steps 1 --quiet >/dev/null 2>&1' sh "$folder/usr/bin/brigade"
 
-# The package finds the library that it was installed with, without a variable.
+# The Python package finds its library without an environment variable.
 begin_case python
 . "$root/tests/languages/python.sh"
 place=$(find "$folder/usr/lib" -path '*dist-packages/brigade/__init__.py')
@@ -57,13 +57,13 @@ begin_case pkg_config
 export PKG_CONFIG_PATH="$folder/usr/lib/pkgconfig"
 check "pkg-config knows the version" test "$(pkg-config --modversion brigade)" = "$(cat "$root/VERSION")"
 
-# Wherever it was moved to.
+# The installation can be moved to another folder.
 mv "$folder/usr" "$folder/moved"
 flags=$(PKG_CONFIG_PATH="$folder/moved/lib/pkgconfig" pkg-config --cflags --libs brigade)
 check "brigade.pc can be moved: $flags" sh -c 'case $2 in *"$1/usr"*) exit 1 ;; esac; set -- $2; test -e "${1#-I}/brigade.h" && test -e "${2#-L}/libbrigade.so"' sh "$folder" "$flags"
 mv "$folder/moved" "$folder/usr"
 
-# Loss and accuracy of three epochs, then of the test.
+# Prints loss and accuracy of three epochs, then of the test.
 right_output() {
     [ "$(grep -c '^train: loss [0-9.]*, accuracy [0-9.]* %$' "$1")" -eq 3 ] &&
         grep -q '^test: loss 0\.[0-9]*, accuracy [0-9.]* %$' "$1" &&
@@ -76,16 +76,16 @@ LD_LIBRARY_PATH="$folder/usr/lib" "$folder/digits" >"$folder/digits.out" 2>&1
 check "the example ends well" test $? -eq 0
 check "the example learns: $(cat "$folder/digits.out")" right_output "$folder/digits.out"
 
-# Who links the shared library needs none of the others' files for developers.
+# Programs that link the shared library do not need the development files of other libraries.
 check "pkg-config asks for no other package" test -z "$(pkg-config --print-requires-private brigade)"
-# Brigade's own archive, the other libraries shared: what brigade.pc names must be enough.
+# With Brigade's archive and the other libraries shared, the libraries in brigade.pc must be enough.
 private="$(sed -n 's/^Libs.private: //p' "$folder/usr/lib/pkgconfig/brigade.pc")"
 check "the example links with the archive" ${CC:-cc} -std=c11 $sanitize "$root/examples/digits.c" \
     -I"$folder/usr/include" "$folder/usr/lib/libbrigade.a" \
     $private -o "$folder/digits-static"
 check "the static example runs" "$folder/digits-static" >/dev/null
 
-# A small project finds it, wherever it was moved to.
+# A small project finds the library after it was moved.
 begin_case cmake
 if command -v cmake >/dev/null 2>&1; then
     mkdir "$folder/project"
@@ -118,10 +118,10 @@ else
     skipped=$((skipped + 1))
 fi
 
-# What comes along: docs/embedding.md says the same numbers.
+# The number of libraries that are loaded is that of docs/embedding.md.
 begin_case sizes
 if [ -z "$sanitize" ]; then
-    # loaded FILE: how many libraries the loader brings for it, without its own and the kernel's part.
+    # loaded FILE: prints the number of libraries that the loader loads for it, without the loader and the vDSO.
     loaded() {
         LC_ALL=C ldd "$1" | grep -cE '=> /|^[[:space:]]*/'
     }

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Trainings whose ranks are killed at random moments, with a checkpoint at every update: each resumes from the last
-# checkpoint with another number of ranks and another strategy, and in the end has the bits of one that was never killed.
-# The same through `brigade launch`, and with ranks that are stopped instead. BRIGADE_TEST_ALL=1: 200 kills instead of 4,
-# 20 through launch instead of 2, 50 stops instead of 1. BRIGADE_TEST_SEED=N repeats the choices of a run.
-# BRIGADE_TEST_KILLS, _LAUNCHED and _STOPS say how many of each, so that long runs can be done in pieces; of 0 there are none.
+# Kills ranks at random times of a training run with a checkpoint at every update. Each run resumes from the last
+# checkpoint with another number of ranks and another strategy, and ends with the same bits as a run that was never
+# killed. The test also does this through `brigade launch`, and with ranks that are stopped instead. BRIGADE_TEST_ALL=1:
+# 200 kills instead of 4, 20 through launch instead of 2, 50 stops instead of 1. BRIGADE_TEST_SEED=N repeats the choices
+# of a run. BRIGADE_TEST_KILLS, _LAUNCHED and _STOPS set the number of each kind, so that a long test can be split.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
@@ -27,7 +27,7 @@ if [ -z "$start" ]; then
 fi
 echo "seed $seed"
 
-# choose COUNT: a number below it; the same for the same seed.
+# choose COUNT: sets a random number below COUNT, which depends only on the seed.
 choices=0
 choose() {
     choices=$((choices + 1))
@@ -38,7 +38,7 @@ make_digits 320 80
 common="mnist --data-dir data --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --optimizer adamw --cores 1
     --quiet --epochs 1000000"
 
-# way: another strategy each time; none changes a bit.
+# way: chooses another strategy each time; no strategy changes results.
 way() {
     choose 6
     case $chosen in
@@ -57,7 +57,7 @@ latest() {
     ls "$1" 2>/dev/null | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1
 }
 
-# begin FOLDER: a training of 2 to 4 ranks that goes on, in the background; each rank's process is in pid.RANK.
+# begin FOLDER: resumes training with 2 to 4 ranks in the background; each rank's process is in pid.RANK.
 begin() {
     rm -f pid.*
     choose 3
@@ -68,7 +68,7 @@ begin() {
     mpirun=$!
 }
 
-# some_left: a rank's process still runs.
+# some_left: succeeds if a rank's process is still running.
 some_left() {
     for pid in $(cat pid.* 2>/dev/null); do
         [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null && return 0
@@ -76,7 +76,7 @@ some_left() {
     return 1
 }
 
-# all_gone SECONDS: no rank's process is left within so many.
+# all_gone SECONDS: succeeds if all rank processes end within this time.
 all_gone() {
     tries=0
     for pid in $(cat pid.* 2>/dev/null); do
@@ -88,7 +88,7 @@ all_gone() {
     [ $tries -lt $((20 * $1)) ]
 }
 
-# compare FOLDER WHAT: what was left goes on for three updates, and equals a training that was never killed.
+# compare FOLDER WHAT: resumes from the folder for three updates, and compares with a run that was never killed.
 compare() {
     last=$(($(latest "$1") + 3))
     "$program" $common --checkpoint "$1" --resume --steps $last --save on >out 2>err || fail "$2:" "$(cat err)"
@@ -102,7 +102,7 @@ moved=0
 for kill in $(seq $kills); do
     before=$(latest c)
     begin c
-    # One of four at any moment, also while ranks start and load; the others after an update of theirs.
+    # One of four kills is at any time, even while ranks start and load; the others are after an update of the run.
     choose 4
     if [ $chosen -eq 0 ]; then
         sleep 0.2
@@ -118,11 +118,12 @@ for kill in $(seq $kills); do
     sleep $(awk -v c=$chosen 'BEGIN { print c / 1000 }')
     choose $ranks
     victim=$chosen
-    # Every other time another rank is asked to end while this one is dead: without its part there is no checkpoint.
+    # Every other time another rank gets a signal to end while this one is dead; without the dead rank's part there is
+    # no checkpoint.
     other=pid.$(((victim + 1) % ranks))
     if [ -s pid.$victim ]; then kill -KILL "$(cat pid.$victim)" 2>/dev/null; else kill -TERM $mpirun; fi
     [ $((kill % 2)) -eq 0 ] && [ -s $other ] && kill -TERM "$(cat $other)" 2>/dev/null
-    # Open MPI's mpirun 4.1 sometimes waits for ever after all of its ranks have ended.
+    # Open MPI's mpirun 4.1 sometimes waits forever after all of its ranks have ended.
     tries=0 alone=0
     while kill -0 $mpirun 2>/dev/null && [ $tries -lt 1000 ] && [ $alone -lt 5 ]; do
         sleep 0.1
@@ -177,7 +178,7 @@ for kill in $(seq $launched); do
     sleep $(awk -v c=$chosen 'BEGIN { print c / 1000 }')
     choose 3
     victim=$(ranks_of $launch | sed -n "$((chosen + 1))p")
-    if [ $((kill % 5)) -eq 4 ]; then # all ranks, while mpirun stands still: launch ends it
+    if [ $((kill % 5)) -eq 4 ]; then # kills all ranks while mpirun is stopped, so that launch must end mpirun
         kill -STOP $(cat "/proc/$launch/task/$launch/children")
         kill -KILL $(ranks_of $launch) 2>/dev/null
     elif [ -n "$victim" ]; then
@@ -206,8 +207,9 @@ else
     skipped=$((skipped + 1))
 fi
 
-# A rank that stands still: the others say which, where and at what, within the limit, and end; also when one of them is
-# asked to end meanwhile, every other time: there is no agreement without the rank, and what was complete stays.
+# A rank is stopped. Within the limit, the others report which rank, on which host and in which action, and end. Every
+# other time one of them also gets a signal to end; ranks cannot agree without the stopped one, and complete checkpoints
+# remain.
 if [ $stops -gt 0 ]; then
 begin_case stops
 for stop in $(seq $stops); do

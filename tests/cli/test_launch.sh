@@ -1,12 +1,12 @@
 #!/bin/sh
-# brigade launch: ranks that fail are started again from their last checkpoint, on the hosts that are there; a signal ends
-# them with a checkpoint in time. A script takes the launcher's place: it runs the command once, as one process.
+# brigade launch restarts failed ranks from their last checkpoint on the available hosts; a signal ends them with a
+# checkpoint in time. A script replaces the launcher: it runs the command once, as one process.
 . "$(dirname "$0")/support.sh"
 make_digits 320 80
 cd "$folder" || exit 1
 common="--data-dir data --batch-size 4 --gradient-accumulation 2 --device-iterations 1 --optimizer adamw --cores 1 --quiet"
 
-# What the launcher was asked for is in `asked`; it fails as long as `failures` has lines.
+# The launcher writes its arguments to `asked`, and fails as long as `failures` has lines.
 cat >fake <<'END'
 #!/bin/sh
 echo "$*" >>asked
@@ -22,7 +22,7 @@ END
 chmod +x fake
 "$program" mnist $common --steps 6 --save whole >out 2>err || fail "$(cat err)"
 
-# launch OPTION... -- OPTION...: of the launcher, and of the training.
+# launch OPTION... -- OPTION...: options of `brigade launch`, then of training.
 launch() {
     rm -f asked
     "$program" launch --launcher ./fake --delay 0 --log log "$@" >out 2>err
@@ -45,7 +45,8 @@ launch --ranks 2 --restart-on-failure 1 -- "$program" mnist $common --init whole
 check "weights that it began with are not given again: $(cat err)" test "$(grep -c -e '--init' asked)" -eq 1
 check "and it ends well: $(ls c)" test -f c/checkpoint_train_step_6.safetensors
 
-# A launcher whose rank was killed, and which stays: it is ended, also when it does not listen, and the rank begins again.
+# A launcher that keeps running after its rank was killed is ended, even if it ignores signals, and the rank is
+# restarted.
 begin_case stays
 cat >stays <<'END'
 #!/bin/sh
@@ -76,7 +77,7 @@ check "it was ended: $(cat err)" grep -q 'stays still runs 1 s after its last ra
 check "after it was asked to, not before its rank was gone" test -e asked.to.end
 check "with its processes" sh -c '! kill -0 "$(cat stays.pid)" 2>/dev/null'
 check "and the ranks began again" grep -q ' start 2: 1 rank, from the checkpoint of update ' stays.log
-sleep 1.5 # the second start is no descendant of the launcher: nothing is known about it
+sleep 1.5 # the second start is not a descendant of the launcher, so launch does not know about it
 check "a launcher without ranks on this host is left alone" test "$(grep -c 'still runs' stays.log)" -eq 1
 kill -TERM $pid
 wait $pid
@@ -123,7 +124,7 @@ launch --hosts one:2,two:3 --min-ranks 4 --restart-on-failure 3 --probe 'test -e
 check "too few are an error" test $? -eq 1
 check "that says how many: $(cat err)" grep -q 'have slots for 2 ranks, fewer than the 4 that --min-ranks requires' err
 
-# ends PROGRAM...: no process of the test's program is left.
+# ends PROGRAM...: checks that no process of the test's program is left.
 begin_case preemption
 : >failures
 rm -rf c

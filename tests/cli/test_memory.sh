@@ -1,10 +1,10 @@
 #!/bin/sh
-# Memory that runs out once, anywhere in the process, libraries included: the program ends with what it should have
-# written, or with an error that says why; what was there before is there still, to the byte, or what should take its place.
+# One allocation fails, anywhere in the process, even in libraries. The program either writes its complete output or
+# reports the error. Existing files are unchanged, byte for byte, or completely replaced.
 . "$(dirname "$0")/support.sh"
 
 preload=$build/tests/preload/allocations.so
-# Every one of the first allocations fails in turn, then a tenth further on each time.
+# Each of the first allocations fails in turn; after that the number grows by a tenth each time.
 every=12 tenths=13
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && every=4 tenths=20
 [ -n "${BRIGADE_TEST_ALL:-}" ] && every=100000
@@ -16,8 +16,9 @@ if [ ! -f "$preload" ]; then
     finish
 fi
 
-# right_files FOLDER CODE: those of a run that ended with CODE, beside `old` and `new`, from which and to which it went,
-# and what it said could not be removed. Logs have times in them: of those, every line is whole.
+# right_files FOLDER CODE: checks the files of a run that ended with CODE. Each must equal that of `old` (before the
+# run) or of `new` (after it), except files that the run reported it could not remove. Logs contain times, so only their
+# lines are checked for completeness.
 right_files() {
     for file in $(cd "$1" && find . -type f); do
         case $file in
@@ -34,7 +35,7 @@ right_files() {
     done
     for file in $(cd old && find . -type f); do
         [ -f "$1/$file" ] && continue
-        # Only a checkpoint may go, and only when the one that follows it is there.
+        # Only a checkpoint may be removed, and only if the next one exists.
         case $file in
         */checkpoint_*) [ -f "$1/$(cd new && find . -name 'checkpoint_*')" ] && continue ;;
         esac
@@ -43,7 +44,8 @@ right_files() {
     done
 }
 
-# said_why CODE: nothing, or in a line what is missing; first maybe a warning that says it too.
+# said_why CODE: checks that the run printed nothing, or one line about lack of memory, perhaps after a warning about
+# it.
 said_why() {
     ! grep -q -F '(null)' err || return 1
     [ "$1" -eq 0 ] && return 0
@@ -51,8 +53,8 @@ said_why() {
         tail -n 1 err | grep -q -E '^brigade [a-z]+: .*(out of memory|failed to start thread|cannot start worker)'
 }
 
-# fails_anywhere LEAST ARGUMENT...: the program in a copy of `old`, over and over; at least LEAST of the runs end with an
-# error.
+# fails_anywhere LEAST ARGUMENT...: runs the program repeatedly in a copy of `old`; at least LEAST of the runs must end
+# with an error.
 fails_anywhere() {
     least=$1 n=1 errors=0
     shift
@@ -95,7 +97,7 @@ for file in c.json c.yaml; do
 done
 
 begin_case training
-# ---- training that goes on: a checkpoint takes another one's place ----
+# ---- resumed training: a checkpoint replaces another one ----
 
 make_digits 100 20
 mkdir old

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The core of the library works without its companions: linked by itself it needs the C library, its mathematics and
-# threads, and an example trains the digit network with it. `make MINIMAL=1` builds the same from sources.
+# The core of the library works without its companions. Linked alone it needs only libc, libm and threads, and an
+# example trains the digit network with it. `make MINIMAL=1` builds the same from sources.
 . "$(dirname "$0")/support.sh"
 cd "$root" || exit 1
 
@@ -11,7 +11,7 @@ for room in $rooms; do
         [ -f "$source" ] && objects="$objects $build/${source%.c}.o"
     done
 done
-# What the build folder's objects were made with.
+# The compiler options of the build folder's objects.
 sanitize=
 if nm "$build/src/core/error.o" | grep -q __asan_; then sanitize=address,undefined; fi
 if nm "$build/src/core/error.o" | grep -q __tsan_; then sanitize=thread; fi
@@ -21,7 +21,7 @@ link=${CC:-cc}
 flags=${sanitize:+-fsanitize=$sanitize}
 
 begin_case links_the_c_library_alone
-if [ -z "$sanitize" ]; then # a sanitizer is a library of its own
+if [ -z "$sanitize" ]; then # a sanitizer links another library
     check "the core refers to nothing but itself, libc, libm and threads" \
         $link -shared -Wl,-z,defs $objects -lm -pthread -o "$folder/libcore.so"
     others=$(LC_ALL=C ldd "$folder/libcore.so" | awk '{ print $1 }' | grep -vE '^(linux-vdso|libc|libm|libpthread|libgcc_s|/lib.*/ld-linux)[^ ]*$|^linux-vdso')

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade mnist`: what it prints, also on narrow terminals, its help, its log folder, plans without a run.
+# `brigade mnist`: printed lines, also on narrow terminals, help, log folder, and plans without a run.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/mnist.sh"
 
@@ -52,7 +52,7 @@ lines limits.out '^2/2 ' '^Accuracy on test set: ' '^Accuracy on [0-9]* of [0-9]
 begin_case help
 "$program" mnist --help all >help.out
 check "help ends well" test $? -eq 0
-# An option and all that is said of it in one line.
+# Joins an option and its whole description to one line.
 awk '/^  -/ { printf "\n" } { printf "%s ", $0 }' help.out | tr -s ' ' | sed 's/^ //' >options.out
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs optimizer learning-rate strategy \
     profile profile-dir debug offload-optimizer offload offload-rule matmul-proportion offload-minimum phase-liveness io-threads shard \
@@ -95,7 +95,7 @@ begin_case compile-only-runs-nothing
 "$program" mnist --compile-only --schedule gpipe --data-dir /nowhere >plan.out
 check "compile-only runs nothing" sh -c '! grep -q Training plan.out && test ! -e brigade-mnist.safetensors'
 
-# widest COLUMNS: trains on a terminal of that width, sets $widest to its longest progress line.
+# widest COLUMNS: trains on a terminal of that width, and sets $widest to the length of its longest progress line.
 widest() {
     script -q -e -c "stty cols $1; '$program' mnist $small --epochs 1 --save terminal.safetensors" /dev/null >terminal.out \
         2>/dev/null </dev/null

@@ -1,5 +1,6 @@
 #!/bin/sh
-# `brigade mnist`: which images the numbers of a call cover, images that do not fill a call, --steps, small test sets.
+# `brigade mnist`: the images that a call's loss and accuracy cover, images that do not fill a call, --steps, and small
+# test sets.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/mnist.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# brigade mnist --config: a run that a configuration describes is, in its plan and in its bits, the one that flags
-# describe; a flag that says otherwise is refused, and both are named.
+# brigade mnist --config: a configuration gives the same plan and bits as the equivalent flags. A flag that contradicts
+# it is refused, and the error names both.
 . "$(dirname "$0")/support.sh"
 cd "$root" || exit 1
 images=1600 tests=500
@@ -9,14 +9,14 @@ make_digits $images $tests
 
 common="--data-dir $folder/data --epochs 1 --batch-size 8 --cores 2 --quiet"
 
-# plan FILE ARGUMENT...: what is not measured.
+# plan FILE ARGUMENT...: writes the parts of a plan that are not measured.
 plan() {
     plan_file=$1
     shift
     "$program" plan mnist --batch-size 8 "$@" 2>/dev/null | sed 's/; compiled in .*//; /^the process takes /d' >"$plan_file"
 }
 
-# same NAME CONFIG UPDATE FLAG...: the plan and the weights are the same.
+# same NAME CONFIG UPDATE FLAG...: checks that the plan and the weights are the same.
 same() {
     same_name=$1 same_config=$2 same_update=$3
     shift 3
@@ -58,7 +58,7 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
 fi
 
 end_case
-# What changes no bit has its effect all the same.
+# Fields that do not change results must have an effect too.
 plan "$folder/one.plan" --config-update 'matmul_proportion=0.0001,ipus_per_replica=4' --batch-size 400
 plan "$folder/two.plan" --matmul-proportion 0.0001 --devices 4 --partials float16 --gradient-accumulation 1 \
     --device-iterations 1 --batch-size 400
@@ -77,19 +77,20 @@ check "what is 16 bits wide is rounded by chance" cmp "$folder/rounded--config-u
     "$folder/rounded--stochastic-rounding"
 check "which is seen" sh -c '! cmp -s "$1" "$2"' sh "$folder/rounded--stochastic-rounding" "$folder/rounded--quiet"
 
-# The test of this configuration runs on one replica, where --shard, which is about the training's two, needs no warning.
+# The test task of this configuration runs on one replica. --shard is for the two replicas of training, so it causes no
+# warning.
 "$program" mnist $common --config-update 'replication_factor=2,gradient_accumulation_steps=2' --offload weights \
     --shard weights,optimizer --shard-minimum 1 --save "$folder/one" >"$folder/out" 2>"$folder/err"
 check "a test on one replica: $(cat "$folder/err")" grep -q '^Accuracy on test set: ' "$folder/out"
 check "no warning of its replica" sh -c '! grep -q "sharding over replicas" "$1"' sh "$folder/err"
 
-# What a field is about and the network does not have is said.
+# Fields for layers that the network does not have cause a message.
 "$program" plan mnist --config mnist --config-update 'embedding_serialization_factor=4,inference_projection_serialization_factor=1' \
     >/dev/null 2>"$folder/err"
 check "no embedding" grep -q 'warning: --config: `embedding_serialization_factor` has no effect' "$folder/err"
 check "nothing of what is plain" test "$(grep -c 'has no effect' "$folder/err")" = 1
 
-# A preset by its name; what it does not give is a flag's.
+# A preset is selected by name; flags set the fields that it lacks.
 plan "$folder/one.plan" --config mnist --replicas 2 --schedule grouped
 plan "$folder/two.plan" --devices 4 --replicas 2 --schedule grouped --partials float16
 check "a preset and flags that it leaves open" cmp "$folder/one.plan" "$folder/two.plan"
@@ -97,7 +98,7 @@ plan "$folder/one.plan" --config-update gradient_accumulation_steps=4 --stages '
 plan "$folder/two.plan" --stages 'B1|B2,B3,B4' --gradient-accumulation 4 --device-iterations 1 --partials float16
 check "layers that it leaves open" cmp "$folder/one.plan" "$folder/two.plan"
 
-# The test runs as the inference fields say.
+# The test task uses the inference fields.
 "$program" mnist $common --config mnist --config-update 'inference_layers_per_ipu=[2 2],inference_device_iterations=7,
     inference_replication_factor=2,gradient_accumulation_steps=2' --log "$folder/log" --log-dir "$folder/logs" \
     --save "$folder/one" >"$folder/out" 2>&1
@@ -106,7 +107,7 @@ check "and seven micro-batches a call" grep -q '^dev1 [.]  F0 F1 F2 F3 F4 F5 F6$
 check "all images are tested so" grep -q "^Accuracy on all $tests test images: " "$folder/out"
 check "the log has the options as they came out" grep -q '"gradient-accumulation":2,.*"config":"mnist"' "$folder/log"
 
-# Contradictions: both are named.
+# For contradictions the error names both sides.
 error 2 '--replicas 2 contradicts `replication_factor` = 4 of --config mnist with --config-update' \
     mnist --config mnist --config-update replication_factor=4 --replicas 2
 error 2 '--stages B1|B2,B3,B4 contradicts `layers_per_ipu` = [1, 1, 1, 1] of --config mnist' \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade mnist`: the schedule that is searched with measured costs, profiles of calls that are cut short.
+# `brigade mnist`: the schedule `auto` with measured costs, and profiles of shortened calls.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/mnist.sh"
 
@@ -36,7 +36,7 @@ error 1 'costs are given for 4 stages, but the plan has 2' plan mnist --schedule
 echo '{"format": "brigade costs 1"}' >broken.json
 error 1 'broken.json: the file has no number `message_bytes_per_ns`' plan mnist --schedule auto --costs broken.json
 
-# steps_of FILE: the updates that a trace has slices of.
+# steps_of FILE: prints the updates of which a trace has slices.
 steps_of() {
     grep -o '"step":[0-9]*' "$1" | sort -u | sed 's/"step"://' | sort -n | tr '\n' ' '
 }

@@ -42,7 +42,7 @@ check "the scale doubles from update to update" test "$(sed -n 's/.*"loss_scale"
 check "no other number knows the scale" test "$(sed 's/,"loss_scale.*//' scaled.jsonl | tail -n +2)" = \
     "$(sed 's/,"images_per_s.*//' log.jsonl | tail -n +2)"
 
-# has LOG TEXT: the first line of the log has the text.
+# has LOG TEXT: checks that the first line of the log contains the text.
 has() {
     if head -n 1 "$1" | grep -q -F -e "$2"; then pass; else fail "$1 has no $2:" "$(head -n 1 "$1")"; fi
 }
@@ -59,7 +59,7 @@ has cores.jsonl '"cores":1,'
 check "the workers are counted" sh -c 'head -n 1 log.jsonl | grep -q "\"cores\":[1-9]"'
 
 begin_case log-to-stdout
-# The log where standard output goes: lines between lines, none lost.
+# The log goes to standard output: its lines are between printed lines, and no line is lost.
 train to-stdout --epochs 1 --log /dev/stdout
 lines to-stdout.out '^Training' '^\{"config"' '^Epoch 1/1' '^\{"step":1,' '^\{"step":20,' '^10/10 ' '^Accuracy on test set'
 check "every line is whole" test "$(grep -c '^{"step":[0-9]*,.*}$' to-stdout.out)" -eq 20

@@ -1,5 +1,6 @@
 #!/bin/sh
-# `brigade mnist`: optimizers, number formats, rounding and seeds change the weights, each the same under two strategies.
+# `brigade mnist`: optimizers, number formats, rounding and seeds change the weights, in the same way under two
+# strategies.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/mnist.sh"
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# brigade mnist --checkpoint: a training that ended in any way and was resumed has the weights of one that never
-# ended, to the bit, and continues at the same position in the data.
+# brigade mnist --checkpoint: a training run that ended in any way and was resumed gives bit-identical weights to an
+# uninterrupted run, and continues at the same position in the data.
 . "$(dirname "$0")/support.sh"
-# Under sanitizers a quarter of the images, in as many updates.
+# Sanitizer runs use a quarter of the images, in the same number of updates.
 images=1600 batch=8
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && images=400 batch=2
 make_digits $images $((images / 4))
@@ -10,7 +10,7 @@ cd "$folder" || exit 1
 
 common="--data-dir data --batch-size $batch --gradient-accumulation 2 --cores 2"
 
-# train OPTION...: quietly; the exit code.
+# train OPTION...: trains with --quiet; returns the exit code.
 train() {
     "$program" mnist $common "$@" >out 2>err
 }
@@ -20,7 +20,7 @@ latest() { # FOLDER: the update of its checkpoint
 }
 
 begin_case resumed
-# In the middle of the second epoch (20 calls of 5 updates make one), then on, another way.
+# Stops in the middle of the second epoch (an epoch has 20 calls of 5 updates), then resumes with another strategy.
 train --device-iterations 5 --epochs 3 --save whole --log whole.log
 train --device-iterations 5 --epochs 3 --save half --log two.log --checkpoint c1 --steps 125
 check "the checkpoint is of the last update" test "$(latest c1)" -eq 125
@@ -42,7 +42,8 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
         '--replicas 2 --gradient-accumulation 1 --device-iterations 5' '--schedule grouped --offload-optimizer --device-iterations 1'; do
         train --device-iterations 5 --epochs 3 --save half --checkpoint "c $other" --steps 125
         train --epochs 3 --save on --checkpoint "c $other" --resume $other
-        # Two replicas of one micro-batch are another mean than two micro-batches of one: the place is the same.
+        # The mean over two replicas rounds differently from that over two micro-batches of one replica, so only the
+        # position is compared.
         case $other in
         *replicas*) check "resumed as $other" grep -q 'epoch 2, image 400$' out ;;
         *) check "resumed as $other" cmp whole on ;;
@@ -51,7 +52,7 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
 fi
 
 end_case
-# interrupt SIGNAL CODE: in the middle of a training of thousands of updates.
+# interrupt SIGNAL CODE: interrupts a training run of thousands of updates.
 interrupt() {
     rm -rf c2
     "$program" mnist $common --device-iterations 2 --epochs 100000 --checkpoint c2 --checkpoint-steps 6 --save half \

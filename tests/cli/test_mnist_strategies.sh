@@ -35,7 +35,7 @@ train pieces3 --epochs 1 --replicas 2 --gradient-accumulation 4 --shard weights 
 same replicas pieces
 same replicas pieces2
 same replicas pieces3
-# The last test images run on one of the two replicas, which is no reason to doubt --shard.
+# The last test images run on one of the two replicas, which must not cause a warning about --shard.
 check "sharding over two replicas has an effect" sh -c "! grep -q 'sharding over replicas' pieces2.err pieces3.err"
 train whole --epochs 1 --steps 1 --shard weights --offload weights
 check "over one replica it has none" test "$(grep -c 'warning: sharding over replicas has no effect' whole.err)" -eq 1

@@ -16,7 +16,7 @@ check "the names are PyTorch's" test "$(head -c 1200 base.safetensors | tr '{' '
     "layer1.conv.bias layer1.conv.weight layer2.conv.bias layer2.conv.weight layer3.bias layer3.weight layer4.bias layer4.weight "
 
 begin_case other-network
-# A file of another network: the same bytes with one name changed, all that differs is listed.
+# The file of another network has one changed name; the error lists all differences.
 sed 's/layer3\.bias/layer9.bias/' base.safetensors >renamed.safetensors
 error 1 '`layer3.bias` is missing; the network has no `layer9.bias`' mnist $small --init renamed.safetensors
 sed 's/"shape":\[256,320\]/"shape":[320,256]/' base.safetensors >turned.safetensors
@@ -44,14 +44,14 @@ interrupt() {
 begin_case signals
 interrupt INT 130
 interrupt TERM 143
-# Under nohup the signal is ignored from the beginning, and stays so.
+# Under nohup the signal is ignored from the start, and remains ignored.
 case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/self/status 2>/dev/null) in
     [13579bdf]) skipped=$((skipped + 7)) ;;
     *) interrupt HUP 129 ;;
 esac
 
 begin_case signal-before-training
-# Before the first update: a log that is a pipe without a reader keeps the program waiting.
+# Interrupts before the first update: the log is a pipe without a reader, so the program waits.
 mkfifo waiting
 printf 'old weights' >old.safetensors
 "$program" mnist $small --epochs 1 --save old.safetensors --log waiting >waiting.out 2>waiting.err &

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The table of models: one more model is a file and a row, from which the program has its command, its plan, its help.
+# The table of models: another model needs one file and one row, from which the program gets its command, plan and help.
 . "$(dirname "$0")/support.sh"
 cd "$root" || exit 1
 
-# What the build folder's objects were made with.
+# The compiler options of the build folder's objects.
 sanitize=
 if nm "$build/src/cli/main.o" | grep -q __asan_; then sanitize=address,undefined; fi
 if nm "$build/src/cli/main.o" | grep -q __tsan_; then sanitize=thread; fi
@@ -12,7 +12,7 @@ compile=${CC:-cc}
 [ "${sanitize#fuzzer}" = "$sanitize" ] || compile=clang
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L ${sanitize:+-fsanitize=$sanitize}"
 
-# The sources of the program with the model in them: the row goes where the last one is.
+# The sources of the program with the new model, whose row follows the last one.
 mkdir -p "$folder/src"
 cp -r src/cli "$folder/src/cli"
 cp tests/cli/third_model.c "$folder/src/cli/points.c"
@@ -24,7 +24,7 @@ check "a file is new: $(cat "$folder/difference")" test "$(grep -c '^Only in .*p
 check "another one differs" test "$(wc -l <"$folder/difference")" -eq 2
 check "by a line" test "$(diff src/cli/models.def "$folder/src/cli/models.def" | grep -c '^[<>]')" -eq 1
 
-# Of the other objects none depends on the table: they are those of the build.
+# Other objects do not depend on the table, so those of the build are used.
 begin_case builds
 objects=
 for source in src/cli/*.c; do

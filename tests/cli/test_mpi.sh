@@ -1,6 +1,7 @@
 #!/bin/sh
-# The program under MPI's launchers: the same bits for any number of ranks and any layout, what ranks must agree on,
-# signals, ranks that die. With each MPI that the build has; the ranks share the processors.
+# The program under MPI's launchers gives the same bits for any number of ranks and any layout. The test also covers
+# settings on which ranks must agree, signals, and ranks that die. It uses each MPI of the build; ranks share the
+# processors.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1
@@ -10,8 +11,8 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset BRIGADE_MPI
 
-# The first MPI runs everything, the other one what depends on it most; all of it with BRIGADE_TEST_ALL, and nothing
-# with BRIGADE_TEST_QUICK, because both transports are of one source.
+# The first MPI runs all tests, and the other only those that depend on the MPI most: all with BRIGADE_TEST_ALL, and
+# none with BRIGADE_TEST_QUICK, because both transports have the same source.
 mpis= full=
 for mpi in openmpi mpich; do
     if [ ! -f "$build/libbrigade_mpi_$mpi.so" ]; then
@@ -32,7 +33,7 @@ in_full() {
     case " $full " in *" $1 "*) true ;; *) false ;; esac
 }
 
-# launcher MPI: its command, which starts more ranks than there are processors.
+# launcher MPI: prints its command, which can start more ranks than processors.
 launcher() {
     case $1 in
     openmpi) echo "mpirun.openmpi --oversubscribe" ;;
@@ -40,14 +41,15 @@ launcher() {
     esac
 }
 
-# ranks MPI COUNT ARGUMENT...: the program in that many ranks, at most a minute; into out and err.
+# ranks MPI COUNT ARGUMENT...: runs the program in COUNT ranks for at most a minute, with output in out and err.
 ranks() {
     command="$(launcher "$1") -n $2 $program"
     shift 2
     timeout 240 $command "$@" >out 2>err </dev/null
 }
 
-# two MPI 'FIRST' 'SECOND' ARGUMENT...: two ranks, each with further arguments of its own; into out, err and code.
+# two MPI 'FIRST' 'SECOND' ARGUMENT...: runs two ranks, each with additional arguments; results are in out, err and
+# code.
 two() {
     start=$(launcher "$1") first=$2 second=$3
     shift 3
@@ -55,8 +57,8 @@ two() {
     code=$?
 }
 
-# says NAME WORDS: the run ended with an error by itself, whose only message has the words; one rank says it. Before MPI
-# has begun (each=uniq) others do not know that.
+# says NAME WORDS: checks that the run ended with an error without being killed, and that one rank printed one message
+# with the words. Before MPI starts (each=uniq) all ranks may print it.
 each=cat
 says() {
     check "$1: fails" test "$code" -ne 0 -a "$code" -ne 124
@@ -64,7 +66,7 @@ says() {
     check "$1: says nothing else: $(cat err)" test "$(grep '^brigade' err | grep -v 'warning:\|stopped by signal' | $each | wc -l)" -eq 1
 }
 
-# trained CODE WHAT WANTED SAVED: a run ended with 0, and saved the weights that another file has.
+# trained CODE WHAT WANTED SAVED: checks that a run ended with 0, and that SAVED has the same weights as WANTED.
 trained() {
     if [ "$1" -ne 0 ]; then fail "$2 ends with $1:" "$(cat err)"; else pass; fi
     check "$2 has the same weights" cmp "$3" "$4"
@@ -105,7 +107,7 @@ for mpi in $mpis; do
     trained $? "$mpi, replicas of a stage together" whole-replicas w
 done
 
-# Shares of an update of 8 micro-batches: replicas, accumulation, ranks. The last batch of an epoch is smaller.
+# Ways to divide an update of 8 micro-batches: replicas, accumulation, ranks. The last batch of an epoch is smaller.
 begin_case canonical
 common="mnist --data-dir data --cores 1 --quiet --batch-size 4 --last-batch smaller --epochs 1 --canonical-reductions"
 common="$common --device-iterations 2 --output-mode all"
@@ -129,7 +131,7 @@ for share in "2 2" "4 1"; do
     done
 done
 
-# A model and data from files; each rank looks at what its devices need.
+# A model and data from files; each rank reads only the data that its devices need.
 begin_case train
 oracle=$root/tests/oracle/train
 train="train $oracle/net.onnx --input x=$oracle/images.npy --target $oracle/labels.npy --normalize 0.4,0.3 --cores 1"
@@ -175,7 +177,7 @@ for mpi in $mpis; do
         one/checkpoint_train_step_4.safetensors
 done
 
-# Files of remote buffers that one number of ranks leaves to another, and one process to both.
+# Files of remote buffers are resumed with another number of ranks, also from one process.
 begin_case memmap
 for mpi in $mpis; do
     rm -rf files
@@ -266,7 +268,7 @@ for mpi in $mpis; do
     check "$mpi, none: each trains by itself" test "$? $(grep -c '^Testing' out)" = "0 2"
     rm -f w
 done
-# A launcher's environment where its MPI sees one process, or is not installed.
+# A launcher's environment if its MPI finds only one process, or is not installed.
 for mpi in $mpis; do
     [ $mpi = openmpi ] && continue
     case $mpis in *openmpi*) ;; *) continue ;; esac
@@ -285,8 +287,8 @@ done
 
 # ---- signals and deaths ----
 
-# begin_training MPI COUNT ARGUMENT...: a long training in the background, each rank's process in pid.RANK; waits for a
-# checkpoint.
+# begin_training MPI COUNT ARGUMENT...: starts a long training run in the background, with each rank's process in
+# pid.RANK, and waits for a checkpoint.
 begin_training() {
     rm -rf checkpoint pid.*
     start=$(launcher "$1") count=$2
@@ -302,7 +304,7 @@ begin_training() {
     done
 }
 
-# all_gone: no rank's process is left, within 10 seconds.
+# all_gone: succeeds if all rank processes end within 10 seconds.
 all_gone() {
     tries=0
     for pid in $(cat pid.*); do
@@ -335,7 +337,7 @@ for mpi in $mpis; do
     check "$mpi: one rank prints" test "$(grep -c '^Ranks          3, 3 on this host' out)" -eq 1
 done
 
-# Ranks that are bound, as launchers do it: rank 0 to the second processor. Its worker starts there and stays there.
+# Ranks are bound as by launchers, rank 0 to the second processor. Its worker must start and stay there.
 begin_case binding
 for mpi in $mpis; do
     if ! taskset -c 0 true 2>/dev/null || ! taskset -c 1 true 2>/dev/null; then
@@ -350,7 +352,7 @@ for mpi in $mpis; do
         test "$(grep '^ *worker ' out)" = '  worker 0 on core 1'
 done
 
-# A rank that never comes to create its session: the other one does not stay inside MPI.
+# If one rank never creates its session, the other does not hang inside MPI.
 begin_case late
 for mpi in $mpis; do
     probe=$build/tests/cli/mpi_late.$mpi
@@ -374,8 +376,8 @@ for mpi in $mpis; do
     rm -f stopped
 done
 
-# A rank that is there and does not answer: the report says which rank and device wait, in which action, and names the
-# rank of which nothing is heard, not one that waits for it too. A checkpoint may be what waits.
+# One rank exists but does not respond. The report says which rank and device wait and in which action, and names the
+# silent rank, not another waiting rank. The waiting operation may be a checkpoint.
 begin_case stopped
 for mpi in $mpis; do
     begin_training $mpi 3 --wait-limit 2

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Everything that the program prints about options comes from the tables of options: help of every command, the list,
-# explanations, the manual page and the tables of the documents.
+# All output about options comes from the tables of options: the help of every command, the list, explanations, the
+# manual page and the tables of the documents.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 
-# Every command, as --help of those above it lists them.
+# All commands that --help of the program and of its commands lists.
 commands() {
     "$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | while read -r command; do
         echo "$command"
@@ -26,7 +26,7 @@ while read -r command; do
         check "$command --help $form ends well" test $? -eq 0
         check "$command --help $form is quiet" test ! -s help.err
     done
-    # Lines, options, how many of them are there twice, how many the line of --help names, and what is too wide.
+    # Counts lines, options, repeated options, the options in the line about --help, and lines that are too wide.
     for form in '' all; do
         awk 'length($0) > 80 { wide = wide $0 } /^  --/ { count++; twice += seen[$1]++ }
             /-h, --help \[all\] .* all [0-9]* options/ { sub(/.* all /, ""); all = $1 + 0 }
@@ -56,7 +56,7 @@ $("$program" mnist --help table)
 END
 end_case
 
-# On a terminal lines are as wide as it is.
+# On a terminal, lines use the terminal's width.
 begin_case widths
 cat >terminal.py <<'END'
 import fcntl, os, pty, struct, sys, termios
@@ -93,7 +93,7 @@ else
 fi
 end_case
 
-# The examples that helps end with run, in the order of the commands: those of mnist make what others read.
+# The examples at the end of each help run in the order of the commands; those of mnist make files that others read.
 begin_case examples
 mkdir run
 cd run || exit 1
@@ -130,12 +130,12 @@ cd .. || exit 1
 unset BRIGADE_DATA
 end_case
 
-# A flag of an option says the option's own sentence.
+# The help of an option's flag has the option's sentence.
 begin_case sentences
 "$program" options --command mnist >list.out
 check "it lists those with a flag" grep -q '^  recompute_order (--recompute-order) *$\|^  recompute_order (--recompute-order)  ' list.out
 check "and no others" sh -c '! grep -q no_memory_check list.out'
-# Every flag that the table has for a command is a flag of it, once.
+# Every flag that the table lists for a command is a flag of that command, once.
 for command in mnist gpt; do
     "$program" options --command $command | grep -o -e '(--[a-z-]*)' | tr -d '()' | sort -u >flags.txt
     check "$command has flags" test "$(wc -l <flags.txt)" -ge 20
@@ -183,7 +183,7 @@ check "and ranges" grep -q 'beta2 [^)]*a number from 0 to below 1 (default: 0.99
 check "and without what it does not have" sh -c '! grep -q momentum adamw.out'
 end_case
 
-# The tables of the documents are those that the program prints.
+# The tables in the documents equal those that the program prints.
 begin_case documents
 mkdir docs
 for document in "$root"/docs/*.md; do
@@ -193,7 +193,7 @@ for document in "$root"/docs/*.md; do
     check "$(basename "$document") is current; make tables writes it anew" cmp -s "$document" "docs/$(basename "$document")"
 done
 check "there is one" test -n "$(ls docs)"
-# Every flag of every help is in the table of flags with its command, and the other way round.
+# The table of flags has every flag of every help with its command, and no others.
 while read -r command; do
     [ "$command" = plan ] || sed -n "s/^  \(--[a-z0-9-]*\).*/$command \1/p" "$(echo "$command" | tr ' ' '-').helpall"
 done <commands.txt | sort >helps.flags
@@ -204,7 +204,7 @@ check "they are many" test "$(wc -l <document.flags)" -ge 300
 check "every option is in it" test "$(grep -c '^| `' docs/options.md)" -ge 95
 end_case
 
-# What the explaining tables say of options and flags is what the program has: names, words, defaults.
+# Names, values and defaults of options and flags in the explaining tables are those of the program.
 begin_case tables
 explained="$root/docs/strategies.md $root/docs/migrating.md $root/docs/configuration.md"
 for command in mnist 'gpt pretrain' 'gpt generate' 'gpt eval' schedule config 'data bench' 'data tokenize' 'data digits'; do
@@ -218,7 +218,7 @@ for name in $("$program" options | sed -n 's/^  \([a-z][a-z0-9_.]*\)  *.*/\1/p')
 done >options.all
 check "options are listed" test "$(wc -l <options.all)" -ge 95
 
-# rows DOCUMENT...: those of the tables; of migrating.md the column that is about this program.
+# rows DOCUMENT...: prints the rows of the tables; of migrating.md only the column about this program.
 rows() {
     for document; do
         case $document in
@@ -227,7 +227,7 @@ rows() {
         esac
     done
 }
-# unknown DOCUMENT...: names in the tables that there are not.
+# unknown DOCUMENT...: prints names in the tables that do not exist.
 unknown() {
     rows "$@" | grep -oE '`--[a-z][a-z0-9-]*[ `=,\\]' | tr -d '` =,\\' | sort -u | while read -r flag; do
         grep -q -e "^  $flag\( \|\$\)" help.all || echo "$flag"
@@ -235,7 +235,7 @@ unknown() {
     grep -hoE '`options\.[a-z_]+\.[a-z_0-9.]+' "$@" | tr -d '`' | sed 's/\.$//' | sort -u | while read -r path; do
         grep -q -F " $path " options.all || grep -q -w "${path##*.}" "$root/include/brigade/options.h" || echo "$path"
     done
-    # In the second column of migrating.md options stand without their group.
+    # In the second column of migrating.md options have no group.
     for document; do
         case $document in *migrating.md) sed 's/\\|//g' "$document" | awk -F'|' '/^\| / && $3 !~ /^ here/ { print $3 }' ;; esac
     done | grep -oE '`[a-z][a-z_0-9]*[` =[]' | tr -d '` =[' | grep -v -x -E 'bg_.*|mpirun|srun|gpt|simulate|verify' |
@@ -243,7 +243,7 @@ unknown() {
         grep -q "^$name " options.all || grep -q -w "$name" "$root"/include/brigade/*.h || echo "$name"
     done
 }
-# wrong DOCUMENT...: words of a flag that it does not take, and rows that say they are the default and are not.
+# wrong DOCUMENT...: prints values that a flag does not accept, and rows that wrongly claim to be the default.
 wrong() {
     grep -h '^|' "$@" | sed 's/\\|/|/g' | grep -oE '`--[a-z-]+ [a-z0-9_-]+([|][a-z0-9_-]+)+`' | tr -d '`' | while read -r words; do
         grep -q -x -e "  $words\( .*\)\?" help.all || echo "$words"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade plan` and what the compiler shows of its passes.
+# `brigade plan`, and the dumps of the compiler's passes.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 
@@ -60,7 +60,7 @@ check "calls are measured: $(cat measured.err)" grep -q ' distinct calls measure
 file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
 check "and kept: $file" grep -q '"format": "brigade call costs 2"' "$file"
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 >again.out
-same='s/compiled in.*//; /^the process takes /d' # the program itself may take a page more
+same='s/compiled in.*//; /^the process takes /d' # the program itself may need one more page
 check "the next time they are known" test "$(sed "$same" again.out)" = "$(sed "$same" measured.out)"
 "$program" plan mnist --batch-size 5 >never.out
 check "others are by their kernels" grep -q ' of [0-9]* distinct calls measured on this machine, the others by operations' never.out

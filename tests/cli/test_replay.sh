@@ -1,17 +1,18 @@
 #!/bin/sh
-# An update whose loss is not finite is refused, and leaves a folder that repeats it in one process: the same folder
-# whatever the size of calls, the strategy and the number of ranks.
+# An update whose loss is not finite is refused, and leaves a folder from which one process can repeat the update. The
+# folder does not depend on the size of calls, the strategy or the number of ranks.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset BRIGADE_MPI BRIGADE_OPTIONS
 make_digits 320 80
-# A learning rate that makes the weights so large that a later loss is none.
+# A learning rate that makes the weights so large that a later loss is not finite.
 digits="mnist --data-dir data --batch-size 4 --gradient-accumulation 4 --optimizer adamw --learning-rate 1e15 --cores 1
     --quiet --steps 12 --epochs 1"
 
-# refused WHAT FOLDER COMMAND...: it fails with one error, which names the update; leaves its number in `update`.
+# refused WHAT FOLDER COMMAND...: checks that the command fails with one error that names the update, and stores the
+# update's number in `update`.
 refused() {
     refused_what=$1 refused_folder=$2
     shift 2
@@ -24,7 +25,7 @@ refused() {
         -s "$refused_folder/refused-$update/checkpoint_train_step_$((update - 1)).safetensors"
 }
 
-# repeats WHAT FOLDER ARGUMENT...: the update is refused again.
+# repeats WHAT FOLDER ARGUMENT...: checks that the update is refused again.
 repeats() {
     repeats_what=$1 repeats_folder=$2
     shift 2
@@ -34,7 +35,7 @@ repeats() {
     check "$repeats_what: says of which micro-batch: $(cat out)" grep -q '^micro-batch [0-9]* of 1*[46]: loss .*, which is not finite$' out
 }
 
-# same WHAT FOLDER FOLDER: two folders have the same samples and weights.
+# same WHAT FOLDER FOLDER: checks that two folders have the same samples and weights.
 same() {
     check "$1: the same samples" cmp "$2/inputs.safetensors" "$3/inputs.safetensors"
     check "$1: the same weights: $(cat diff 2>/dev/null)" "$program" checkpoint diff "$2" "$3" >diff
@@ -55,7 +56,8 @@ same "of a longer call" a/refused-$first b/refused-$first
 
 begin_case samples
 refused "in order" n "$program" $digits --no-shuffle --device-iterations 2 --checkpoint n --checkpoint-async
-# 16 images of 784 bytes an update, at the end of what is before the labels; the file of images has a head of 16 bytes.
+# An update has 16 images of 784 bytes, which are the last bytes before the labels. The image file has a header of 16
+# bytes.
 gzip -cd data/train-images-idx3-ubyte.gz 2>/dev/null | tail -c +$((17 + 784 * 16 * (update - 1))) | head -c $((784 * 16)) >wanted
 tail -c $((785 * 16)) n/refused-$update/inputs.safetensors | head -c $((784 * 16)) >found
 check "the samples of the update are in the file" cmp wanted found
@@ -98,7 +100,7 @@ start=
 for mpi in openmpi mpich; do
     [ -f "$build/libbrigade_mpi_$mpi.so" ] && command -v mpirun.$mpi >/dev/null 2>&1 && start=$mpi
 done
-# The thread sanitizer takes an MPI library that it did not build for races.
+# The thread sanitizer reports races in MPI libraries that were built without it.
 grep -q __tsan_init "$program" && start=
 case $start in
 openmpi) start="mpirun.openmpi --oversubscribe" ;;

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/support.sh"
 . "$root/tests/cli/mnist.sh"
 
-# report FOLDER: the three files are there and `brigade report` reads them.
+# report FOLDER: checks that the three files exist and `brigade report` reads them.
 report() {
     for file in report.html summary.json trace.json; do
         check "$1/$file" test -s "$1/$file"

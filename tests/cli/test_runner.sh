@@ -1,12 +1,12 @@
 #!/bin/sh
-# tests/run.sh counts what passes, fails, is skipped, crashes, or runs nothing; over a small tree of fake tests.
+# tests/run.sh counts tests that pass, fail, are skipped, crash, or run nothing, in a small tree of fake tests.
 . "$(dirname "$0")/support.sh"
 
 tree=$folder/tree
 mkdir -p "$tree/tests/room" "$tree/build/tests/room"
 cp "$root/tests/run.sh" "$tree/tests/run.sh"
 
-# pretend NAME: a test program with the script on stdin.
+# pretend NAME: makes a test program from the script on stdin.
 pretend() {
     : >"$tree/tests/room/test_$1.c"
     { echo '#!/bin/sh'; cat; } >"$tree/build/tests/room/test_$1"
@@ -78,7 +78,7 @@ expect 1 "8 passed, 1 failed"
 
 # ---- data for the tests ----
 
-# found PLACE: tools/find_data.sh of the tree prints it, and a test is given its folder.
+# found PLACE: checks that tools/find_data.sh prints PLACE, and that a test gets this folder.
 found() {
     check "find_data.sh finds ${1:-nothing}" test "$(cd "$tree" && tools/find_data.sh)" = "$1"
     wanted=${1:+$(cd "$tree" && cd "$1" && pwd)}
@@ -104,7 +104,7 @@ export BRIGADE_TEST_DATA="$folder/else"
 expect 1 "0 passed, 1 failed"
 unset BRIGADE_DATA BRIGADE_TEST_DATA
 
-# The program looks in `data` of the folder it runs in, and no further.
+# The program looks only in `data` of the folder in which it runs.
 rm -r "$tree/data" && "$program" data digits --dir "$folder/shared/data" --count 400 --test-count 400 >/dev/null
 for place in "$tree" "$folder/shared"; do
     (cd "$place" && "$program" mnist --steps 1 --batch-size 4 --test-batch-size 4 --save "$folder/weights") >"$folder/out" 2>&1

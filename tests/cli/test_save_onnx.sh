@@ -1,6 +1,6 @@
 #!/bin/sh
-# `brigade mnist --save x.onnx` and `brigade gpt pretrain --save-weights x.onnx`: the trained model as an ONNX file, which
-# the program itself inspects, runs and trains on, with the bits of every strategy.
+# `brigade mnist --save x.onnx` and `brigade gpt pretrain --save-weights x.onnx` write the trained model as an ONNX
+# file. The program can inspect, run and train this model, with the same bits under every strategy.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/mnist.sh"
 

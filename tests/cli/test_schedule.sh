@@ -1,6 +1,6 @@
 #!/bin/sh
-# `brigade schedule`: pictures, comparison, proofs, times and conversion. Every schedule of the program's own list is met
-# by name, so that a new one needs no line here.
+# `brigade schedule`: timetables, comparison, verification, times and conversion. The test takes the names of schedules
+# from the program's list, so that a new schedule needs no line here.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1
@@ -9,7 +9,7 @@ run() {
     code=$?
 }
 
-# prints WORDS ARGUMENT...: the command is good and prints a line with the words.
+# prints WORDS ARGUMENT...: checks that the command succeeds and prints a line with the words.
 prints() {
     prints_words=$1
     shift
@@ -29,7 +29,7 @@ prints 'dev3 .    .    .    F0   F1B0 F2B1 F3B2 F4B3 F5B4 F6B5 F7B6 B7   .    . 
 prints 'micro-batches kept, by device: 8 6 4 2' show grouped --separate-loss
 prints 'makespan 49, idle 2.0 %' show interleavedzerobubble --stages 4
 prints 'Interleaved1F1B        looped' --help
-# As fast as grouped, and it keeps less.
+# It is as fast as grouped and stashes less.
 prints 'micro-batches kept, by device: 4 3 2 1' show auto
 prints 'messages a step, 49152 bytes' show interleaved --message 1K
 prints 'by device: 4 3 2 1; at most 4194304 bytes' show interleaved --stash 1M
@@ -38,18 +38,19 @@ prints '2 stages on 2 devices, 2 micro-batches, inference' show interleaved --in
 prints '2 stages on 1 device, 8' show single --stages 2
 prints 'dev0 F0.0 F1.0' show sequential --stages 4 --devices 2
 prints '3 stages on 1 device, 8 micro-batches, inference' show single --stages 3 --inference
-# Device 1 starts at 2.5 and works through 4 x 2; its last message arrives at 11; then B1 and the update.
+# Device 1 starts at 2.5 and computes for 4 x 2. Its last message arrives at 11, and then B1 and the update follow.
 prints 'makespan 16,' show interleaved --stages 2 --micro-batches 2 --forward 2 --transfer 0.5 --update 3
-# One cost for each stage: the second stage is the longer one.
+# Each stage has a cost; the second stage takes longer.
 prints 'makespan 17,' show sequential --stages 2 --micro-batches 1 --forward 1,10 --backward 1,1 --weights 1,3
 prints 'dev1 ..F0B0--F1B1--..' show interleaved --timed --stages 2 --micro-batches 2
 prints 'dev0 F0F1....B0--..B1--' show interleaved --timed --stages 2 --micro-batches 2
 run show interleaved --timed --columns 30 --micro-batches 40
 check "the timed picture keeps within its columns" test "$(grep '^dev' out | awk '{ print length($0) }' | sort -n | tail -n 1)" -le 30
 
-# ---- large pictures ----
+# ---- large timetables ----
 
-# 2.2 million actions, and 432 million cells of which the middle is left out; limits far from what it takes.
+# 2.2 million actions and 432 million cells, of which the middle is left out. The limits are far above the required time
+# and memory.
 if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
     (
         ulimit -v 300000
@@ -118,7 +119,7 @@ while read -r name; do
             run convert a.txt --to csv
             cp out a.csv
             run convert a.csv --to text
-            # CSV has no updates: those that are read stand at the end.
+            # CSV has no updates; the reader adds them at the end.
             sed 's/ U[0-9]*:0//g' a.txt >a.plain
             sed 's/ U[0-9]*:0//g' out >out.plain
             check "$name, $stages stages, $devices devices: through CSV and back" cmp -s a.plain out.plain
@@ -137,7 +138,7 @@ prints 'valid' verify i.txt --stages 4 --micro-batches 8 --devices 4
 error 1 '--stages is 3, but i.txt has 4' schedule verify i.txt --stages 3
 error 1 '--micro-batches is 9, but i.txt has 8' schedule verify i.txt --micro-batches 9
 error 1 '--devices is 2, but i.txt has 4' schedule simulate i.txt --devices 2
-# Also when it is what is usual without a file.
+# Also if the value is the default without a file.
 "$program" schedule show interleaved --stages 2 --micro-batches 2 --to text >two.txt
 error 1 '--stages is 4, but two.txt has 2' schedule verify two.txt --stages 4
 error 1 '--micro-batches is 8, but two.txt has 2' schedule verify two.txt --micro-batches 8
@@ -179,7 +180,7 @@ else
     skipped=$((skipped + 2))
 fi
 
-# The pictures of the documents are what the program draws (`make pictures` draws them anew).
+# The diagrams in the documents are those that the program draws (`make pictures` updates them).
 "$root/tools/draw_schedules.sh" "$program" "$folder/pictures"
 for picture in "$root"/docs/schedules/*.svg; do
     check "docs/schedules/${picture##*/} is up to date" cmp -s "$picture" "$folder/pictures/${picture##*/}"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Signals end long work before a run: soon, with the usual exit code, and without leftover files.
+# Signals end long work before a run quickly, with the usual exit code and without leftover files.
 . "$(dirname "$0")/support.sh"
 
 make_digits
@@ -9,8 +9,9 @@ cd "$folder" || exit 1
 
 begin_case stopped-plans
 soon_s=3
-[ -n "${BRIGADE_TEST_QUICK:-}" ] && soon_s=30 # under a sanitizer everything takes long
-# stopped WORDS ARGUMENT...: a signal in the middle of long planning ends it soon, with the words and the usual code.
+[ -n "${BRIGADE_TEST_QUICK:-}" ] && soon_s=30 # sanitizers are slow
+# stopped WORDS ARGUMENT...: checks that a signal during long planning ends it quickly, with the words and the usual
+# exit code.
 stopped() {
     stopped_words=$1
     shift
@@ -29,13 +30,13 @@ stopped 'brigade plan: stopped by signal 15' plan mnist --schedule auto --gradie
 stopped 'brigade mnist: stopped by signal 15' mnist --compile-only --schedule auto --gradient-accumulation 60000
 stopped 'brigade schedule: stopped by signal 15' schedule show auto --stages 1000 --micro-batches 2000
 stopped 'brigade schedule: stopped by signal 15' schedule list --stages 1000 --micro-batches 2000
-# What is being written is not left behind either.
+# A partly written file is removed too.
 head -c 60000000 /dev/zero | tr '\0' 'x' | fold -w 60 >"$folder/long.txt"
 mkdir "$folder/written"
 stopped 'brigade data: stopped by signal 15' data tokenize "$folder/long.txt" --output "$folder/written/tokens.u16"
 check "tokens: nothing is left" test -z "$(ls -A "$folder/written")"
 rm "$folder/long.txt"
-# Pictures too, also while nobody reads them.
+# Signals end drawing too, even while no process reads the output.
 mkfifo "$folder/unread"
 exec 8<>"$folder/unread"
 unread() {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The site: every link leads somewhere. In headless Chromium, at phone and desktop widths, in light and dark, pages fit their
-# width, and the search finds names and the text of all pages.
+# On the site every link has a target. In headless Chromium, at phone and desktop widths, in light and dark mode, pages
+# fit the width, and the search finds names and the text of all pages.
 . "$(dirname "$0")/support.sh"
 if ! command -v cmark-gfm >/dev/null 2>&1 || ! command -v python3 >/dev/null 2>&1 || [ -n "${BRIGADE_TEST_QUICK:-}" ]; then
     echo "no cmark-gfm or no Python to make the site with, or a quick run"
@@ -50,14 +50,14 @@ phrase() {
     awk '!/^[|#`<! ]/ && match($0, /[A-Za-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+/) { print substr($0, RSTART, RLENGTH); exit }' "$root/$1.md"
 }
 
-# Phrases that the search must find, each with its page, as a list of JavaScript.
+# Phrases that the search must find, each with its page, as a JavaScript list.
 searched="docs/tutorial/04-memory docs/ideas/bubble docs/troubleshooting docs/feeding docs/formats"
 phrases=
 for page in $searched; do
     phrases="$phrases[\"$page\", \"$(phrase "$page")\"], "
 done
 
-# One page that holds others in frames as wide as a phone and a desk, measures them, and types into a search.
+# A page that shows the others in frames of phone and desktop width, measures them, and types into the search.
 cat >site/look.html <<END
 <!doctype html><html><body><pre id="results"></pre><script>
 const pages = ["index", "docs/options", "docs/strategies", "docs/troubleshooting", "commands", "schedules", "reference/index",

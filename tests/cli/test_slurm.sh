@@ -1,6 +1,7 @@
 #!/bin/sh
-# The program under Slurm's srun, with a cluster of its own: a controller and one node on this machine. By PMIx ranks of
-# Open MPI, by PMI-2 those of MPICH: the bits of one process, the ranks' numbers, and a rank that is killed.
+# The program under Slurm's srun, in a cluster that the test starts: a controller and one node on this machine. Ranks of
+# Open MPI use PMIx, and those of MPICH use PMI-2. The test checks that bits are those of one process, rank numbers, and
+# a rank that is killed.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1
@@ -33,7 +34,7 @@ stop_cluster() {
 }
 trap stop_cluster EXIT
 
-# Ports that other tests on this machine hardly have.
+# Ports that other tests on this machine are unlikely to use.
 host=$(hostname -s)
 port=$((20000 + $$ % 5000 * 4))
 mkdir state spool
@@ -69,7 +70,7 @@ for try in $(seq 50); do
 done
 [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] || skip_all "Slurm's node does not come up here: $(tail -n 1 node.log)"
 
-# Interfaces that this Slurm and an MPI of the build have in common.
+# Interfaces that both this Slurm and an MPI of the build support.
 interfaces=
 for pair in pmix:openmpi pmi2:mpich; do
     if [ ! -f "$build/libbrigade_mpi_${pair#*:}.so" ]; then
@@ -83,7 +84,7 @@ for pair in pmix:openmpi pmi2:mpich; do
     fi
 done
 
-# ranks INTERFACE COUNT ARGUMENT...: the program in that many ranks; into out and err.
+# ranks INTERFACE COUNT ARGUMENT...: runs the program in COUNT ranks, with output in out and err.
 ranks() {
     interface=$1 count=$2
     shift 2
@@ -117,12 +118,12 @@ for interface in $interfaces; do
     rm -f log.*
 done
 
-# Without an interface the ranks say what to do, before an MPI of their own ends them with a page.
+# Without an interface the ranks print the remedy, before their MPI ends them with a long message.
 ranks none 2 $digits
 check "no interface: fails" test $? -ne 0
 check "no interface: $(cat err)" grep -q 'brigade mnist: srun has started 2 processes without an interface to MPI: start them with srun --mpi=pmix' err
 
-# One that is killed in the middle of a run ends the run, and nothing of it is left.
+# A rank that is killed in the middle of a run ends the run, and no process is left.
 begin_case killed
 for interface in $interfaces; do
     ranks $interface 2 $digits --steps 100000000 --epochs 1000000 --log "$folder/log.%r" &
@@ -141,7 +142,7 @@ for interface in $interfaces; do
     rm -f log.*
 done
 
-# step: the update of the newest checkpoint.
+# step: prints the update of the newest checkpoint.
 step() {
     ls c 2>/dev/null | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1
 }
@@ -154,7 +155,8 @@ further() {
     done
 }
 
-# brigade launch through srun: ranks that are killed start again from the last checkpoint, and a signal ends them with one.
+# brigade launch through srun: killed ranks are restarted from the last checkpoint, and a signal ends them with a new
+# one.
 begin_case launch
 for interface in $interfaces; do
     rm -rf c launched

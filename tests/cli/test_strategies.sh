@@ -5,7 +5,7 @@
 document=$root/docs/strategies.md
 PATH=$build:$PATH
 
-# Each block of a command and its output, in a file of its own.
+# Writes each block of a command and its output to a separate file.
 awk -v folder="$folder" '
     /^    \$ brigade / { file = folder "/block-" ++count; print substr($0, 7) >file; next }
     /^    / && file != "" { print substr($0, 5) >file; next }

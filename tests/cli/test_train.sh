@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade train`: an exported model learns as PyTorch teaches it (tests/oracle/train.py), to the same bits under every
+# `brigade train`: an exported model trains as in PyTorch (tests/oracle/train.py), with the same bits under every
 # strategy, and resumes where it was interrupted.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/train.sh"
@@ -49,7 +49,7 @@ check "the file" grep -q '^Weights saved to net.onnx$' net.out
 check "the log" grep -q '^{"step":18,"epoch":3,"loss":[0-9.e-]*,"accuracy":[0-9.]*,"lr":0.05,"samples_per_s":[0-9.]*}$' net.jsonl
 check "nothing else in it: $(cat net.jsonl)" test "$(grep -c -v -E '^\{"step":[0-9]+,"epoch":[1-3],("loss"|"validation")' net.jsonl)" -eq 0
 
-# One device is the measure; of an update the same micro-batches everywhere.
+# Results are compared with those of one device; an update has the same micro-batches everywhere.
 begin_case strategies
 for batches in 1 4; do
     many="$files/net.onnx $data --gradient-accumulation $batches --epochs 2 --quiet"
@@ -82,7 +82,7 @@ error 1 'has a checkpoint of an earlier training' train "$files/net.onnx" $data 
 error 1 'is from a training on 45 samples, but this run has 13; give the same --input and --target' train "$files/net.onnx" \
     --input "x=$files/test.npz:images" --target "$files/test.npz:labels" --batch-size 8 --quiet --checkpoint state --resume
 
-# 45 samples are 6 batches of 8, the last one smaller, and 13 for validation are 2.
+# 45 training samples are 6 batches of 8 (the last one smaller), and 13 validation samples are 2 batches.
 begin_case limits
 train half "$files/net.onnx" $data $validation --no-shuffle --epochs 2 --limit-train-batches 0.5 --limit-val-batches 1 --save half.onnx
 check "epochs of 3 batches: $(cat half.out)" grep -q '^Trained 6 weight updates, 48 samples' half.out
@@ -95,7 +95,8 @@ check "resumed within an epoch" cmp -s begun.onnx three.onnx
 error 1 'batch_shares is 0.1, and 0.1 of 6 batches is less than one; give a larger share, or 0 for none' train "$files/net.onnx" $data \
     --limit-train-batches 0.1
 
-# All of the 13 samples are right from the second epoch on: of equal ones the earlier checkpoint stays, over a resume too.
+# From the second epoch on all 13 samples are correct. Of equally good checkpoints the earlier one is kept, even after a
+# resume.
 begin_case keep_best
 best="$data $validation --no-shuffle --learning-rate 0.3 --quiet --checkpoint best --checkpoint-keep-best"
 train best "$files/net.onnx" $best accuracy --epochs 3 --optimizer adam
@@ -149,8 +150,8 @@ train single "$files/net.onnx" $data --epochs 2 --quiet --save single.onnx
 check "updates of a call are those of calls" cmp -s calls.onnx single.onnx
 check "their lines too" sh -c 'test "$(wc -l <calls.jsonl)" -eq 12'
 
-# A rate that falls by validations: after each one that is not better by its half, and over a checkpoint that was made
-# between an epoch and its validation.
+# The rate is halved after each validation without enough improvement, even across a checkpoint that was saved between
+# an epoch and its validation.
 begin_case plateau
 plateau="--rate-schedule plateau:patience=0,factor=0.5,threshold=0.5 --learning-rate 0.01 --checkpoint"
 train whole "$files/net.onnx" $data $validation $plateau whole-state --epochs 6 --save whole.onnx

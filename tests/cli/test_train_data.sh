@@ -1,12 +1,12 @@
 #!/bin/sh
-# `brigade train`: every form of data, every loss beside PyTorch's (tests/oracle/train.py), losses inside the model, and
-# the models of tests/oracle/onnx.py with their data.
+# `brigade train`: every data format, every loss compared with PyTorch (tests/oracle/train.py), losses inside the model,
+# and the models of tests/oracle/onnx.py with their data.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/train.sh"
 numbers="--no-shuffle --optimizer adamw:weight_decay=0.1 --learning-rate 0.01 --batch-size 8 --epochs 2 --quiet"
 table=$files/table.csv
 
-# as_recorded CASE: the losses of CASE.jsonl.
+# as_recorded CASE: checks the losses in CASE.jsonl.
 as_recorded() {
     losses "$1.jsonl" >"$1.losses"
     recorded "$1" losses >"$1.wanted"
@@ -38,7 +38,7 @@ train mse "$files/table.onnx" --input "x=$table:0,1,2" --target "$table:price" $
 as_recorded mse
 check "a metric of numbers: $(head -1 mse.jsonl)" grep -q '^{"step":1,"epoch":1,"loss":0.5179[0-9]*,"mae":0.6320[0-9]*,' mse.jsonl
 
-# Losses in the model's own element type.
+# Losses in the model's element type.
 begin_case types
 train mse "$files/table64.onnx" --input "x=$table:0,1,2" --target "$table:price" $numbers --metric mae
 as_recorded mse
@@ -76,7 +76,7 @@ cp "$files/images.npy" 'odd:name/a:b.npy'
 train colons "$files/net.onnx" --input 'x=odd:name/a:b.npy' --target "$files/labels.npy" --epochs 1 --quiet
 check "colons of a name that is there" test "$(losses colons.jsonl | wc -l)" -eq 2
 
-# What scikit-learn's models are exported with: labels that are chosen, maps of classes as rows of numbers.
+# Outputs of exported scikit-learn models: chosen labels, and maps of classes as rows of numbers.
 begin_case imitations
 infer_scikit() { # MODEL OUTPUT TYPE NAME
     "$program" infer "$files/$1.onnx" --input "X=$files/table.csv:area,rooms,age" --output "$2=scikit.npy" --quiet
@@ -105,7 +105,7 @@ train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$fil
     --gradient-accumulation 4 $validation
 check "of which a call is one batch: $(cat fixed.err)" grep -q '"validation":' fixed.jsonl
 
-# MODEL INPUT... -- TARGET: 50 updates as tests/oracle/onnx.txt has them.
+# MODEL INPUT... -- TARGET: checks 50 updates against tests/oracle/onnx.txt.
 begin_case models
 onnx_data=$files/onnx.npz
 learn() {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The listings of docs/troubleshooting.md: each command prints the output shown below it. A line `...` stands
-# for any lines.
+# The listings of docs/troubleshooting.md: each command prints the output shown below it. A line `...` matches any
+# lines.
 . "$(dirname "$0")/support.sh"
 page="$(cd "$(dirname "$0")/../.." && pwd)/docs/troubleshooting.md"
 
@@ -10,12 +10,12 @@ PATH="$folder/bin:$PATH"
 unset BRIGADE_DATA
 brigade data digits --count 2000 --test-count 500 --dir data >/dev/null
 
-# Command n of the page in page/n.command, what it shows in page/n.shown.
+# Writes command n of the page to page/n.command, and its output to page/n.shown.
 awk '/^    \$ / { n++; print substr($0, 7) >("page/" n ".command"); printf "" >("page/" n ".shown"); on = 1; next }
      /^    / { if (on) print substr($0, 5) >("page/" n ".shown"); next }
      { on = 0 }' "$page"
 
-# True when the lines of a file are those that are shown.
+# Succeeds if the lines of a file are those that are shown.
 matches() { # shown, printed
     awk 'NR == FNR { shown[++count] = $0; next }
          { line[++lines] = $0 }
@@ -46,7 +46,7 @@ for command in page/*.command; do
 done
 check "the page has listings" test "$count" -ge 7
 begin_case differences
-# differs SHOWN PRINTED: lines that are not those of the page are noticed.
+# differs SHOWN PRINTED: checks that lines which are not on the page are detected.
 differs() {
     printf "$1" >shown
     printf "$2" >printed

@@ -1,5 +1,5 @@
-# train.sh: what the script tests of `brigade train` and `brigade infer` share. Source it after support.sh: $files has the
-# models and data of tests/oracle/train.py, and the script is in $folder.
+# train.sh: code that the script tests of `brigade train` and `brigade infer` share. Source it after support.sh. $files
+# has the models and data of tests/oracle/train.py; the script enters $folder.
 files=$root/tests/oracle/train
 oracle=$root/tests/oracle/train.txt
 cd "$folder" || exit 1
@@ -19,17 +19,18 @@ train() {
     fi
 }
 
-# losses FILE: the losses of a log's updates, a line each.
+# losses FILE: prints the losses of a log's updates, one per line.
 losses() {
     sed -n 's/^{"step":[0-9]*,"epoch":[0-9]*,"loss":\([^,]*\),.*/\1/p' "$1"
 }
 
-# recorded CASE NAME: PyTorch's numbers, a line each.
+# recorded CASE NAME: prints PyTorch's numbers, one per line.
 recorded() {
     sed -n "s/^$1 $2 //p" "$oracle" | tr ' ' '\n'
 }
 
-# near WHAT FILE FILE: as many numbers, and none differs by more than float32 rounding of a short training.
+# near WHAT FILE FILE: checks that both have the same number of values, which differ only by float32 rounding over a
+# short training.
 near() {
     check "$1: $(paste "$2" "$3" | head -50 | tr '\n' ';')" sh -c '
         [ -s "$1" ] && [ "$(wc -l <"$1")" -eq "$(wc -l <"$2")" ] && paste "$1" "$2" | awk "

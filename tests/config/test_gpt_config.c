@@ -106,9 +106,9 @@ static char *print(const bgi_gpt_config *config)
     return text;
 }
 
-/* The class defaults of the PopXL GPT-3 example and its four release presets, as its configuration files have them:
- * every printed field has a row. If only one value is given, it is that of the defaults and of all presets. Fields that
- * only Brigade has are set to give the example's training. */
+/* The class defaults of the PopXL GPT-3 example and its four release presets, as in its configuration files. Every
+ * printed field has a row. A single value applies to the defaults and all presets. Fields that only Brigade has are set
+ * so that training is that of the example. */
 static const struct {
     const char *path;
     const char *values[5]; /* first the defaults, then the order of `presets` */
@@ -186,7 +186,7 @@ static uint32_t count_leaves(const char *text)
     return count;
 }
 
-/* Checks that every field of the configuration has the published value of a column. */
+/* Checks that every field of the configuration has the published value in column `column` of the table. */
 static void expect_published(const bgi_gpt_config *config, uint32_t column)
 {
     bgi_gpt_config wanted = defaults();
@@ -459,7 +459,7 @@ static void test_learning_rate(void **state)
     set(&config, "decay=cosine");
     assert_true(bgi_gpt_config_learning_rate(&config, 1714) == 5e-6);
     assert_true(fabs(bgi_gpt_config_learning_rate(&config, (1714 + 286000) / 2) - (5e-6 + 1e-7) / 2) < 1e-18);
-    assert_true(bgi_gpt_config_learning_rate(&config, 50000) > 4.6e-6); /* above the line, which is at 4.17e-6 */
+    assert_true(bgi_gpt_config_learning_rate(&config, 50000) > 4.6e-6); /* above the line (4.17e-6) */
     assert_true(fabs(bgi_gpt_config_learning_rate(&config, 286000) - 1e-7) < 1e-20);
     set(&config, "constant=true");
     assert_true(bgi_gpt_config_learning_rate(&config, 0) == 5e-6);

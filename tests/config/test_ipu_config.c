@@ -180,7 +180,7 @@ static void test_every_type(void **state)
     static const char *const values[] = {"true", "1", "0.5", "\"x\"", "[1]", "[0.5]", "{\"a\": 1}", "null"};
     static const struct {
         const char *names[12];
-        const char *taken; /* by value: a string that may be set without other fields */
+        const char *taken; /* indexed by value: a string that may be set without other fields */
     } kinds[] = {
         {{"auto_loss_scaling", "enable_half_partials", "execute_encoder_on_cpu_for_generation", "explicit_ir_inference",
           "optimizer_state_offchip", "recompute_checkpoint_every_layer", "replicated_tensor_sharding"},
@@ -240,7 +240,7 @@ static void test_cross_checks(void **state)
     bg_ipu_config_destroy(parse("{\"ipus_per_replica\": 4, \"layers_per_ipu\": [1, -1]}"));
     refuse("{\"embedding_serialization_factor\": 2, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
-    /* The same for a factor of one piece. */
+    /* An explicit factor of 1 is refused too. */
     refuse("{\"embedding_serialization_factor\": 1, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
     refuse(
@@ -317,7 +317,7 @@ static void test_unknown_keys(void **state)
     assert_string_equal(text, "{\n  \"enable_half_first_order_momentum\": true,\n  \"foo\": {\n    \"b\": 1\n  },\n"
                               "  \"optimum_version\": \"1.6.1\"\n}\n");
     free(text);
-    /* They remain after a change too. */
+    /* These fields remain after a change too. */
     assert_int_equal(bg_ipu_config_set(config, "replication_factor",
                                        &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 2}, NULL),
                      BG_OK);
@@ -394,7 +394,7 @@ static void test_modes(void **state)
         BG_OK);
     expect_field(config, "matmul_proportion", "0.2");
     expect_field(config, "inference_matmul_proportion", "0.6");
-    /* The mode remains after a change, and clones have it. */
+    /* The mode remains after a change, and clones have the same mode. */
     assert_string_equal(bg_ipu_config_mode(config), "inference");
     assert_int_equal(bg_ipu_config_update_from_string(config, "seed=7", NULL), BG_OK);
     assert_string_equal(bg_ipu_config_mode(config), "inference");
@@ -570,7 +570,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     bg_ipu_config_destroy(again);
     bg_ipu_config_destroy(config);
 
-    /* From here on the file has every field and a version. */
+    /* The file now has every field and a version. */
     assert_int_equal(bg_ipu_config_create(&config, NULL), BG_OK);
     assert_int_equal(bg_ipu_config_print_json(config, &text, NULL), BG_OK);
     for (size_t i = 0; bg_ipu_config_field_at(i) != NULL; i++)
@@ -642,7 +642,7 @@ static void test_overrides(void **state)
     expect_field(config, "executable_cache_dir", "\"cache\"");
     bg_ipu_config_destroy(config);
 
-    /* A problem is reported at the place of the text that caused it. */
+    /* A problem is reported with the position of the text that caused it. */
     assert_int_equal(
         bg_ipu_config_parse_json("{\"layers_per_ipu\": [1],\n\"device_iterations\": 0}", "f", &wrong, &config, &error),
         BG_ERROR_INVALID);
@@ -714,7 +714,7 @@ static void test_inferred_values_stay_inferred(void **state)
                          BG_OK);
         assert_true(bg_ipu_config_equal(config, again));
         free(text);
-        /* The file that this one wrote is the same. */
+        /* The configuration that was read is written again and gives the same one. */
         assert_int_equal(bg_ipu_config_print_json(again, &text, NULL), BG_OK);
         third = parse(text);
         for (size_t i = is_given; i < sizeof inferred / sizeof inferred[0]; i++) {
@@ -740,7 +740,7 @@ static void test_inferred_values_stay_inferred(void **state)
     }
 }
 
-/* null and none clear fields that may be empty, and are an error with the field's name for the others. */
+/* null and none clear fields that may be empty; for other fields they are an error that names the field. */
 static void test_none_in_updates(void **state)
 {
     static const char *const words[] = {"null", "none", "None", "NULL"};

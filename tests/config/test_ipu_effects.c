@@ -44,7 +44,7 @@ static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
 static const test_model layers = {"layers", build_layers};
 static const bg_ipu_model shape = {.layer_count = LAYERS, .head_block = "Head"};
 
-/* The plans that a configuration, given as updates of a pipeline of two devices, makes for training or inference. */
+/* Plans for training or inference from a configuration, which is given as updates of a pipeline of two devices. */
 static bg_ipu_options make_options(const char *updates, bool for_inference)
 {
     const bg_ipu_config_load_options load = {.overrides = updates};
@@ -63,7 +63,7 @@ static bg_ipu_options make_options(const char *updates, bool for_inference)
     return made;
 }
 
-/* The bytes of a class on the first device of such a training. */
+/* The bytes of a memory class on the first device of such a training plan. */
 static size_t find_bytes(const char *updates, bg_memory_class memory_class)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -128,7 +128,7 @@ static void test_state_in_pieces(void **state)
     bg_ipu_options_clear(&alone);
 }
 
-/* Losses are the first bytes of a result. A scale that is a power of two changes none of them. */
+/* Losses are the first bytes of a result. A scale that is a power of two does not change them. */
 static void test_auto_loss_scaling(void **state)
 {
     const test_result plain = train("auto_loss_scaling=false"), scaled = train("auto_loss_scaling=true");
@@ -144,7 +144,7 @@ static void test_auto_loss_scaling(void **state)
     free(scaled.bytes);
 }
 
-/* The bytes of values that are alive inside segments, with scratch, on the two devices. */
+/* The bytes of live values inside segments, including scratch, on the two devices. */
 static void find_transients(const char *updates, size_t bytes[2])
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -157,7 +157,7 @@ static void find_transients(const char *updates, size_t bytes[2])
     bg_ipu_options_clear(&made);
 }
 
-/* Less memory for products makes plans smaller on the intended devices, with the same bits. */
+/* If matrix products are limited to less scratch, plans are smaller on those devices and give the same bits. */
 static void test_matmul_proportion(void **state)
 {
     size_t plain[2], bounded[2], second[2];

@@ -1,6 +1,6 @@
 /*
- * test_ipu_gpt.c: a small GPT that only a file and an update string configure has the same plan and trains to the same
- * bits as with an options struct.
+ * test_ipu_gpt.c: a small GPT that is configured only by a file and an update string has the same plan, and trains to
+ * the same bits, as with an options struct.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,7 +148,7 @@ static void test_files_and_structs(void **state)
         expected = test_train(&gpt, MICRO_BATCH, &optimizer, &wanted, NULL, 0, UPDATES, cases[i].stages);
         test_train_expect(test_train(&gpt, MICRO_BATCH, &optimizer, &made.options, NULL, 0, UPDATES, cases[i].stages),
                           &expected, cases[i].file);
-        /* Cases that do not differ would prove nothing. */
+        /* The cases must differ; otherwise the test proves nothing. */
         assert_false(previous.size == expected.size && memcmp(previous.bytes, expected.bytes, previous.size) == 0);
         free(previous.bytes);
         previous = expected;

@@ -116,7 +116,7 @@ static void test_encoder_and_decoder(void **state)
         {"{\"layers_per_ipu\": [0, 6, 0, 6]}", 6, 6, 2, 2, {0, 6}, {0, 6}},
         {"{\"layers_per_ipu\": [3, 0, 3, 0, 0, 7]}", 6, 7, 4, 2, {3, 0, 3, 0}, {0, 7}},
         {"{\"ipus_per_replica\": 4}", 6, 6, 2, 2, {3, 3}, {3, 3}},
-        /* Chooses the largest of the cuts that fit, but not the one that leaves no layers for the decoder. */
+        /* Chooses the largest split that fits, but not one that leaves no layers for the decoder. */
         {"{\"layers_per_ipu\": [6, 0, 6, 0]}", 6, 6, 2, 2, {6, 0}, {6, 0}},
         {"{\"layers_per_ipu\": [2, 0, 0, 0]}", 2, 0, 2, 2, {2, 0}, {0, 0}},
     };
@@ -195,7 +195,7 @@ static void test_splits_go_with_their_part(void **state)
     assert_int_equal(second.projection_splits[0], 2);
     assert_int_equal(second.matmul_count, 2);
     assert_true(second.matmul_proportion[0] == 0.3);
-    /* Both parts have the remaining fields, and a scalar remains a scalar. */
+    /* Both parts have all other fields, and a scalar remains a scalar. */
     for (int part = 0; part < 2; part++) {
         const bgi_ipu_settings of = part == 0 ? first : second;
         assert_true(of.has_seed && of.seed == 4 && of.gradient_accumulation == 5 && of.replicas == 2);

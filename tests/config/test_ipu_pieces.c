@@ -1,6 +1,6 @@
 /*
- * test_ipu_pieces.c: a configuration's embedding and output layer in pieces, one after the other or on several devices,
- * have the right places in the plan and do not change results.
+ * test_ipu_pieces.c: a configuration can split the embedding and the output layer into pieces, serialized or on several
+ * devices. The pieces are on the right devices and do not change results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,10 +24,10 @@ enum { LAYERS = 4, ROWS = 20, WIDTH = 16, MICRO_BATCH = 4, UPDATES = 3 };
 
 static const bg_ipu_model shape = {.layer_count = LAYERS, .embedding_block = "Embedding", .head_block = "Head"};
 
-/* Functions of models get only the graph, so this variable has the configuration of the current test. */
+/* Functions that build models get only the graph, so this variable holds the configuration of the current test. */
 static bg_ipu_config *current;
 static bool is_inference;
-/* Ids and targets with this many dimensions: the micro-batch, and ranks 2 and 3 of 3 and 2 ids. */
+/* Ids and targets of this rank: micro-batch; micro-batch x 3; micro-batch x 3 x 2. */
 static uint32_t rank = 1;
 
 static bg_value build(bg_graph *graph, int64_t micro_batch)
@@ -126,7 +126,7 @@ static const piece_case cases[] = {
 };
 enum { CASE_COUNT = sizeof cases / sizeof cases[0] };
 
-/* The stages are those of the table, and the run has the bits of the same model on one device. */
+/* The stages are those of the table, and the run gives the same bits as the model on one device. */
 static void test_training(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -154,7 +154,7 @@ static void test_training(void **state)
     }
 }
 
-/* Runs a plan, on one device or by the blocks; returns its weights, with the losses as another one. */
+/* Runs a plan on one device or on those of the blocks. Returns the weights, which include the losses as a tensor. */
 static bg_weights *train_once(const char *updates, const bg_optimizer *optimizer, bool is_apart)
 {
     bg_ipu_options made = begin(updates, false);
@@ -199,7 +199,7 @@ static bg_weights *train_once(const char *updates, const bg_optimizer *optimizer
     return weights;
 }
 
-/* The initial values are equal in every bit, so differences are those of one update. */
+/* Initial values are bit-identical, so only the update can cause differences. */
 static void expect_close(bg_weights *found, bg_weights *wanted, const char *what)
 {
     assert_int_equal(bg_weights_count(found), bg_weights_count(wanted));
@@ -270,7 +270,7 @@ static void set_pieces(bg_weights *weights, const char *plain, const char *forma
     }
 }
 
-/* Sets tensors that are never cut to the same values for all models. */
+/* Sets tensors that are never split to the same values for all models. */
 static void set_others(bg_weights *weights)
 {
     const bg_type matrix = bg_matrix(BG_FLOAT32, WIDTH, WIDTH), bias = bg_vector(BG_FLOAT32, WIDTH),
@@ -300,7 +300,7 @@ static void infer(const piece_case *c, float y[MICRO_BATCH * ROWS])
     void *ids = test_model_input(&type, "ids", 1);
     bg_error error = {0};
 
-    /* The same for the twins. */
+    /* Sets the `inference_` fields to the same values. */
     for (const char *rest = c->updates; rest != NULL; rest = (field = strchr(rest, ',')) != NULL ? field + 1 : NULL)
         if (strncmp(rest, "seed", 4) != 0)
             snprintf(updates + strlen(updates), sizeof updates - strlen(updates), ",inference_%.*s",
@@ -324,7 +324,7 @@ static void infer(const piece_case *c, float y[MICRO_BATCH * ROWS])
     end(&made);
 }
 
-/* For all pieces and placements, the results are those of the plain layers. */
+/* For all splits and placements, results are those of the plain layers. */
 static void test_inference(void **state)
 {
     float plain[MICRO_BATCH * ROWS], found[MICRO_BATCH * ROWS];

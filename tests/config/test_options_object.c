@@ -46,7 +46,7 @@ static char *print(const bg_run_options *options)
     return text;
 }
 
-/* An owned copy is independent: its source may change and be freed. */
+/* An owned copy does not depend on its source, which may change and be freed. */
 static void test_deep_copies(void **state)
 {
     char stages[] = "B1|B2", folder[] = "plans", output[] = "loss", pattern[] = "layer*", block[] = "B1";
@@ -122,7 +122,7 @@ static void test_frozen_once_used(void **state)
     require(bg_run_options_set(clone, "deviceIterations", "8", &error), &error);
     assert_int_equal(bg_run_options_view(clone)->execution.device_iterations, 8);
     assert_int_equal(bg_run_options_view(options)->execution.device_iterations, 7);
-    /* Options that were applied to others are frozen as well. */
+    /* Options that were applied to other options are frozen as well. */
     bg_run_options_apply(clone, &to);
     assert_int_equal(to.execution.device_iterations, 8);
     assert_int_equal(bg_run_options_set(clone, "deviceIterations", "9", NULL), BG_ERROR_INVALID);
@@ -224,7 +224,7 @@ static void test_values(void **state)
     bg_run_options_destroy(options);
 }
 
-/* Every option is printed and read back by its value. */
+/* Every option is printed, and reading the text gives the same value. */
 static void test_every_value_comes_back(void **state)
 {
     bg_run_options *options = make(NULL), *again = make(NULL);
@@ -253,7 +253,7 @@ static void test_every_value_comes_back(void **state)
     bg_run_options_destroy(again);
 }
 
-/* Values that JSON cannot represent are an error when they are read; for a plain struct, printing reports them. */
+/* Reading a value that JSON cannot represent is an error; in a plain struct, printing reports the value. */
 static void test_texts_are_utf8(void **state)
 {
     bg_options plain = bg_options_defaults();
@@ -277,7 +277,7 @@ static void test_texts_are_utf8(void **state)
     bg_run_options_destroy(options);
 }
 
-/* Each form has one line; later lines override earlier ones. */
+/* The text has one line for each syntax; later lines override earlier ones. */
 static void test_lines(void **state)
 {
     static const char text[] = "# as PopTorch has them\n"
@@ -345,7 +345,7 @@ static void test_problems_of_lines(void **state)
         expect_says(&error, says[i]);
     assert_false(bg_run_options_view(options)->reporting.trace);
     assert_false(bg_run_options_is_given(options, "trace"));
-    /* One problem also prevents all changes. */
+    /* Even a single problem prevents all changes. */
     assert_int_equal(bg_run_options_parse(options, "trace true\nreplicas -2\n", "text", &error), BG_ERROR_INVALID);
     assert_false(bg_run_options_view(options)->reporting.trace);
     assert_false(bg_run_options_is_given(options, "trace"));

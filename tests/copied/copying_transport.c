@@ -15,7 +15,7 @@ typedef enum parcel_kind { MESSAGE, CREDIT, OFFER, RESULT, PIECE, NOTE } parcel_
 /* An item in transit. Parcels of one kind between the same two ends arrive in order. */
 typedef struct parcel {
     parcel_kind kind;
-    uint32_t of, from, to; /* link, group, or 0; members of the group, otherwise devices */
+    uint32_t of, from, to; /* of: the link, the group, or 0; from, to: members of the group, otherwise devices */
     uint32_t delay;        /* remaining calls of progress */
     uint64_t number;       /* of a message */
     void **buffers;        /* OFFER, RESULT: for each exchange; NULL if the receiver gets no data in it */
@@ -51,7 +51,7 @@ typedef struct copying {
     _Atomic uint32_t *pending; /* for each device: pieces */
     pthread_mutex_t moving;    /* one thread at a time delivers parcels */
     pthread_mutex_t mutex;
-    parcel *first; /* under the mutex, because any thread may send a note */
+    parcel *first; /* guarded by the mutex, because any thread may send a note */
     uint64_t random;
 } copying;
 
@@ -121,7 +121,7 @@ static bool is_behind(const copying *c, const parcel *p)
     return false;
 }
 
-/* Removes the next parcel that has arrived; with `moves`, the others get one call closer. */
+/* Removes the next parcel that has arrived. With `moves`, all other parcels need one call less to arrive. */
 static parcel *take_arrived(copying *c, bool moves)
 {
     parcel *found = NULL;

@@ -1,7 +1,7 @@
 /*
- * long_suite.h: for suites over copies that take minutes. They run completely when BRIGADE_TEST_ALL is set (`make
- * check-all`), otherwise as one skipped test. Their devices stay open. The including file names the suite's main
- * `whole_suite`.
+ * long_suite.h: for suites in this folder that take minutes. They run completely if BRIGADE_TEST_ALL is set (`make
+ * check-all`); otherwise each suite is one skipped test. Their devices stay open. The including file names the suite's
+ * main `whole_suite`.
  */
 #include <stdlib.h>
 

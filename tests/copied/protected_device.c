@@ -29,7 +29,7 @@ typedef struct protected_device {
     struct protected_device *next;
 } protected_device;
 
-/* Guards all following variables, and each device's depth. The handler only reads. */
+/* Guards all following variables, and each device's depth. The signal handler only reads them. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static protected_device *first;
 static uint32_t created;
@@ -160,9 +160,9 @@ static void close_last(void)
         protect(last_left, PROT_NONE);
 }
 
-/* One thread works for all devices, so a device stays open after `leave` until another one is entered, because these
- * tests spend most of their time on system calls. Two devices may be open while the thread works for both, and the host
- * may copy while the worker leaves. */
+/* Protecting memory needs slow system calls. One thread works for all devices, so a device stays open after `leave`
+ * until the thread enters another device. Two devices may be open while the thread works for both, and the host may
+ * copy while the worker leaves. */
 static void enter(bgi_device *device)
 {
     protected_device *d = of(device);

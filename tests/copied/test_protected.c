@@ -1,6 +1,6 @@
 /*
- * test_protected.c: checks the tools of these tests: an access to a device's memory from outside ends the process with
- * a line that names the device, and runs use copies.
+ * test_protected.c: checks the protected devices and the copying transport: an access to a device's memory outside
+ * enter and leave ends the process with a line that names the device, and runs copy messages.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +70,7 @@ static void memory_of_others_is_closed(void **state)
     assert_string_equal(text, "byte 7 of the store of device 1 touched by somebody else\n");
 }
 
-/* The toy plan gives the same bits with all messages copied, in many orders of arrival. */
+/* The toy plan gives the same bits when all messages are copied and arrive in many different orders. */
 static void runs_go_through_copies(void **state)
 {
     static float inputs[4096], wanted[4096], found[4096], weights[TOY_MOST_STAGES * TOY_WIDTH];

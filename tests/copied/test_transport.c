@@ -1,4 +1,5 @@
-/* test_transport.c: runs transport/test_threads.c over copies: the rules that the runtime relies on hold for both. */
+/* test_transport.c: runs transport/test_threads.c over the copying transport: it obeys the same rules, on which the
+ * runtime relies. */
 #include "copied/copying_transport.h"
 #include "copied/protected_device.h"
 

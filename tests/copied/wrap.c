@@ -1,7 +1,8 @@
 /*
- * wrap.c: engines in these tests get protected devices that communicate by copies, on one worker and without I/O
- * threads; or open devices on several workers. The linker replaces bgi_engine_create by the function here. Suites leave
- * out cells as under sanitizers, unless BRIGADE_TEST_ALL is set.
+ * wrap.c: replaces the devices and transport of engines in these tests. An engine gets protected devices with one
+ * worker and no I/O threads, or open devices with several workers; messages are copied. The linker replaces
+ * bgi_engine_create by the function here. Suites run the reduced set of cases that they have for sanitizers, unless
+ * BRIGADE_TEST_ALL is set.
  */
 #include "copied/wrap.h"
 
@@ -36,7 +37,7 @@ bg_status __wrap_bgi_engine_create(const bg_plan *plan, const bgi_engine_options
                                    bg_error *error)
 {
     bgi_engine_options other = *options;
-    bg_plan *own = (bg_plan *)(uintptr_t)plan; /* made by the test itself */
+    bg_plan *own = (bg_plan *)(uintptr_t)plan; /* the test created the plan, so it may be changed */
 
     other.device_type = worker_count == 1 ? &test_device_protected : &bgi_device_cpu;
     other.transport_type = &test_transport_copying;

@@ -1,6 +1,6 @@
 /*
- * test_crc32c.c: CRC-32C against the values of RFC 3720 (appendix B.4) and the check value of the catalog of
- * parameterized CRCs; the mask of TFRecord.
+ * test_crc32c.c: compares CRC-32C with the values of RFC 3720 (appendix B.4) and with the check value of the catalog of
+ * parameterized CRCs. It also checks the mask of TFRecord.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * CRC-64 against its published check value, its definition bit by bit, and the law for joined parts.
+ * Compares CRC-64 with its published check value and with its bitwise definition, and checks that CRCs of parts combine
+ * to the CRC of the whole.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,8 +57,8 @@ static void test_definition_and_parts(void **state)
     }
 }
 
-/* Processors that can fold long data give the table's value for every length and alignment, in one part and in
- * several. */
+/* The fast implementation, on processors that have its instructions, gives the same values as the table for every
+ * length and alignment, in one part and in several. */
 static void test_long_data_as_by_table(void **state)
 {
     static unsigned char data[1200];
@@ -82,7 +83,7 @@ static void test_long_data_as_by_table(void **state)
     assert_true(compute(data, sizeof data) == compute_slowly(data, sizeof data));
 }
 
-/* A part that was computed separately is joined to the data before it. */
+/* The CRC of a part that was computed separately is joined to the CRC of the data before it. */
 static void test_parts_are_joined(void **state)
 {
     static unsigned char data[700];

@@ -1,5 +1,5 @@
 /*
- * test_error.c: messages with text from files remain one line.
+ * test_error.c: messages that contain text from files remain one line.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -93,7 +93,7 @@ static void test_target_is_old_until_commit(void **state)
     assert_content(writer.temporary_path, "new");
     assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_OK);
     assert_content(f->path, "new");
-    bgi_file_writer_abandon(&writer, NULL); /* already ended, so it has no effect */
+    bgi_file_writer_abandon(&writer, NULL); /* the file is already committed, so this has no effect */
     assert_content(f->path, "new");
 }
 
@@ -109,7 +109,7 @@ static void test_abandon_leaves_nothing(void **state)
     assert_int_equal(test_folder_count(f->folder), 0);
 }
 
-/* A folder that appears at the target lets everything succeed up to the rename. */
+/* A folder appears under the target's name, so that only the rename fails. */
 static void test_failed_rename_leaves_nothing(void **state)
 {
     fixture *f = *state;
@@ -342,7 +342,7 @@ static void test_folder_that_cannot_be_locked(void **state)
     assert_int_equal(held, -1);
 }
 
-/* A truncated file is an error that names it, and the rest can still be read. */
+/* Reading past the end of a truncated file is an error that names the file; bytes before the end can still be read. */
 static void test_input_that_shrinks(void **state)
 {
     fixture *f = *state;
@@ -438,7 +438,7 @@ static void test_folder_create_and_join(void **state)
     free(bare);
 }
 
-/* The second request fails, even in the same process. */
+/* The second lock of a folder fails, even in the same process. */
 static void test_folder_hold(void **state)
 {
     fixture *f = *state;

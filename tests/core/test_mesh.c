@@ -1,5 +1,5 @@
 /*
- * Replica groups against the example's vectors and against a plain scan of the replicas, and their laws.
+ * Compares replica groups with the GPT example's vectors and with a plain scan of the replicas, and checks their laws.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void assert_groups(const uint32_t *groups, const char *expected)
     assert_string_equal(text, expected);
 }
 
-/* 2 x 2 x 2: every grouping that the GPT example uses. */
+/* Every grouping that the GPT example uses, on a mesh of 2 x 2 x 2 replicas. */
 static void test_vectors_of_eight_replicas(void **state)
 {
     static const struct {
@@ -61,8 +61,8 @@ static void test_vectors_of_eight_replicas(void **state)
     assert_groups(groups, "0 0 1 1 2 2 3 3");
 }
 
-/* The definition: the first replica without a group forms one with those at multiples of the stride from it. Returns
- * false when one of these has a group or does not exist. */
+/* Computes groups by their definition: the first replica without a group forms one with replicas at multiples of the
+ * stride after it. Returns false if such a replica already has a group or does not exist. */
 static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *out)
 {
     uint32_t count = 0;
@@ -82,8 +82,9 @@ static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *ou
     return true;
 }
 
-/* Tries all sizes and strides for all numbers of replicas: a grouping is accepted exactly when the scan succeeds, and
- * has its result. Transposing twice restores the groups, and groups with one stride are their own constant grouping. */
+/* For all sizes, strides and numbers of replicas, a grouping is accepted exactly when the scan succeeds, and has the
+ * same groups. Transposing twice restores the groups. The constant part of groups with one stride is the grouping
+ * itself. */
 static void test_laws(void **state)
 {
     uint32_t groups[MOST], expected[MOST], once[MOST], twice[MOST];
@@ -107,15 +108,15 @@ static void test_laws(void **state)
                 assert_int_equal(bg_replica_group_constant(replicas, groups, &constant, &failure), BG_OK);
                 bg_replica_group_assign(replicas, &constant, twice, &failure);
                 assert_memory_equal(groups, twice, replicas * sizeof *groups);
-                /* A tensor that is cut over a group is equal along its transpose: together they name every replica
-                 * once. */
+                /* A tensor that is sharded over a group is equal along its transpose: each pair of a group and a
+                 * transposed group has one replica in common. */
                 for (uint32_t a = 0; a < replicas; a++)
                     for (uint32_t b = 0; b < a; b++)
                         assert_false(groups[a] == groups[b] && once[a] == once[b]);
             }
 }
 
-/* For groups without one stride, the constant part is the part that all runs of members share, or single replicas. */
+/* For groups without one stride, the constant part is the common part of all runs of members, or single replicas. */
 static void test_uneven_groups(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * test_narrow.c: the 16-bit floats against IEEE 754, computed in double by value. It tests every float16, and every
- * float that equals a float16, is in the middle between two, or is next to one of these.
+ * test_narrow.c: compares conversions of 16-bit floats with IEEE 754 values computed in double. It tests every float16,
+ * every float that equals a float16 or is halfway between two, and the neighbors of these floats.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { INFINITE = 0x7c00 };
 
-/* Computes the value from its parts; infinity as if the exponents continued. */
+/* Computes the value from its parts. Infinity gets the value that the next exponent would have. */
 static double value_of(uint32_t half)
 {
     const int exponent = (int)(half >> 10 & 31);
@@ -53,7 +53,7 @@ static void test_every_float16_to_float(void **state)
             assert_true((double)found == value_of(half));
         else if ((half & 1023) == 0)
             assert_true(isinf(found));
-        else /* quiet, with the fraction in its upper bits */
+        else /* a quiet NaN, with the fraction in its upper bits */
             assert_int_equal(bgi_float_bits(found) & 0x7fffffff, 0x7fc00000 | (half & 1023) << 13);
         assert_int_equal(bgi_float16_from_float(found), is_finite || (half & 1023) == 0 ? half : half | 0x200);
     }

@@ -73,7 +73,7 @@ static void test_a_processor_becomes_free(void **state)
     bgi_pace_wait(&pace);
     assert_int_equal(m.looks, 3);
     compute(5000000);
-    bgi_pace_wait(&pace); /* it is still free */
+    bgi_pace_wait(&pace); /* the processor is still free */
     assert_int_equal(m.looks, 4);
 }
 

@@ -1,5 +1,6 @@
 /*
- * Philox against the published known answers of Random123, and the laws of the numbers made from its words.
+ * Compares Philox with the published known answers of Random123, and checks the distributions of numbers made from its
+ * output.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,7 +132,7 @@ static void test_below_is_uniform(void **state)
     assert_int_equal(bgi_random_below(&random, 1), 0);
 }
 
-/* A bound of three quarters of 2^32: a plain multiplication or remainder would favor one value in three. */
+/* With a bound of three quarters of 2^32, a plain multiplication or remainder would favor a third of the values. */
 static void test_below_large_bound_is_unbiased(void **state)
 {
     enum { COUNT = 60000 };

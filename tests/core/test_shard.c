@@ -1,6 +1,6 @@
 /*
- * Tensors cut over a mesh: the sizes of the example's presets, compared element by element with the definition, and
- * joined again.
+ * Tensors that are sharded over a mesh, with the sizes of the GPT example's presets. Shards are compared element by
+ * element with the definition, and joined again.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void test_preset_sizes(void **state)
     }
 }
 
-/* The place in the whole of element `index` of a piece's dimension; -1: padding. */
+/* The position in the whole tensor of element `index` of a shard's dimension; -1: padding. */
 static int64_t find_element(const bg_shard_dim *how, int64_t size, int64_t piece_size, uint32_t coordinate,
                             int64_t index)
 {
@@ -59,7 +59,7 @@ static uint32_t coordinate_of(const bg_mesh *at, bg_mesh_axis axis)
     return axis == BG_MESH_TENSOR_1 ? at->tensor_1 : axis == BG_MESH_TENSOR_2 ? at->tensor_2 : 0;
 }
 
-/* Every element of every piece is the one that the definition names; all pieces together make the whole again. */
+/* Every element of every shard is the one of the definition, and joining all shards gives the whole tensor. */
 static void check_shard(const bg_mesh *mesh, const bg_shard *shard)
 {
     int32_t whole[MOST], piece[MOST], joined[MOST];
@@ -89,7 +89,7 @@ static void check_shard(const bg_mesh *mesh, const bg_shard *shard)
         assert_int_equal(bg_shard_join(mesh, shard, &at, piece, joined, &failure), BG_OK);
     }
     assert_memory_equal(joined, whole, (size_t)count * sizeof *whole);
-    assert_int_equal(joined[count], -1); /* no elements follow */
+    assert_int_equal(joined[count], -1); /* no further elements */
 }
 
 static void test_every_element(void **state)
@@ -99,7 +99,7 @@ static void test_every_element(void **state)
         {.whole = bg_matrix(BG_INT32, 8, 24), .dims = {columns, {BG_MESH_TENSOR_1, 3, 0}}}, /* q, k, v */
         {.whole = bg_matrix(BG_INT32, 24, 8), .dims = {{BG_MESH_TENSOR_1, 3, 0}, columns}},
         {.whole = bg_matrix(BG_INT32, 21, 8),
-         .dims = {{BG_MESH_TENSOR_1, 1, 16}, columns}}, /* pieces with only padding */
+         .dims = {{BG_MESH_TENSOR_1, 1, 16}, columns}}, /* shards with only padding */
         {.whole = bg_matrix(BG_INT32, 8, 10), .dims = {rows, {BG_MESH_TENSOR_2, 2, 2}}},
         {.whole = bg_matrix(BG_INT32, 8, 8), .dims = {rows, whole_dim}},
         {.whole = bg_vector(BG_INT32, 24), .dims = {{BG_MESH_TENSOR_1, 3, 0}}},

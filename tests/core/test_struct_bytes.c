@@ -1,6 +1,6 @@
 /*
  * test_struct_bytes.c: structs that callers fill contain their size. Every function reports a struct of another release
- * by name, and names the function that makes it. A struct that may begin zeroed may omit the size.
+ * by name, and names the function that makes it. A struct that may start all-zero may omit the size.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ typedef struct room {
     bg_generator *generator;
 } room;
 
-/* Calls a function with a struct whose size is `bytes` and frees what it made. */
+/* Calls a function with a struct whose size is `bytes`, and frees the results of the function. */
 typedef bg_status (*attempt)(const room *r, size_t bytes, bg_error *error);
 
 static bg_status get_sample(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *error)
@@ -57,7 +57,7 @@ static bg_status create_dataset(size_t bytes, bg_dataset **out, bg_error *error)
 
 #define ATTEMPT(label) static bg_status label(const room *r, size_t bytes, bg_error *error)
 
-/* ---- structs that a function makes ---- */
+/* ---- structs that a function initializes ---- */
 
 ATTEMPT(optimizer)
 {
@@ -607,7 +607,7 @@ ATTEMPT(loading)
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all structs ---- */
 
 typedef struct candidate {
     const char *type, *maker; /* maker NULL: all-zero is valid */
@@ -678,7 +678,7 @@ static void assert_refused(const candidate *c, const room *r, size_t bytes, cons
         fail_msg("%s of %zu bytes: `%s` does not say `%s`", c->type, bytes, error.message, said);
 }
 
-/* Some attempts fail for another reason, such as a missing file, which is searched for later. */
+/* Some calls fail for another reason, such as a missing file, which the function looks for later. */
 static void assert_taken(const candidate *c, const room *r, size_t bytes)
 {
     bg_error error = {0};

@@ -1,6 +1,6 @@
 /*
- * Numbers in texts have a decimal point in every locale of the calling program: reading and writing also work in a
- * locale with a comma. The file also tests endings of names.
+ * Numbers are read and written with a decimal point in every locale of the calling program, such as a locale with a
+ * decimal comma. Another test covers endings of names.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 static char folder[TEST_FOLDER_BYTES];
 static bool has_comma;
 
-/* A locale with a comma and no other difference, which the test makes, because such a locale may not be installed. */
+/* Makes a locale that has a decimal comma and no other difference, because such a locale may not be installed. */
 static int open_locale(void **state)
 {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";
@@ -37,7 +37,7 @@ static int open_locale(void **state)
     assert_int_equal(bgi_file_save(path, source, sizeof source - 1, NULL), BG_OK);
     snprintf(command, sizeof command, "localedef -c -i %s/source -f ANSI_X3.4-1968 %s/comma >%s/log 2>&1", folder,
              folder, folder);
-    /* It warns about every category that the locale lacks. */
+    /* localedef warns about every category that the locale lacks. */
     has_comma = system(command) >= 0 && setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "comma") != NULL;
     return 0;
 }

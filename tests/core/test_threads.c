@@ -1,6 +1,7 @@
 /*
- * test_threads.c: threads of the library have all signals blocked and a large stack, and do not change their creator's
- * mask; lent threads run the function and are waited for. Memory in whole cache lines is shared with nothing.
+ * test_threads.c: threads of the library have a large stack, block all signals, and do not change their creator's mask.
+ * Threads that the program lends run the function, and the library waits for them. Memory that is allocated in whole
+ * cache lines shares no line with other allocations.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,7 +130,7 @@ static void test_loans(void **state)
     for (int i = 0; i < 20; i++) {
         assert_int_equal(bgi_thread_start(&thread, &source, look, &s), 0);
         bgi_thread_join(&thread);
-        assert_int_equal(s.calls, i + 1);      /* the library waits for it */
+        assert_int_equal(s.calls, i + 1);      /* the library waits for the function's end */
         assert_false(has(&s.blocked, SIGINT)); /* a lent thread's mask does not change */
         pthread_join(l.thread, NULL);
     }
@@ -142,7 +143,7 @@ static void test_loans(void **state)
     assert_true(has(&s.blocked, SIGINT));
 }
 
-/* Small allocations between those in lines do not touch a line of theirs. */
+/* Small allocations do not share a cache line with allocations in whole lines between them. */
 static void test_lines(void **state)
 {
     enum { COUNT = 200, BYTES = 70, LINES = 2 };

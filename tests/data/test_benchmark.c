@@ -1,5 +1,6 @@
 /*
- * The benchmarks' JSON has the published fields, all above 0; errors; and the conclusion about the limit of a run.
+ * The JSON of benchmarks has the documented fields, all above 0. The tests also cover errors, and the verdict on
+ * whether data or devices limit a run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +31,7 @@ static void expect_close(double found, double wanted)
     assert_true(found > wanted * (1 - 1e-7) && found < wanted * (1 + 1e-7));
 }
 
-/* Derived numbers agree with measured ones: GB/s, elements a second, latencies in their order. */
+/* GB/s and elements per second agree with the measured times, and latencies are in order. */
 static void check_figures(const json_t *epoch)
 {
     const double elapsed_s = number(epoch, "time_elapsed"), elements = number(epoch, "elements_processed");
@@ -102,7 +103,7 @@ static void test_fields(void **state)
 
 /* ---- callbacks ---- */
 
-/* Counts down to its end, or to a failure. */
+/* A stream that counts down until it ends or fails. */
 typedef struct counter {
     uint64_t calls, ends_at, fails_at;
     bool with_message;
@@ -227,7 +228,7 @@ static void test_rates(void **state)
     assert_non_null(strstr(text, "the device limits the run: the data set gives 200 samples/s"));
     assert_int_equal(bg_rates_judge(96, 100, true, NULL), BG_LIMIT_DEVICE);
     assert_int_equal(bg_rates_judge(94, 100, true, NULL), BG_LIMIT_DATASET);
-    /* If the two take turns, it waits for a third of the time. */
+    /* If loading and processing do not overlap, it waits for a third of the time. */
     assert_int_equal(bg_rates_judge(200, 100, false, text), BG_LIMIT_DATASET);
     assert_non_null(strstr(text, "33.3%"));
     assert_int_equal(bg_rates_judge(2000, 100, false, text), BG_LIMIT_DEVICE);

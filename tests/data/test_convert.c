@@ -1,5 +1,6 @@
 /*
- * test_convert.c: samples in other element types and shapes, normalized as in torchvision, and side by side (zip.c).
+ * test_convert.c: converts samples to other element types and shapes, normalizes them as torchvision does, and combines
+ * data sets (zip.c).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +48,7 @@ static bg_dataset *make_bytes(void)
     return make(bg_matrix(BG_UINT8, SAMPLES, PIXELS), bytes);
 }
 
-/* The same samples through a callback, not in memory. */
+/* A data set of the same samples from a callback instead of memory. */
 static bg_status get_bytes(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *failure)
 {
     (void)user, (void)epoch, (void)failure;
@@ -109,7 +110,7 @@ static void test_bytes_become_floats(void **state)
     }
 }
 
-/* The result has the bits of bg_dataset_normalize, which are torchvision's. */
+/* The result is bit-identical to that of bg_dataset_normalize, which equals torchvision's. */
 static void test_normalization(void **state)
 {
     const float means[] = {0.4f, 0.1f, 0.25f, 0.5f}, deviations[] = {0.3f, 0.2f, 1.5f, -2.0f};

@@ -1,5 +1,5 @@
 /*
- * Generated digits: a function of (seed, index), the same on every machine, balanced, and distinguishable.
+ * Generated digits depend only on (seed, index), are the same on every machine, and are balanced and distinguishable.
  */
 #include <stdarg.h>
 #include <stddef.h>

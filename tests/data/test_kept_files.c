@@ -1,6 +1,6 @@
 /*
- * Files for storage, with every allocation of the program and its libraries failing once: the error reports the lack of
- * memory and the old file stays, or the new one is complete.
+ * Writes files while each allocation of the program and its libraries fails once. Either the error reports a lack of
+ * memory and the old file remains, or the new file is complete.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static bg_status save_costs(const char *path, int version, bg_error *error)
     return bg_costs_save(&costs, path, error);
 }
 
-/* Names that are long enough for texts to grow while they are made. */
+/* Names that are long enough to make string buffers grow. */
 static bg_status save_tensors(const char *path, int version, bg_error *error)
 {
     static const float data[200] = {1, 2, 3};

@@ -1,5 +1,5 @@
 /*
- * The fast forms of levels.h against the table, which is the definition.
+ * Compares the fast functions of levels.h with the table, which defines the results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static void test_every_form_has_the_bits_of_the_definition(void **state)
             }
 }
 
-/* The reciprocal of a number this small is infinite, so multiplying by it gives NaN. The table does. */
+/* The reciprocal of a number this small is infinite, so multiplying by it would be wrong; the table is used instead. */
 static void test_a_divisor_that_the_fast_form_cannot_take(void **state)
 {
     const float deviation = 1e-39F;

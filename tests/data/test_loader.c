@@ -1,6 +1,6 @@
 /*
- * Data sets and the loader: every worker count gives the same batches, each sample occurs once an epoch, and restarts,
- * failures and early ends never hang. Build with the thread sanitizer to check the locking.
+ * Every number of workers of the loader gives the same batches, and each sample occurs once per epoch. Restarts,
+ * failures and early ends never hang. Builds with the thread sanitizer check the locking.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
@@ -58,7 +58,7 @@ static void clear_samples(samples *s)
     bg_array_clear(&s->labels);
 }
 
-/* The same samples through a callback, which can fail from one of them on, and counts its calls. */
+/* A data set of the same samples from a callback that counts its calls and can fail from a given sample on. */
 typedef struct called {
     int64_t fail_at; /* below 0: no failure */
     pthread_mutex_t mutex;
@@ -126,7 +126,7 @@ static bg_batch next(bg_loader *loader)
     return batch;
 }
 
-/* Checks a batch against its own labels and appends these; returns their number. */
+/* Checks that a batch's images match its labels, appends the labels, and returns their number. */
 static size_t append_labels(const bg_batch *batch, int32_t *labels)
 {
     const uint8_t *images = batch->sample_count > 0 ? batch->tensors[0] : NULL;
@@ -206,7 +206,7 @@ static void test_order_is_the_same_for_any_worker_count(void **state)
 
 /* ---- parts of batches ---- */
 
-/* Draws both tensors of even samples, and the labels of every third one. */
+/* Requests both tensors of even samples, and only the labels of other samples that are multiples of 3. */
 static uint32_t want_some(void *user, uint64_t sample)
 {
     ++*(uint64_t *)user;
@@ -376,7 +376,7 @@ static void test_last_batch_reports_its_size(void **state)
 
 /* ---- processes ---- */
 
-/* 103 samples in batches of 20: the last one has 3, filled up to 5, 10 or 20. */
+/* 103 samples in batches of 20: the last batch has 3 samples and is padded to 5, 10 or 20. */
 static void test_last_batch_is_filled_up(void **state)
 {
     const int32_t label = -100;
@@ -490,7 +490,7 @@ static void test_restart_and_resume(void **state)
             begin(loader, epoch);
             assert_int_equal(read_epoch(loader, epoch, whole[epoch]), 100);
         }
-        /* Goes back, from the middle to the beginning, and continues. */
+        /* Seeks back from the middle to the beginning, and continues. */
         begin(loader, 0);
         for (int n = 0; n < 3; n++)
             next(loader);
@@ -517,7 +517,7 @@ static void test_restart_and_resume(void **state)
     clear_samples(&s);
 }
 
-/* With one batch an epoch the ring spans several epochs. */
+/* With one batch per epoch the ring spans several epochs. */
 static void test_prefetch_crosses_epochs(void **state)
 {
     called c;
@@ -646,12 +646,13 @@ static void test_callback_failure_reaches_the_consumer(void **state)
         begin(loader, 0);
         next(loader);
         next(loader);
-        for (int n = 0; n < 2; n++) { /* and again on the next request */
+        for (int n = 0; n < 2; n++) { /* the next request fails too */
             bg_error_clear(&error);
             assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_IO);
             assert_string_equal(error.message, "loader: epoch 0, batch 2: sample 25: the disk is gone");
         }
-        /* After a repair the same epoch can be begun again; the mutex makes the change visible to the workers. */
+        /* After the failure is repaired the same epoch can be begun again; the mutex makes the change visible to the
+         * workers. */
         pthread_mutex_lock(&c.mutex);
         c.fail_at = -1;
         pthread_mutex_unlock(&c.mutex);
@@ -1059,7 +1060,8 @@ static void test_threads_and_memory_of_the_caller(void **state)
     borrow_all(true);
 }
 
-/* Random sequences of all operations of a consumer, some with helpers, each compared with a loader without threads. */
+/* Runs random sequences of all operations of a consumer, some with helpers, and compares each with a loader without
+ * threads. */
 static void test_random_walks(void **state)
 {
     const int walks = getenv("BRIGADE_TEST_ALL") != NULL ? 400 : 40;

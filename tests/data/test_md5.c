@@ -1,5 +1,5 @@
 /*
- * MD5 against the test suite of RFC 1321, in one piece and in all pieces.
+ * Compares MD5 with the test suite of RFC 1321, with messages in one piece and in pieces of every size.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * MNIST: the search in folders, pairs of files that do not match, and the download from a server in this process that
- * works or fails depending on the first part of the address.
+ * MNIST: the search in folders, files that do not match, and downloads from a server in this process. The first part of
+ * the URL selects whether the server succeeds or how it fails.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -225,7 +225,7 @@ static bool serve(const server *s, int connection)
             send_all(connection, file->data, file->size_bytes / 2);
         } else if (strcmp(kind, "damaged") == 0) {
             send_all(connection, file->data, file->size_bytes - 1);
-            send_all(connection, "?", 1); /* with or without the length at the end, it is never the original */
+            send_all(connection, "?", 1); /* no file here ends in '?', so this changes the file */
         } else {
             send_all(connection, file->data, file->size_bytes);
         }

@@ -288,7 +288,7 @@ static void test_large_token_files(void **state)
     test_folder_remove(folder);
 }
 
-/* Reading a file that was cut is an error that names it and the place. A small file is in memory. */
+/* Reading a file that was truncated is an error that names the file and the position. A small file is in memory. */
 static void test_tokens_that_shrink(void **state)
 {
     static uint32_t numbers[FILLED];
@@ -329,7 +329,7 @@ static void test_tokens_that_shrink(void **state)
     }
 }
 
-/* NumPy's arrays are in memory from the opening on. */
+/* NumPy's arrays are read into memory when they are opened. */
 static void test_arrays_stay_when_their_file_shrinks(void **state)
 {
     const char *const from = corpus("npy/f4");

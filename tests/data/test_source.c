@@ -1,6 +1,6 @@
 /*
- * test_source.c: data by the name of a file: every form gives the same samples (tests/oracle/train has them), and
- * errors in names list the existing names.
+ * test_source.c: opens data by the name of a file. Every format gives the same samples (files in tests/oracle/train),
+ * and errors about names list the existing names.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,7 +156,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* A single number has no samples; a colon in the name of an existing file belongs to the name. */
+/* An array of rank 0 has no samples. A colon in the name of an existing file belongs to the name. */
 static void test_files_of_our_own(void **state)
 {
     const bg_type types[] = {bg_scalar(BG_FLOAT32), bg_vector(BG_INT64, 3), bg_vector(BG_BFLOAT16, 3)};

@@ -1,6 +1,6 @@
 /*
- * The loader of streams: the published numbers of each mode, any number of workers, resumption, and every way to stop;
- * and loader options: samplers, early preload, single epochs.
+ * The loader of streams: PopTorch's documented counts for each mode, any number of workers, resuming, and every way to
+ * stop. Also tests loader options: samplers, early preload and single epochs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,8 +74,8 @@ static uint64_t read_on(bg_loader *loader, uint64_t *sizes, int32_t *values, uin
 
 static const bg_loader_mode modes[] = {BG_LOADER_SYNC, BG_LOADER_ASYNC, BG_LOADER_ASYNC_REBATCHED};
 
-/* Each row has elements, batch size, drop_last; the batches in Sync and Async, and rebatched; the elements in both.
- * There are 7 shards. */
+/* Each row has the number of elements, the batch size and drop_last. The numbers of batches and of elements follow,
+ * first in Sync and Async mode, then rebatched. There are 7 shards. */
 static void test_published_numbers(void **state)
 {
     static const struct {
@@ -123,7 +123,8 @@ static void test_published_numbers(void **state)
             }
 }
 
-/* Any number of workers and any point of resumption give the samples of one reader from the beginning. */
+/* With any number of workers, and resumed at any point, samples are those of one reader that starts at the
+ * beginning. */
 static void test_same_for_any_workers_and_resumption(void **state)
 {
     (void)state;
@@ -302,7 +303,7 @@ static void test_early_destroy_leaves_nothing(void **state)
             if (taken < 0)
                 assert_int_equal(w.read_count, 0);
         }
-    for (int i = 0; i < 1000 && count_threads() > threads; i++) /* the system's count may decrease slightly later */
+    for (int i = 0; i < 1000 && count_threads() > threads; i++) /* the system may update its count slightly later */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     assert_int_equal(count_threads(), threads);
 }

@@ -1,6 +1,6 @@
 /*
  * test_tfrecord.c: TFRecord files of token lists: as other programs write them, with and without an index, damaged
- * anywhere, too short, too long; and files written by the library, byte for byte.
+ * anywhere, too short or too long. Files that the library writes are checked byte for byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void put_entry(content *features, const char *name, uint32_t kind, const 
     put_field(features, 1, entry.bytes, entry.length);
 }
 
-/* A record of tokens first, first + 1, ...; numbers packed or one by one, between two other features. */
+/* Makes a record of tokens first, first + 1, ..., packed or one by one, between two other features. */
 static void put_record(content *c, const char *name, int64_t first, int count, bool is_packed)
 {
     content list = {.length = 0}, packed = {.length = 0}, features = {.length = 0}, example = {.length = 0};
@@ -362,7 +362,7 @@ static void expect_refused(const char *path, const bg_tokens_options *options, c
     assert_non_null(strstr(error.message, said));
 }
 
-/* Lengths of one and two bytes, around the border; as samples and as whole records. */
+/* Record lengths around the border between one and two bytes, read as samples and as whole records. */
 static void test_what_is_written_is_read(void **state)
 {
     static const uint32_t firsts[] = {10, 1, 127, 200, 100};

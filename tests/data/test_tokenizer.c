@@ -1,6 +1,6 @@
 /*
- * Tokenizers: GPT-2's own algorithm (tests/oracle/tokenizer.py) over ordinary and unusual merges, decoding, special
- * tokens, and all errors in files.
+ * Compares tokenizers with GPT-2's algorithm (tests/oracle/tokenizer.py) for ordinary and unusual merges. Also tests
+ * decoding, special tokens, and all errors in files.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,7 +106,7 @@ static void test_gpt2(void **state)
         bg_tokenizer *tokenizer = open_case(oracle, cases[c]);
         int i = 0;
 
-        /* GPT-2's own numbers for these bytes. */
+        /* GPT-2's token numbers for these bytes. */
         assert_int_equal(tokenizer->byte_tokens['!'], 0);
         assert_int_equal(tokenizer->byte_tokens['~'], 93);
         assert_int_equal(tokenizer->byte_tokens[0xff], 187);
@@ -268,7 +268,7 @@ static void test_bytes(void **state)
 
 /* ---- tokenizer.json ---- */
 
-/* All bytes, then the tokens of `more`, in the characters of the format. */
+/* Makes a vocabulary of all bytes and then the tokens of `more`, in the characters of the format. */
 static char *make_vocabulary(const char *more)
 {
     char *text = calloc(1, 1 << 14), *at = text;
@@ -285,7 +285,8 @@ static char *make_vocabulary(const char *more)
     return text;
 }
 
-/* As in GPT-2's program, all pairs of one merge are joined before an earlier merge that they make possible. */
+/* As in GPT-2's program, all pairs of one merge are joined first, even if a joined pair makes an earlier merge
+ * possible. */
 static void test_merge_order(void **state)
 {
     static const char merges[] = "ab a\na b\nab ab\n";

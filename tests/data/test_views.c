@@ -1,6 +1,6 @@
 /*
- * Data sets made from data sets: single and randomly composed views and maps are compared with their definitions; the
- * result is the same for any number of workers and any point of resumption.
+ * Data sets made from data sets. Single and randomly composed views and maps are compared with their definitions.
+ * Results do not depend on the number of workers or on where reading resumes.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,8 @@ static bg_dataset *make_places(uint64_t count, _Atomic uint64_t *calls)
     return dataset;
 }
 
-/* Reads one epoch in order; pairs[2 * i] epoch, pairs[2 * i + 1] index. The data set is freed on request. */
+/* Reads one epoch in order into `pairs`: the epoch of sample i at 2 * i, its index at 2 * i + 1. Optionally frees the
+ * data set. */
 static uint64_t read_epoch(bg_dataset *dataset, uint64_t epoch, uint32_t workers, int32_t *pairs)
 {
     bg_loader_options options = bg_loader_options_defaults();
@@ -170,7 +171,8 @@ static void test_shuffle_by_buffer(void **state)
         else
             assert_true(moved > SAMPLES / 4);
         if (buffers[b] > 1 && buffers[b] < SAMPLES) {
-            int furthest = 0; /* samples from positions after their own; samples are drawn from the whole buffer */
+            int furthest = 0; /* the largest number of positions that a sample moved forward; samples are drawn from the
+                                 whole buffer */
             for (int i = 0; i < SAMPLES; i++)
                 furthest = pairs[2 * i + 1] - i > furthest ? pairs[2 * i + 1] - i : furthest;
             if (buffers[b] <= 10)
@@ -370,7 +372,7 @@ static void test_random_chains_resume_anywhere(void **state)
     }
 }
 
-/* Batches of more samples than a view translates at a time. */
+/* Batches of more samples than a view maps in one pass. */
 static void test_large_batches(void **state)
 {
     enum { COUNT = 2000 };
@@ -426,7 +428,8 @@ static void test_refusals(void **state)
     bg_dataset_destroy(source);
 }
 
-/* Chains allocate only when they are made, never while they are read; a failed allocation does not leak. */
+/* Chains of views allocate only when they are created, never while they are read, and a failed allocation does not
+ * leak. */
 static void test_memory(void **state)
 {
     bg_status status = BG_ERROR_MEMORY;
@@ -494,7 +497,7 @@ static void test_concatenate(void **state)
         for (uint64_t k = 0; k < 345; k++)
             seen[pairs[2 * k + 1]]++;
     }
-    /* 0 to 2 are in three or four of them, 3 to 40 in two, the others in one. */
+    /* Samples 0 to 2 are in three or four of the data sets, 3 to 40 in two, and 41 to 299 in one. */
     assert_int_equal(seen[0], 3 * 4);
     assert_int_equal(seen[2], 3 * 3);
     assert_int_equal(seen[40], 3 * 2);

@@ -1,5 +1,5 @@
 /*
- * test_cpu.c: memory of the CPU's devices, and the order in which a call is carried out.
+ * test_cpu.c: memory of CPU devices, and the order of the steps of a kernel call.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,22 +1,23 @@
-# pages.sh: what the tests of pages share. Source it after cli/support.sh; begin with `prepare_pages`.
+# pages.sh: code that the tests of pages share. Source it after cli/support.sh; begin with `prepare_pages`.
 #
 # A page shows commands and what they print, indented by four spaces:
 #
 #         $ brigade data digits --dir data --count 2000 --test-count 500
 #         2000 training and 500 test images are in data
 #
-# The test runs each command in a folder of the page's own, one after the other, and compares. A command may go on in the
-# next line behind a backslash. What may differ between machines:
+# The test runs the commands of a page one after the other in a separate folder, and compares their output. A command
+# may continue on the next line after a backslash. Some output may differ between machines:
 #
-# - empty lines do not count;
-# - a line `...` stands for any lines;
-# - a number with a unit of time or rate (ms, us, s, it/s, images/s, samples/s, tokens/s) stands for any;
-# - a number with a decimal point may be 2 % away, and one unit in its last place;
-# - a hexadecimal number of 16 digits or more stands for any, but always for the same one on a page.
+# - empty lines are ignored;
+# - a line `...` matches any lines;
+# - a number with a unit of time or rate (ms, us, s, it/s, images/s, samples/s, tokens/s) matches any number;
+# - a number with a decimal point may differ by 2 % plus one unit in its last place;
+# - a hexadecimal number of 16 digits or more matches any other, but always the same one on a page.
 #
-# A block of C or Python stands word for word, line after line, in the file of examples/ whose name came last before it.
+# A block of C or Python must be, line by line, in the file of examples/ that the page named last before the block.
 
-# Programs as a reader finds them: `brigade`, and `cc`, which takes the program that make has built from the same source.
+# Provides the programs of a reader: `brigade`, and `cc`, which copies the program that make has built from the same
+# source.
 prepare_pages() {
     mkdir -p "$folder/bin"
     ln -s "$program" "$folder/bin/brigade"
@@ -28,7 +29,7 @@ while [ \$# -gt 1 ] && [ "\$1" != -o ]; do shift; done
 [ "\$2.c" = "\$source" ] && cp "$build/examples/tutorial/\$2" "\$2"
 END
     printf '#!/bin/sh\n' >"$folder/bin/pkg-config"
-    # More ranks than processors; as root, too.
+    # Allows more ranks than processors, and running as root.
     for mpi in openmpi mpich; do
         [ -f "$build/libbrigade_mpi_$mpi.so" ] && command -v mpirun.$mpi >/dev/null 2>&1 || continue
         printf '#!/bin/sh\nexec mpirun.%s "$@"\n' "$mpi$([ $mpi = openmpi ] && echo ' --oversubscribe')" >"$folder/bin/mpirun"
@@ -40,7 +41,8 @@ END
     unset BRIGADE_DATA BRIGADE_PROFILE
 }
 
-# split_page PAGE: command n in n.command, what it shows in n.shown, code block n in n.code, the file that has it in n.file.
+# split_page PAGE: writes command n to n.command, its output to n.shown, code block n to n.code, and its file's name to
+# n.file.
 split_page() {
     awk '
         function close_command() { if (on) close(n ".shown"); on = 0 }
@@ -71,14 +73,15 @@ split_page() {
         match($0, /examples\/[A-Za-z0-9_\/]+\.[a-z]+/) { file = substr($0, RSTART, RLENGTH) }' "$1"
 }
 
-# Times and rates become #; spaces before numbers, which depend on the width of those, become one; empty lines go.
+# Replaces times and rates by #, and spaces before numbers, which depend on the numbers' width, by one. Removes empty
+# lines.
 mask_times() {
     sed -E -e '/^ *$/d' -e 's,[0-9]+(\.[0-9]+)? ?(ms|us|s|(it|images|samples|tokens)/s)([^A-Za-z0-9/]|$),#\4,g' \
         -e 's,[0-9]+(\.[0-9]+)? ?(ms|us|s|(it|images|samples|tokens)/s)([^A-Za-z0-9/]|$),#\4,g' -e 's, +, ,g' "$1"
 }
 
-# agrees SHOWN PRINTED HASHES: true when what was printed is what is shown, by the rules above. HASHES: lines "SHOWN PRINTED" of
-# the page so far.
+# agrees SHOWN PRINTED HASHES: succeeds if printed and shown output agree by the rules above. HASHES has lines "SHOWN
+# PRINTED" of the page so far.
 agrees() {
     mask_times "$1" >masked.shown
     mask_times "$2" >masked.printed
@@ -91,7 +94,7 @@ agrees() {
             close(hashes)
         }
         function size(x) { return x < 0 ? -x : x }
-        # Numbers of one place in the text.
+        # Numbers at the same position in the text.
         function alike(a, b, places, unit, i) {
             if (a !~ /[.]/) {
                 if (b ~ /[.]/) return 0
@@ -137,12 +140,12 @@ agrees() {
         }' masked.shown masked.printed
 }
 
-# is_part CODE FILE: the lines of CODE follow each other in FILE.
+# is_part CODE FILE: succeeds if the lines of CODE are adjacent in FILE.
 is_part() {
     awk 'FILENAME == ARGV[1] { part = part $0 "\n"; next } { text = text $0 "\n" } END { exit !(part != "" && index("\n" text, "\n" part) > 0) }' "$1" "$2"
 }
 
-# run_page PAGE: everything that a page shows; counts in `commands` and `blocks`.
+# run_page PAGE: checks all commands and blocks of a page, and counts them in `commands` and `blocks`.
 run_page() {
     page_folder=$folder/$(basename "$1" .md)
     mkdir -p "$page_folder/page" "$page_folder/work"

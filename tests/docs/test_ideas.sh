@@ -1,6 +1,6 @@
 #!/bin/sh
-# The pages of docs/ideas: the program prints the pictures that they show, and each page is in the index and the glossary.
-# tests/docs/pages.sh says what is compared, and how.
+# The program prints the diagrams on the pages of docs/ideas, and each page is in the index and the glossary.
+# tests/docs/pages.sh describes the comparison.
 . "$(dirname "$0")/../cli/support.sh"
 . "$(dirname "$0")/pages.sh"
 prepare_pages

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tutorial: each chapter's listings stand in the programs that were compiled, and its commands print what it shows.
-# tests/docs/pages.sh says what is compared, and how.
+# The listings of each chapter of the tutorial are in the compiled programs, and its commands print the output on the
+# page. tests/docs/pages.sh describes the comparison.
 . "$(dirname "$0")/../cli/support.sh"
 . "$(dirname "$0")/pages.sh"
 prepare_pages
@@ -35,7 +35,7 @@ begin_case custom_op
 chapter 10-custom-op
 check "and a program" test "$blocks" -ge 1
 
-# These chapters are about the program, whose own tests the sanitizers run.
+# These chapters are about the program, whose tests also run under sanitizers.
 if [ "${BRIGADE_TEST_QUICK:-}" != 1 ]; then
     begin_case timetable
     chapter 03-timetable-and-profile
@@ -44,7 +44,7 @@ if [ "${BRIGADE_TEST_QUICK:-}" != 1 ]; then
     chapter 06-checkpoints
     check "and a program" test "$blocks" -ge 1
 
-    # A sanitizer for threads takes an MPI library that it did not build for races.
+    # The thread sanitizer reports races in MPI libraries that were built without it.
     begin_case processes
     if [ ! -x "$folder/bin/mpirun" ] || grep -q __tsan_init "$program"; then
         echo "skipped: 07-processes: there is no MPI, the build has no transport for it, or it has the thread sanitizer"
@@ -67,7 +67,7 @@ for page in "$root"/docs/tutorial/[0-9]*.md; do
     check "$name is tested" grep -q "^ *chapter $name\$" "$script"
 done
 
-# What the comparison must notice, and what it must not.
+# Differences that the comparison must detect, and differences that it must ignore.
 begin_case comparison
 compare() { # differs|agrees SHOWN PRINTED
     printf "$2" >shown

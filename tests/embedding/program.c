@@ -1,7 +1,7 @@
 /*
  * program.c: the library inside a program that provides its own memory and threads and has its own signals and child
- * processes. It uses only the core, so that it can be linked with -static and with another C library. Prints each
- * failure, and a count.
+ * processes. It uses only the core, so that it can be linked with -static and with another C library. The program
+ * prints each failure and the number of failures.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <brigade/core.h>
@@ -30,7 +30,7 @@ static void expect(bool holds, const char *what)
     }
 }
 
-/* The thread sanitizer has no threads in a child of a process that had some. */
+/* Under the thread sanitizer, a child of a process with threads cannot start threads. */
 #if defined(__SANITIZE_THREAD__)
 #define HAS_FORK 0
 #elif defined(__has_feature)
@@ -221,7 +221,7 @@ static void count_signal(int number)
     (void)number;
 }
 
-/* How each signal is handled, and which are blocked. */
+/* The handler of each signal, and which signals are blocked. */
 typedef struct signals {
     void (*handlers[32])(int);
     sigset_t blocked;
@@ -330,7 +330,7 @@ static void try_refusals(void)
     close_pool(&threads);
 }
 
-/* ---- all values are in the program's memory ---- */
+/* ---- all memory is the program's ---- */
 
 enum { CONSTANT_BYTES = MICRO_BATCH * WIDTH * (int)sizeof(float) };
 
@@ -344,7 +344,7 @@ static bool has_all_values(bg_weights *weights)
     return true;
 }
 
-/* A training session over weights and a graph of the program's memory, whose weights are published for a reader. All
+/* Trains with weights and a graph in the program's memory, publishes the weights for a reader, and checks that all
  * memory is freed. */
 static bg_status use_allocator(const bg_allocator *allocator, memory *lent)
 {
@@ -391,12 +391,12 @@ static bg_status use_allocator(const bg_allocator *allocator, memory *lent)
     if (status == BG_OK)
         status = bg_session_create_reader(inference, weights, &reader, &error);
     if (status == BG_OK)
-        status = train(session, losses); /* values that the reader has are not written */
+        status = train(session, losses); /* values that the reader uses are not overwritten */
     if (status == BG_OK)
         status = bg_weights_publish(weights, NULL, &error);
     bg_session_destroy(reader);
     bg_session_destroy(session);
-    if (status == BG_OK && !has_all_values(weights)) /* they moved to new memory */
+    if (status == BG_OK && !has_all_values(weights)) /* the weights moved to new memory */
         status = BG_ERROR_MEMORY;
     bg_weights_destroy(weights);
     bg_plan_destroy(inference);
@@ -498,7 +498,7 @@ static void try_infeed(int threads)
 /* ---- progress ---- */
 
 typedef struct progress {
-    uint64_t calls, works, last, total, cancel_at; /* works: the plan, then the session */
+    uint64_t calls, works, last, total, cancel_at; /* works[0]: the plan; works[1]: the session */
     bool rises;
     char what[64];
 } progress;
@@ -586,7 +586,7 @@ static void try_signals(void)
     expect(session != NULL && train(session, losses) == BG_OK, "a session beside signals");
     after = look_at_signals();
     expect(are_equal(&before, &after), "handlers and blocked signals stay as they are");
-    if (HAS_FORK) { /* the thread sanitizer has a separate thread */
+    if (HAS_FORK) { /* the thread sanitizer has an additional thread */
         int threads = 0;
 
         expect(have_blocked_signals(&threads), "the library's threads leave signals to the program's");

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The library inside another program: on its memory and threads, beside its signals and children; linked with -static;
-# under valgrind. tests/embedding/program.c is that program, over the core alone.
+# Tests the library inside another program that provides memory and threads, and has signal handlers and child
+# processes; also linked with -static and under valgrind. The program, tests/embedding/program.c, uses only the core.
 . "$(dirname "$0")/../cli/support.sh"
 cd "$root" || exit 1
 
@@ -10,7 +10,7 @@ for room in $(sed -n 's/^CORE_ROOMS := //p' Makefile); do
         [ -f "$source" ] && objects="$objects $build/${source%.c}.o"
     done
 done
-# What the build folder's objects were made with.
+# The compiler options of the build folder's objects.
 sanitize=
 if nm "$build/src/core/error.o" | grep -q __asan_; then sanitize=address,undefined; fi
 if nm "$build/src/core/error.o" | grep -q __tsan_; then sanitize=thread; fi
@@ -19,7 +19,7 @@ compiler=${CC:-cc}
 [ "${sanitize#fuzzer}" = "$sanitize" ] || compiler=clang
 flags="-std=c11 -Wall -Wextra -Wpedantic -Werror -g -Iinclude ${sanitize:+-fsanitize=$sanitize}"
 
-# runs NAME COMMAND...: the program's checks, all of them.
+# runs NAME COMMAND...: runs all checks of the program.
 runs() {
     run_name=$1
     shift
@@ -36,13 +36,14 @@ begin_case program
 check "the program links" $compiler $flags tests/embedding/program.c $objects -lm -pthread -o "$folder/program"
 runs "the program" "$folder/program"
 
-# Threads begin in one place, where their signals are blocked. (An MPI's companion has its own: it links no internals.)
+# All threads are started by one function, which blocks their signals. (The MPI libraries have a separate one, because
+# they link no internals.)
 begin_case threads_begin_in_one_place
 starters=$(find "$build/src" -name '*.o' ! -path '*/mpi/*' -exec nm -uA {} + | sed -n 's|^.*/src/\(.*\): .* pthread_create$|\1|p')
 check "files that start threads: $starters" test "$starters" = core/threads.o
 
-# The library asks for no handler of its own: none of its objects knows the functions. Workers block signals
-# (pthread_sigmask), so that the program's own threads get them.
+# The library installs no signal handlers: its objects do not refer to such functions. Workers block signals
+# (pthread_sigmask), so that the program's threads get them.
 begin_case no_signal_handlers
 known=$(find "$build/src" -name '*.o' ! -path '*/cli/*' ! -path '*/mpi/*' -exec nm -u {} + |
     grep -wE 'sigaction|signal|bsd_signal|__sysv_signal|sigwait|sigwaitinfo|signalfd|sigaltstack|atexit|pthread_atfork|__register_atfork|on_exit')

@@ -38,7 +38,7 @@ echo "$lines" | awk '
     /^steps [0-9]+ to [0-9]+: mean loss [0-9.]+ of 25$/ { lines++; loss = $7; if (lines > 1 && loss + 0 >= last + 0) rising++; last = loss }
     END { exit lines == 4 && !rising ? 0 : 1 }' && pass || fail "training_loop: $lines"
 
-# README's first page has the program and what it prints.
+# README has the program and its output.
 begin_case first
 expect first "" "$(awk '/^<!-- output: first -->$/ { on = 1; next } /^<!-- end -->$/ { on = 0 } on && !/^```/' README.md)"
 listing=$(awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' README.md)
@@ -49,7 +49,7 @@ begin_case replicas
 lines=$("$build/examples/replicas")
 check "replicas: $lines" test "$(echo "$lines" | grep -c 'weights are those of one')" -eq 3
 
-# Two processes over a transport of the program's own have the bits of one.
+# Two processes over the program's transport give the same bits as one.
 begin_case own_transport
 lines=$(timeout 60 "$build/examples/own_transport" 2>&1)
 check "own_transport: $lines" test $? -eq 0
@@ -58,7 +58,7 @@ echo "$lines" | awk '
     /^one process has the same losses$/ { same = 1 }
     END { exit falls && same ? 0 : 1 }' && pass || fail "own_transport: $lines"
 
-# The loss falls from validation to validation, and the test, on the same samples, finds what the last one found.
+# The loss falls from validation to validation. The test, on the same samples, gives the loss of the last validation.
 begin_case trainer
 lines=$("$build/examples/trainer")
 echo "$lines" | awk '

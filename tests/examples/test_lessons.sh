@@ -5,10 +5,10 @@
 updates=200
 [ "${BRIGADE_TEST_QUICK:-}" = 1 ] && updates=12
 
-# How far a loss may be from PyTorch's: 1e-5 over the first 50 updates, 1e-4 then. Both compute in float32 in orders of
-# their own, and what differs in the last place grows from update to update where derivatives jump; most lessons stay below
-# 1e-6. Batch norms over few values make it grow faster: the ResNet's losses, from 2.3 to 0.8, are up to 1.5e-3 from
-# PyTorch's, and PyTorch's own in float32 up to 2.9e-3 from those in float64.
+# A loss may differ from PyTorch's by 1e-5 in the first 50 updates, and by 1e-4 later. Both compute in float32 in
+# different orders, and differences in the last place grow with updates where derivatives jump; for most lessons they
+# stay below 1e-6. Batch norms over few values make them grow faster. The ResNet's losses, from 2.3 to 0.8, differ from
+# PyTorch's by up to 1.5e-3, and PyTorch's losses in float32 differ from those in float64 by up to 2.9e-3.
 later=0.0001
 
 lesson() { # name
@@ -67,7 +67,7 @@ lesson custom_op
 begin_case custom_optimizer
 lesson custom_optimizer
 
-# What a lesson is told that makes no sense.
+# Invalid arguments of a lesson.
 begin_case errors
 lines=$("$build/examples/mlp" doubled 2>&1)
 check "an unknown strategy" test $? -eq 1

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Programs that have MPI of their own and train in place, in C and in Fortran, with each MPI that is there.
+# Tests programs in C and Fortran that use MPI themselves and train in their ranks, with each available MPI.
 . "$(dirname "$0")/../cli/support.sh"
 
 # Without these Open MPI starts no ranks as root.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# expect NAME PATTERN: a line of the output.
+# expect NAME PATTERN: checks that a line of the output matches.
 expect() {
     check "$1: a line $2 in: $(cat "$folder/out" "$folder/err")" grep -q -E -e "$2" "$folder/out"
 }
 
-# surrogate LANGUAGE MPI RANKS MPIRUN...: trainers learn, the others compute meanwhile, all go on afterward.
+# surrogate LANGUAGE MPI RANKS MPIRUN...: some ranks train while the others compute, and afterward all continue.
 surrogate() {
     name="$1, $2, $3 ranks" example=$build/examples/mpi_surrogate_$1.$2 count=$3
     if [ ! -x "$example" ]; then

@@ -1,5 +1,5 @@
 /*
- * IDX files: which files are read, and the one clear line for every other file.
+ * IDX files: valid files are read, and every other file gives an error of one clear line.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 static const unsigned char good[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 10, 11, 12, 13, 14, 15};
 
-/* Packs with an explicit chunk of gzip; returns its size. */
+/* Compresses with gzip in an explicit chunk; returns the compressed size. */
 static size_t pack(const void *data, size_t size_bytes, unsigned char *out, size_t capacity)
 {
     z_stream deflater = {0};
@@ -175,7 +175,7 @@ static void test_damaged_gzip(void **state)
     bg_error_clear(&error);
     assert_int_equal(bgi_idx_parse("x.gz", packed, size + 4, &array, &error), BG_ERROR_PARSE);
     assert_non_null(strstr(error.message, "4 bytes follow the end of the gzip stream"));
-    for (size_t at = 2; at < size; at++) { /* every change is an error or does not change the content */
+    for (size_t at = 2; at < size; at++) { /* every damaged byte gives an error or the same content */
         packed[at] ^= 0x55;
         if (bgi_idx_parse("x.gz", packed, size, &array, NULL) == BG_OK)
             assert_good(&array);
@@ -184,8 +184,8 @@ static void test_damaged_gzip(void **state)
     }
 }
 
-/* A header that declares 2 GiB in a few packed bytes is an error before any allocation; so is a zip bomb, which unpacks
- * to more than its header declares. */
+/* A header that declares 2 GiB in a small compressed file is an error before any allocation. A file that unpacks to
+ * more than its header declares is an error too. */
 static void test_bombs(void **state)
 {
     static const unsigned char promise[] = {0, 0, 8, 1, 0x80, 0, 0, 0};

@@ -1,6 +1,6 @@
 /*
- * JSON is written and read back; invalid JSON is reported with its position, and lack of memory is never reported as
- * another error.
+ * Writes JSON and reads it back. Errors in JSON are reported with their positions, and lack of memory is never reported
+ * as another error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void test_writing(void **state)
         char *text = NULL;
         size_t length = 0;
 
-        setlocale(LC_ALL, locales[i]); /* locales that are not installed have no effect */
+        setlocale(LC_ALL, locales[i]); /* this has no effect if the locale is not installed */
         write_all(&w);
         assert_int_equal(bgi_json_finish(&w, &text, &length, NULL), BG_OK);
         assert_string_equal(text, expected);
@@ -189,7 +189,7 @@ static void test_refusals(void **state)
     free(deep);
 }
 
-/* If memory runs out, in the program or a library, the result is an error that reports it, or the complete value. */
+/* If memory runs out, in the program or a library, the result is BG_ERROR_MEMORY or the complete value. */
 static void test_out_of_memory(void **state)
 {
     json_t *whole = NULL;

@@ -1,5 +1,5 @@
 /*
- * Files of named tensors: round trips, a handmade file, and hostile headers.
+ * Files of named tensors: round trips, a file written by hand, and malicious headers.
  */
 #define _DEFAULT_SOURCE /* wait4 */
 
@@ -178,7 +178,7 @@ static void test_the_bytes_written(void **state)
     test_folder_remove(folder);
 }
 
-/* Written in ways that other writers may use: spaces in the header, tensors in any order, data that are not aligned,
+/* Reads files as other programs may write them: spaces in the header, tensors in any order, data that are not aligned,
  * unknown keys. */
 static void test_foreign_file(void **state)
 {
@@ -364,7 +364,7 @@ static void test_bad_writes(void **state)
     assert_write_fails(NULL, 0, twice, 2, BG_ERROR_INVALID, "metadata `k` occurs twice");
 }
 
-/* A file that is cut or changed anywhere is an error, or is read with every tensor within the content. */
+/* A file that is truncated or changed anywhere gives an error, or tensors that are all inside the file's data. */
 static void test_damage_anywhere(void **state)
 {
     static const char header[] = PAIR("[0,2]", "[2,4]");
@@ -434,7 +434,7 @@ static void test_out_of_memory(void **state)
     test_folder_remove(folder);
 }
 
-/* Reading a file that was cut is an error that names it. */
+/* Reading a file that was truncated is an error that names it. */
 static void test_file_that_shrinks(void **state)
 {
     static const float values[] = {1, 2, 3, 4};

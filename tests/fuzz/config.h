@@ -1,6 +1,6 @@
 /*
- * config.h: shared by the fuzz targets of configurations. A valid input is written as JSON and as YAML, and reads back
- * as an equal configuration; an invalid one has an error.
+ * config.h: code that the fuzz targets of configurations share. A valid input is written as JSON and as YAML, which
+ * read back as an equal configuration; an invalid input gives an error.
  */
 #ifndef TEST_FUZZ_CONFIG_H
 #define TEST_FUZZ_CONFIG_H

@@ -1,10 +1,10 @@
 /*
- * fuzz_cache.c: arbitrary files of cached plans: either any bytes as a file, or the valid bytes of a small plan,
- * changed at places that the input names, with a correct checksum. An accepted plan can be described, and its programs
- * stay inside their memory.
+ * fuzz_cache.c: arbitrary files of cached plans: either any bytes, or the valid file of a small plan, changed at
+ * positions that the input names, with a correct checksum. An accepted plan can be printed, and its programs access
+ * only their devices' memory.
  *
- * Input: a byte. If it is even, the rest is a file; if it is odd, the rest is a list of changes of 3 bytes each: the
- * place, low byte first, and the new value.
+ * Input: a byte. If it is even, the rest is a file. If it is odd, the rest is a list of changes of 3 bytes each: the
+ * position, low byte first, and the new value.
  */
 #include "plan/cache.h"
 
@@ -19,7 +19,7 @@ enum { HEAD_BYTES = 28, CHECKSUM_AT = 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Two stages, layers that a mesh cuts, dropout, and an optimizer with state cover most of a plan's content. */
+/* Two stages, layers sharded over a mesh, dropout, and an optimizer with state cover most of a plan's content. */
 static bg_graph *make_graph(bg_value *loss)
 {
     const bg_type image = bg_matrix(BG_FLOAT32, 2, 3), label = bg_vector(BG_INT32, 2);

@@ -1,6 +1,6 @@
 /*
- * fuzz_call_costs.c: caches of call costs with arbitrary content. A valid input, for this processor or another, is a
- * table whose entries are found again.
+ * fuzz_call_costs.c: caches of call costs with arbitrary content. A valid input, for this processor or another one, is
+ * a table in which each entry is found by its key.
  */
 #include "predict/call_costs.h"
 

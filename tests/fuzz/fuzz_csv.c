@@ -1,6 +1,6 @@
 /*
- * fuzz_csv.c: PyTorch's schedule CSV with arbitrary content. From a valid input a problem can be inferred; when the
- * verifier accepts it, its text reads back to the same schedule.
+ * fuzz_csv.c: PyTorch's schedule CSV with arbitrary content. A problem can be inferred from a valid input. If the
+ * verifier accepts the schedule, its text reads back to the same schedule.
  */
 #include <brigade/schedule.h>
 

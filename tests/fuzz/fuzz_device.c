@@ -1,6 +1,6 @@
 /*
- * fuzz_device.c: descriptions of devices with arbitrary content. A valid input has numbers that a simulation can divide
- * by.
+ * fuzz_device.c: descriptions of devices with arbitrary content. In a valid input, all numbers that a simulation
+ * divides by are above 0.
  */
 #include "predict/device_model.h"
 

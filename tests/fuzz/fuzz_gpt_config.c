@@ -1,6 +1,6 @@
 /*
- * fuzz_gpt_config.c: GPT configurations with arbitrary content. A valid input is printed as text that reads back the
- * same.
+ * fuzz_gpt_config.c: GPT configurations with arbitrary content. A valid input is printed as text that reads back to the
+ * same configuration.
  */
 #include "config/gpt_config.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_huggingface.c: config.json of a GPT-2 folder with arbitrary content. In a valid input the tensors have names and
- * shapes.
+ * fuzz_huggingface.c: config.json of a GPT-2 folder with arbitrary content. For a valid input every tensor has a name
+ * and a shape.
  */
 #include "models/huggingface.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_onnx.c: ONNX models with arbitrary content. A valid file has consistent contents; a built graph is valid; an
- * error has one line.
+ * fuzz_onnx.c: ONNX models with arbitrary content. The contents of a valid file are consistent, a graph that is built
+ * from it is valid, and an error has one line.
  */
 #include "onnx/onnx.h"
 
@@ -37,7 +37,7 @@ static void build(bg_onnx *onnx)
     bg_graph_destroy(graph);
 }
 
-/* Whether the tensors inside a model are small: small inputs must not need gigabytes. */
+/* Whether the tensors inside a model are small; for a small input they must not need gigabytes. */
 static bool is_small(const bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

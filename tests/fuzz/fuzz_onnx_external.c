@@ -1,7 +1,7 @@
 /*
- * fuzz_onnx_external.c: ONNX models whose tensors are in other files. The model is the input; its folder has files
- * `data` (4096 bytes), `empty` and `inside/data`, a FIFO `pipe`, and a link `out` to a file outside. An input that
- * opens can be read and has weights; an error has one line.
+ * fuzz_onnx_external.c: ONNX models whose tensors are in other files. The input is the model. Its folder has the files
+ * `data` (4096 bytes), `empty` and `inside/data`, a FIFO `pipe`, and a link `out` to a file outside the folder. A model
+ * that opens can be read and has weights; an error has one line.
  */
 #include "onnx/onnx.h"
 
@@ -107,7 +107,7 @@ static void build(bg_onnx *onnx)
     bg_graph_destroy(graph);
 }
 
-/* Whether the data can hold the weights, and the inputs are small: they must not need gigabytes. */
+/* Whether the data files are large enough for the weights and the inputs are small; they must not need gigabytes. */
 static bool is_small(const bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

@@ -1,6 +1,6 @@
 /*
- * fuzz_options.c: options of a run with arbitrary content, as lines or as JSON. A valid input is printed as text that
- * reads back the same and can be checked; an invalid one gives an error and sets no option.
+ * fuzz_options.c: options of a run with arbitrary content, as lines or as JSON. A valid input can be checked, and is
+ * printed as text that reads back to the same options. An invalid input gives an error and sets no option.
  */
 #include <brigade/config.h>
 

@@ -1,7 +1,7 @@
 /*
- * fuzz_source.c: arbitrary data by the name of a file: "KIND\nPART\nCONTENT", where the kind is a digit and an empty
- * part means no part. A valid input has the number of bytes of its type, and its samples are converted to floats and
- * integers, or there is an error.
+ * fuzz_source.c: arbitrary files for bg_dataset_open. The input is "KIND\nPART\nCONTENT", where the kind is a digit and
+ * an empty part means no part. A valid input has the number of bytes of its type. Converting its samples to floats and
+ * integers works or gives an error.
  */
 #include "data/source.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_summary.c: summaries of profiles with arbitrary content. An accepted summary can be printed, as text without
- * control characters, and put into a page without ending a script.
+ * fuzz_summary.c: summaries of profiles with arbitrary content. An accepted summary can be printed as text without
+ * control characters, and embedded in a page's script without ending the script.
  */
 #include "profile/report.h"
 

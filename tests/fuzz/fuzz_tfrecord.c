@@ -1,6 +1,7 @@
 /*
  * fuzz_tfrecord.c: TFRecord files with arbitrary content. The first byte is the sequence length, the second the length
- * of an index that follows (0: none). Checksums would stop a fuzzer, so they are corrected where lengths allow it.
+ * of an index that follows (0: none). The target corrects the checksums of records whose lengths are valid, because a
+ * fuzzer rarely finds correct ones.
  */
 #include "core/crc32c.h"
 #include "data/tfrecord.h"
@@ -24,7 +25,7 @@ static void put_sum(unsigned char *at, const void *data, size_t size_bytes)
         at[i] = (unsigned char)(sum >> 8 * i);
 }
 
-/* Lengths have one byte. */
+/* Corrects the checksums of all records; lengths have one byte. */
 static void mend(unsigned char *content, size_t size)
 {
     for (size_t at = 0; size - at >= 16;) {

@@ -1,7 +1,7 @@
 /*
  * fuzz_tokenizer.c: tokenizer files with arbitrary content. The first byte chooses tokenizer.json, or vocab.json and
  * merges.txt with a zero byte between them. A valid tokenizer decodes what it encoded. Random files rarely have tokens
- * for all bytes, so those of "+" are used for them.
+ * for all bytes, so the target replaces "+" with these tokens.
  */
 #include "data/tokenizer.h"
 
@@ -27,7 +27,7 @@ static void check_round_trip(const bg_tokenizer *tokenizer, const uint8_t *data,
     }
 }
 
-/* `text` with "+" replaced by the vocabulary of all bytes; malloc'ed. */
+/* Returns `text` with "+" replaced by the vocabulary of all bytes; malloc'ed. */
 static char *expand(const uint8_t *text, size_t size, size_t *out_size)
 {
     const uint8_t *plus = size > 0 ? memchr(text, '+', size) : NULL;

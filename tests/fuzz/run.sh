@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds every fuzz target with libFuzzer and runs each for a while, two a processor: tests/fuzz/run.sh [SECONDS]
+# Builds every fuzz target with libFuzzer and runs each for SECONDS, two per processor: tests/fuzz/run.sh [SECONDS]
 #
-# A target starts from tests/fuzz/corpus/<name>/ (read only) and grows a corpus of its own under build-fuzz. Each crash,
-# leak, undefined behavior or input that takes longer than 10 s is a failure and its input is named.
+# A target starts from tests/fuzz/corpus/<name>/ (read only) and grows a separate corpus under build-fuzz. A crash, a
+# leak, undefined behavior, or an input that takes longer than 10 s is a failure, and the script names the input.
 cd "$(dirname "$0")/../.." || exit 1
 seconds=${1:-60}
 build=${BUILD:-build-fuzz}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Replays the committed corpora of the fuzz targets through plain builds of them: no fuzzer needed.
+# Replays the committed corpora in plain builds of the fuzz targets, without a fuzzer.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BRIGADE_BUILD:-build}
 passed=0 failed=0

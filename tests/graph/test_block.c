@@ -52,7 +52,7 @@ static void test_started_blocks_last_until_the_next(void **state)
     bg_block_begin(graph, "C", 1);
     bg_block_start(graph, "D", 1);
     assert_string_equal(block_now(graph, x), "D");
-    bg_block_end(graph); /* ends D together with its scope */
+    bg_block_end(graph); /* ends block D together with its scope */
     assert_string_equal(block_now(graph, x), "-");
     bg_graph_destroy(graph);
 }

@@ -1,5 +1,6 @@
 /*
- * test_clone.c: a copy prints the same, outlives the original, and changes independently. No failed allocation leaks.
+ * test_clone.c: a copy of a graph prints the same, outlives the original, and changes independently. No failed
+ * allocation leaks.
  */
 #include "graph/toy_ops.h"
 
@@ -88,7 +89,7 @@ static void test_failed_allocations(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The error of any failed allocation is sticky, too. */
+/* A failed allocation leaves a sticky error in the graph, too. */
 static void test_failed_allocations_of_the_builder(void **state)
 {
     (void)state;

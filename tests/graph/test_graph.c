@@ -1,5 +1,5 @@
 /*
- * test_graph.c: the builder, over a table of toy ops.
+ * test_graph.c: builds graphs of toy ops.
  */
 #include "graph/toy_ops.h"
 
@@ -37,7 +37,7 @@ static void test_absent_operands(void **state)
     const toy_sum_attributes plain = {0};
 
     (void)state;
-    /* A trailing null input is an absent one; an output that the shape rule does not type is null. */
+    /* A trailing null input is absent, and an output without a type from the shape rule is null. */
     bg_graph_add(graph, &toy_sum, NULL, (bg_value[]){x, {0}}, 2, &plain, outputs);
     assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
     assert_int_equal(graph->ops[0].input_count, 1);
@@ -137,7 +137,8 @@ static void add_alias_of_other_size(bg_graph *g, bg_value x)
     type.infer = toy_infer_view;
     type.alias_input = 0;
     const toy_sum_attributes attributes = {0};
-    /* The rule gives all elements of operand 0; the alias names operand 1, which is smaller. */
+    /* The shape rule gives the result as many elements as operand 0, but the alias names operand 1, which is
+     * smaller. */
     type.alias_input = 1;
     const bg_type small = bg_vector(BG_FLOAT32, 2);
     bg_graph_add(g, &type, "a", (bg_value[]){x, bg_graph_constant(g, "c", &small, zeros)}, 2, &attributes, NULL);

@@ -48,7 +48,7 @@ static void test_rules(void **state)
     (void)state;
     bg_graph_initialize(graph, "*.weight", "xavier_uniform", 0.5, 0.0);
     expect(graph, "fc.weight", BG_INITIALIZE_UNIFORM, -bound, bound);
-    expect(graph, "cut.weight", BG_INITIALIZE_UNIFORM, -bound, bound); /* fans of the whole */
+    expect(graph, "cut.weight", BG_INITIALIZE_UNIFORM, -bound, bound); /* fans of the whole tensor */
     expect(graph, "conv.weight", BG_INITIALIZE_UNIFORM, -0.5 * sqrt(6.0 / 108.0), 0.5 * sqrt(6.0 / 108.0));
     expect(graph, "fc.bias", BG_INITIALIZE_NORMAL, 7.0, 9.0);
     expect(graph, "state.weight", BG_INITIALIZE_NORMAL, 7.0, 9.0); /* no parameter */

@@ -1,5 +1,5 @@
 /*
- * test_print.c: golden texts.
+ * test_print.c: compares printed graphs with expected texts.
  */
 #include "graph/toy_ops.h"
 

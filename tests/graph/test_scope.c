@@ -22,7 +22,7 @@ static void test_names_get_their_scopes_in_front(void **state)
     assert_string_equal(bg_graph_name(graph, bg_graph_input(graph, "y", &type)), "y");
     bg_scope_end(graph);
     assert_string_equal(bg_graph_name(graph, toy_add(graph, "sum", x, x)), "encoder.layer.3.sum");
-    /* A buffer is found by its name in the scope; outside the scope, the name is another buffer's. */
+    /* Inside a scope a buffer is found by its name in the scope; outside, the same name is that of another buffer. */
     const bg_value buffer = bg_graph_remote_buffer(graph, "kept", &entry, 2);
     assert_int_equal(bg_graph_remote_buffer(graph, "kept", &entry, 5).id, buffer.id);
     bg_scope_end(graph);

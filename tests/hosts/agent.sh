@@ -1,6 +1,6 @@
 #!/bin/sh
-# agent.sh HOST COMMAND...: runs a command on a host that tests/hosts/run.sh has made; launchers call it in place of ssh.
-# BRIGADE_HOSTS_PREFIX and BRIGADE_HOSTS_FILE: how the namespaces' names begin, and the /etc/hosts of all of them.
+# agent.sh HOST COMMAND...: runs a command on a host that tests/hosts/run.sh has made; launchers call it instead of ssh.
+# BRIGADE_HOSTS_PREFIX is the prefix of the namespaces' names, and BRIGADE_HOSTS_FILE their common /etc/hosts.
 while :; do
     case ${1:-} in
     -[lpo]) shift 2 ;;

@@ -1,13 +1,13 @@
 /*
  * relay.c: a cable between hosts that are network namespaces of one machine. It opens a network interface in each
- * namespace and passes Ethernet frames between them, on request with a delay and at a limited rate, until a signal
- * stops it.
+ * namespace and passes Ethernet frames between the interfaces until a signal stops it. The delay and the rate can be
+ * set.
  *
  *     relay [--delay-ms MS] [--rate-mbit RATE] NAMESPACE...
  *
  * The interface is eth0 and has the address 02:00:00:00:00:NN in the NNth namespace. `ready` on standard output means
- * that all interfaces exist. SIGUSR1 cuts all cables: interfaces stay up and frames vanish, as when a switch loses
- * power. Linux only; needs the rights of root.
+ * that all interfaces exist. After SIGUSR1 all frames are lost, but interfaces stay up, as when a switch loses power.
+ * It runs only on Linux and as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,13 +33,13 @@
 typedef struct frame {
     int64_t due_ns;
     size_t size_bytes;
-    uint32_t to; /* a host, or all others */
+    uint32_t to; /* the index of a host, or all other hosts */
     unsigned char bytes[MAX_FRAME];
 } frame;
 
 typedef struct cable {
     int interface;
-    int64_t free_ns; /* when the last frame has passed the cable, at its rate */
+    int64_t free_ns; /* the time at which the last frame has passed the cable */
     size_t first, count;
     frame *queue; /* frames that this host has sent, in order */
 } cable;
@@ -75,7 +75,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* An interface of the namespace; this process stays in its own. */
+/* Opens an interface in the namespace; the process stays in its own namespace. */
 static int open_interface(const char *name)
 {
     char path[256];
@@ -98,7 +98,7 @@ static int open_interface(const char *name)
     return interface;
 }
 
-/* The receiver of a frame: the last byte of its address, if the address is one of ours. */
+/* The host that receives a frame, from the last byte of the frame's address if the address is a host's. */
 static uint32_t find_receiver(const relay *r, const unsigned char *bytes)
 {
     static const unsigned char ours[5] = {2, 0, 0, 0, 0};
@@ -135,7 +135,7 @@ static void deliver(const relay *r, uint32_t from, const frame *f)
         if (to == from || (f->to != EVERYBODY && f->to != to))
             continue;
         if (write(r->cables[to].interface, f->bytes, f->size_bytes) < 0 && errno != EAGAIN && errno != EIO)
-            die("cannot write to", "eth0"); /* EIO: not up yet */
+            die("cannot write to", "eth0"); /* EIO: the interface is not up yet */
     }
 }
 

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Ranks on hosts: network namespaces of this machine, each with a name and an address of its own, joined by a relay that
-# can be slow (relay.c). The same bits over two and four hosts, over slow and late links, and the promised end when a
-# link is cut or a rank dies: make check-hosts. Needs root, `ip` and an MPI; says what is missing and skips.
-# BRIGADE_BUILD: the build folder, build by default.
+# Runs ranks on several hosts (make check-hosts). The hosts are network namespaces of this machine, each with a name and
+# an address, which a relay connects that can be slow (relay.c). Checks that two and four hosts, over slow and late
+# links, give the same bits, and that runs end as documented when a link is cut or a rank dies. Needs root, `ip` and an
+# MPI; if one is missing, reports that and skips. BRIGADE_BUILD: the build folder, build by default.
 . "$(dirname "$0")/../cli/support.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export BRIGADE_HOSTS_PREFIX=brigade$$- BRIGADE_HOSTS_FILE=$folder/hosts
 agent=$root/tests/hosts/agent.sh
 relay_pid= host_count=0
-# Else UCX finds that its hosts are one machine, and shares memory.
+# Otherwise UCX detects that its hosts are one machine, and shares memory.
 export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0
 unset BRIGADE_MPI
 
@@ -31,7 +31,7 @@ skip_all() {
     finish
 }
 
-# set_up COUNT RELAY-OPTION...: hosts node1 to nodeCOUNT.
+# set_up COUNT RELAY-OPTION...: makes hosts node1 to nodeCOUNT.
 set_up() {
     take_down
     wanted=$1 names='' host=0
@@ -58,7 +58,7 @@ set_up() {
     done
 }
 
-# start MPI COUNT: the launcher's command for so many ranks on all hosts, run on node1.
+# start MPI COUNT: prints the launcher's command for COUNT ranks on all hosts, to run on node1.
 start() {
     all='' host=0
     while [ $host -lt $host_count ]; do
@@ -75,15 +75,16 @@ start() {
     esac
 }
 
-# ranks MPI COUNT ARGUMENT...: the program in that many ranks over all hosts, at most two minutes; into out and err.
+# ranks MPI COUNT ARGUMENT...: runs the program in COUNT ranks over all hosts for at most two minutes, with output in
+# out and err.
 ranks() {
     command="$(start "$1" "$2") $program"
     shift 2
     timeout 120 "$agent" node1 "cd $folder && $command $*" >out 2>err </dev/null
 }
 
-# ended CODE WHAT: a run ended with 0. MPI_Finalize of MPICH 4.0 hangs at times over UCX and TCP, in any program; the
-# ranks end by themselves then, and its launcher complains.
+# ended CODE WHAT: checks that a run ended with 0. MPI_Finalize of MPICH 4.0 sometimes hangs over UCX and TCP, in any
+# program; the ranks then end by themselves, and the launcher reports an error.
 ended() {
     case $2 in
     mpich*) [ "$1" -ne 124 ] && grep -q '^Testing\|^Finished' out ;;
@@ -91,7 +92,7 @@ ended() {
     esac
 }
 
-# trained CODE WHAT WANTED SAVED: a run ended, and saved the weights that another file has.
+# trained CODE WHAT WANTED SAVED: checks that a run ended, and that SAVED has the same weights as WANTED.
 trained() {
     if ! ended "$1" "$2"; then fail "$2 ends with $1:" "$(cat err)"; else pass; fi
     check "$2 has the same weights" cmp "$3" "$4"
@@ -153,8 +154,8 @@ for mpi in $mpis; do
     trained $? "$mpi, gpt over 5 ms" whole.s s
 done
 
-# begin_training MPI: a long training of two ranks in the background, each rank's process in pid.RANK and its messages
-# in err.RANK; waits for a checkpoint.
+# begin_training MPI: starts a long training run of two ranks in the background, with each rank's process in pid.RANK
+# and its messages in err.RANK, and waits for a checkpoint.
 begin_training() {
     rm -rf checkpoint pid.* err.*
     cat >rank.sh <<'END'
@@ -173,7 +174,7 @@ END
     check "$1: the training goes on: $(cat err err.* 2>/dev/null)" kill -0 $mpirun
 }
 
-# all_gone SECONDS: no rank's process is left after so long.
+# all_gone SECONDS: succeeds if all rank processes end within this time.
 all_gone() {
     tries=$(($1 * 20))
     for pid in $(cat pid.*); do

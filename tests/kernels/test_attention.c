@@ -1,6 +1,6 @@
 /*
- * test_attention.c: attention and its gradient against the reference: lengths around the blocks' edges, causal or not,
- * with dropout's random numbers, extreme scores and NaN.
+ * test_attention.c: compares attention and its gradient with the reference: lengths around the edges of blocks, causal
+ * or not, with dropout, extreme scores and NaN.
  */
 #include "kernels/attention/attributes.h"
 #include "kernels/kernel_case.h"

@@ -1,5 +1,5 @@
 /*
- * test_compare.c: comparisons and choices against the reference, bit by bit.
+ * test_compare.c: compares comparison and `where` kernels with the reference, bit by bit.
  */
 #include "kernels/compare/attributes.h"
 #include "kernels/kernel_case.h"

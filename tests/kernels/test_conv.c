@@ -1,5 +1,5 @@
 /*
- * test_conv.c: convolutions of any stride, padding, dilation and groups against the reference.
+ * test_conv.c: compares convolutions of any stride, padding, dilation and groups with the reference.
  */
 #include "kernels/conv/attributes.h"
 #include "kernels/kernel_case.h"

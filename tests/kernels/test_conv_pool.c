@@ -1,5 +1,5 @@
 /*
- * test_conv_pool.c: the fused convolution kernels against the reference, over random shapes.
+ * test_conv_pool.c: compares the fused convolution kernels with the reference, over random shapes.
  */
 #include "kernels/conv_pool/attributes.h"
 #include "kernels/kernel_case.h"

@@ -1,5 +1,5 @@
 /*
- * test_elementwise.c: element-by-element kernels, accumulation and the optimizers against the reference.
+ * test_elementwise.c: compares elementwise kernels, accumulation and the optimizers with the reference.
  */
 #include "kernels/accumulate/attributes.h"
 #include "kernels/elementwise/attributes.h"
@@ -182,7 +182,7 @@ static void test_binary_declines_scattered_dims(void **state)
     case_clear(&c);
 }
 
-/* Every instruction set's result has the reference's bits, even in each NaN. */
+/* The results of every instruction set are bit-identical to the reference, even in each NaN. */
 static void check_same_bits(const kernel_case *c)
 {
     const uint32_t output = c->input_count;
@@ -229,8 +229,8 @@ static void test_scale_and_cast(void **state)
     }
 }
 
-/* Converts every float16 to float32, and back every float next to a float16 or halfway between two. Results have the
- * reference's bits, including NaN. The count is not a multiple of the vector length. */
+/* Converts every float16 to float32, and back every float next to a float16 or halfway between two. Results are
+ * bit-identical to the reference, including NaN. The count is not a multiple of the vector length. */
 static void test_every_float16(void **state)
 {
     enum { HALVES = 65536, BESIDE = 6 };
@@ -340,7 +340,7 @@ static void test_scaled_sum(void **state)
     }
 }
 
-/* Running means have the reference's bits; a gradient whose factor is 0 may have any value. */
+/* Running means are bit-identical to the reference; a gradient whose factor is 0 may have any value. */
 static void test_accumulate_shares(void **state)
 {
     random_state random = {16};
@@ -385,8 +385,8 @@ static void test_square_sum(void **state)
     }
 }
 
-/* 3 replicas with one piece each give the bits of one replica with all pieces, and the padding after the last piece is
- * ignored. */
+/* 3 replicas with one shard each give the same bits as one replica with all shards, and the padding after the last
+ * shard is ignored. */
 static void test_squares_of_pieces(void **state)
 {
     enum { PIECES = 3, MOST = 100000 };
@@ -482,7 +482,7 @@ static void test_range_count_of_pieces(void **state)
     }
 }
 
-/* parameter, gradient, hyper, scale, states: float32 results have the reference's bits. */
+/* Operands: parameter, gradient, hyper, scale, states. float32 results are bit-identical to the reference. */
 static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
                                 const double *hyper, uint32_t states)
 {
@@ -538,7 +538,8 @@ static void test_sgd(void **state)
     }
 }
 
-/* Updates of float16 weights far below 2^-24, many of which need more than 16 random bits, have the reference's bits.
+/* Updates of float16 weights far below 2^-24, many of which need more than 16 random bits, are bit-identical to the
+ * reference.
  */
 static void test_tiny_weights_by_chance(void **state)
 {

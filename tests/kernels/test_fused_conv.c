@@ -1,5 +1,5 @@
 /*
- * test_fused_conv.c: fused convolutions have the bits of the separate kernels, on every instruction set, and are close
+ * test_fused_conv.c: fused convolutions are bit-identical to the separate kernels on every instruction set, and close
  * to the reference.
  */
 #include "kernels/fused_conv/attributes.h"

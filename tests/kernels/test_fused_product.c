@@ -1,6 +1,7 @@
 /*
- * test_fused_product.c: a product fused with the next kernels has the bits of the separate kernels. This holds with the
- * reference and every instruction set, for every shape, order of parts, limit of scratch and kind of partial sums.
+ * test_fused_product.c: a product that is fused with the next kernels is bit-identical to the separate kernels. This
+ * holds with the reference and every instruction set, for every shape, order of parts, limit of scratch and kind of
+ * partial sums.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/kernel_case.h"
@@ -8,7 +9,7 @@
 
 enum { MOST_STEPS = 3 };
 
-/* The separate kernels: each reads the previous one's result and operands of the fused case. */
+/* The separate kernels. Each reads the result of the previous kernel and operands of the fused case. */
 typedef struct chain {
     kernel_case fused, steps[MOST_STEPS];
     bgi_fused_product_attributes attributes;

@@ -1,5 +1,5 @@
 /*
- * test_index.c: kernels of elements by number against the reference.
+ * test_index.c: compares kernels that read and write elements by index with the reference.
  */
 #include "kernels/index/attributes.h"
 #include "kernels/kernel_case.h"

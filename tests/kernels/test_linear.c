@@ -1,5 +1,5 @@
 /*
- * test_linear.c: matrix products of every layout against the reference.
+ * test_linear.c: compares matrix products of every layout with the reference.
  */
 #include "kernels/kernel_case.h"
 #include "kernels/linear/attributes.h"
@@ -156,7 +156,7 @@ static bool is_same_without(const kernel_case *c, bgi_isa isa)
     return is_same;
 }
 
-/* A product of K terms in each of the four kernels: the reference's bits on every instruction set. */
+/* A product of K terms in each of the four kernels is bit-identical to the reference on every instruction set. */
 static void check_partials(random_state *random, bg_dtype dtype, int64_t k, bool transposed)
 {
     const bgi_linear_backward_attributes no_bias = {false};

@@ -1,5 +1,5 @@
 /*
- * test_loss.c: cross-entropy and the count of correct rows against the reference.
+ * test_loss.c: compares cross-entropy and the count of correct rows with the reference.
  */
 #include "kernels/kernel_case.h"
 #include "kernels/loss/attributes.h"
@@ -72,7 +72,7 @@ static void check_forward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
-/* In every third case, a mesh cuts the classes, and the columns are one replica's, with or without padding. */
+/* In every third case, the classes are sharded, and the columns are those of one replica, with or without padding. */
 static void check_backward(const rows_case *s, random_state *random)
 {
     const uint32_t place = s->has_weights || draw_between(random, 0, 2) ? 0 : (uint32_t)draw_between(random, 1, 3);

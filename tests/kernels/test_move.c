@@ -1,5 +1,5 @@
 /*
- * test_move.c: copies, transposition, broadcasting, embedding, dropout, slices and pooling against the reference.
+ * test_move.c: compares copies, transposition, broadcasting, embedding, dropout, slices and pooling with the reference.
  */
 #include "kernels/dropout/attributes.h"
 #include "kernels/embedding/attributes.h"
@@ -246,8 +246,8 @@ static void run_either(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
         assert_true(run_kernel(id, REFERENCE, attributes, env, types, operands, inputs, outputs));
 }
 
-/* In three steps of some micro-batches, gradients in rows, added to another gradient at the end, have the bits of dense
- * ones. */
+/* In three steps of some micro-batches, gradients as rows, which are added to another gradient at the end, are
+ * bit-identical to dense ones. */
 static void compare_rows(random_state *random, bgi_isa isa, bg_dtype dtype)
 {
     const int64_t height = draw_between(random, 1, 60), width = draw_between(random, 1, 1100);
@@ -373,7 +373,7 @@ static void test_max_pool(void **state)
         case_output(&c, bg_tensor4(BG_INT32, n, planes, pooled[0], pooled[1]));
         finish_case(&c);
 
-        /* the reference looks only inside the window, so it gets valid places */
+        /* the reference reads only inside the window, so it gets valid indices */
         case_input(&back, bg_tensor4(dtype, n, planes, pooled[0], pooled[1]), &random, -1, 1);
         where = case_input(&back, bg_tensor4(BG_INT32, n, planes, pooled[0], pooled[1]), &random, 0, 0);
         for (int64_t e = 0; e < n * planes * pooled[0] * pooled[1]; e++) {

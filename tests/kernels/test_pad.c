@@ -1,5 +1,5 @@
 /*
- * test_pad.c: padding and cumulative sums against the reference.
+ * test_pad.c: compares padding and cumulative sums with the reference.
  */
 #include "kernels/cumulative/attributes.h"
 #include "kernels/kernel_case.h"

@@ -1,6 +1,6 @@
 /*
- * test_pairs.c: products of bfloat16 pairs, on processors that have the instructions: the bits that pairs.h specifies,
- * computed here term by term.
+ * test_pairs.c: products of bfloat16 pairs, on processors with such instructions, have the bits that pairs.h specifies.
+ * The test computes them term by term.
  */
 #include "kernels/kernel_case.h"
 

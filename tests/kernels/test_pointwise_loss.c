@@ -1,5 +1,5 @@
 /*
- * test_pointwise_loss.c: losses element by element against the reference, for every function and reduction.
+ * test_pointwise_loss.c: compares elementwise losses with the reference, for every function and reduction.
  */
 #include "kernels/kernel_case.h"
 #include "kernels/pointwise_loss/attributes.h"

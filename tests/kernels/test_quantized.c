@@ -1,7 +1,7 @@
 /*
- * test_quantized.c: weights rounded to 16, 8 and 4 bits: the error of each weight, and products and rows of the rounded
- * matrices. Fast kernels are compared with the reference, and with products over the same rounded matrix in float32 or,
- * where weights and x are bfloat16, in bfloat16, whose bits they have.
+ * test_quantized.c: tests weights that are rounded to 16, 8 and 4 bits: the error of each weight, and products and rows
+ * of the rounded matrices. Fast kernels are compared with the reference, and with products over the same rounded matrix
+ * in float32 or, where weights and x are bfloat16, in bfloat16, whose bits they have.
  */
 #include "core/quantized.h"
 #include "kernels/kernel_case.h"
@@ -24,7 +24,7 @@ static float *take_floats(int64_t count)
     return floats;
 }
 
-/* Of a weight of 16 bits: its last place. */
+/* The unit in the last place of a 16-bit weight. */
 static float read_scale(const matrix *m, int64_t output, int64_t input)
 {
     const uint8_t *block = (const uint8_t *)m->data +
@@ -258,7 +258,8 @@ static void test_products(void **state)
                       draw_between(&random, 1, 150), (uint8_t)(4 << i % 3));
 }
 
-/* Several blocks of depth, which do not begin where blocks of weights do, several parts, and many rows. */
+/* Cases with several blocks of depth, which do not begin where blocks of weights begin, with several parts, and with
+ * many rows. */
 static void test_large_products(void **state)
 {
     random_state random = {3};

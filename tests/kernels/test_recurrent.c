@@ -1,6 +1,6 @@
 /*
- * test_recurrent.c: recurrences and their gradients against the reference: any number of steps and samples, widths
- * around vectors and panels, both orders of time and samples, both directions.
+ * test_recurrent.c: compares recurrences and their gradients with the reference: any number of steps and samples,
+ * widths around those of vectors and panels, both orders of time and samples, both directions.
  */
 #include "kernels/kernel_case.h"
 #include "kernels/recurrent/attributes.h"

@@ -1,5 +1,5 @@
 /*
- * test_rms_norm.c: norms by the root of the mean square against the reference.
+ * test_rms_norm.c: compares RMS norms with the reference.
  */
 #include "kernels/kernel_case.h"
 #include "kernels/rms_norm/attributes.h"

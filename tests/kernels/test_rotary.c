@@ -1,5 +1,6 @@
 /*
- * test_rotary.c: rotary positions against the reference: both layouts, some or all features, positions of all kinds.
+ * test_rotary.c: compares rotary positions with the reference: both layouts, some or all features, and all kinds of
+ * positions.
  */
 #include "kernels/kernel_case.h"
 #include "kernels/rotary/attributes.h"

@@ -1,5 +1,5 @@
 /*
- * test_rows.c: softmax, norms and reductions against the reference.
+ * test_rows.c: compares softmax, norms and reductions with the reference.
  */
 #include "kernels/cosine/attributes.h"
 #include "kernels/kernel_case.h"
@@ -208,7 +208,7 @@ static void test_group_norm(void **state)
         check_group_norm(&random);
 }
 
-/* The rows are pieces of rows that are `pieces` times as wide. */
+/* The rows are shards of rows that are `pieces` times as wide. */
 static void check_sharded_norm(random_state *random)
 {
     const bg_dtype dtype = draw_float(random);

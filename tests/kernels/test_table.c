@@ -1,5 +1,5 @@
 /*
- * test_table.c: the rows of the kernels table against the kernels and the ops.
+ * test_table.c: compares the rows of the kernels table with the kernels and the ops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static void test_variants(void **state)
     assert_true(fast > 0);
 }
 
-/* Which processors have the instructions of others. */
+/* Tests which processors have the instructions of others. */
 static void test_instruction_sets(void **state)
 {
     (void)state;

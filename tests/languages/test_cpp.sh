@@ -1,6 +1,6 @@
 #!/bin/sh
-# The C++ wrapper, include/brigade/brigade.hpp: in each standard from C++11 on, without warnings, by itself, and as a
-# program that uses it, with the address sanitizer, so that what it owns goes.
+# The C++ wrapper, include/brigade/brigade.hpp, compiles without warnings in each standard from C++11 on. A program that
+# uses it runs with the address sanitizer, which checks that all owned objects are freed.
 . "$(dirname "$0")/../cli/support.sh"
 
 skip_all() {

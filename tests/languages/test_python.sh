@@ -1,5 +1,5 @@
 #!/bin/sh
-# The Python package, with Debian's python3 and python3-numpy alone.
+# The Python package needs only Debian's python3 and python3-numpy.
 . "$(dirname "$0")/../cli/support.sh"
 . "$root/tests/languages/python.sh"
 
@@ -26,7 +26,8 @@ check "the layout compiles" ${CC:-cc} -std=c11 -I"$root/include" "$folder/layout
 check "the package works" sh -c '"$@" >"$0" 2>&1 || { cat "$0"; false; }' "$folder/out" "$python" "$root/tests/languages/package.py" "$folder" "$folder/layout.txt"
 check "every check was made: $(tail -n 1 "$folder/out")" grep -q '^100 passed, 0 failed$' "$folder/out"
 
-# A library of another release, or with another layout, is refused when the package is loaded, with both numbers.
+# A library of another release or with another layout is refused when the package is loaded; the error contains both
+# numbers.
 begin_case refused
 refuses() { # WORDS C-SOURCE
     printf '%s\n' "$2" >"$folder/other.c"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# One model, three languages: what C, C++ and Python train has the same bits, under several strategies.
+# C, C++ and Python train one model to the same bits, under several strategies.
 . "$(dirname "$0")/../cli/support.sh"
 . "$root/tests/languages/python.sh"
 

@@ -1,5 +1,5 @@
 /*
- * test_convnet.c: the digit network is the tutorial's: names, shapes, blocks, outputs.
+ * test_convnet.c: the digit network has the names, shapes, blocks and outputs of PopTorch's MNIST tutorial.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ typedef struct expected_parameter {
     int64_t count;
 } expected_parameter;
 
-/* state_dict() of the tutorial's network. */
+/* state_dict() of the tutorial's network */
 static const expected_parameter expected[] = {
     {"layer1.conv.weight", 250}, {"layer1.conv.bias", 10}, {"layer2.conv.weight", 5000}, {"layer2.conv.bias", 20},
     {"layer3.weight", 81920},    {"layer3.bias", 256},     {"layer4.weight", 2560},      {"layer4.bias", 10},
@@ -86,7 +86,7 @@ static void test_types(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The blocks in order of their first op, and every op in one of them. */
+/* Blocks are in the order of their first ops, and every op is in a block. */
 static void test_blocks(void **state)
 {
     static const char *const names[] = {"B1", "B2", "B3", "B4"};
@@ -112,7 +112,7 @@ static void test_blocks(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Pooling is before the ReLU. */
+/* Pooling comes before the ReLU. */
 static void test_order_in_conv_blocks(void **state)
 {
     bg_convnet net;

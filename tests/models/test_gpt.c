@@ -1,7 +1,7 @@
 /*
- * test_gpt.c: GPT-2 trains as in PyTorch. tests/oracle/gpt.py has the same weights and tokens, clipping, and decay of
- * only matrices; the test compares losses, norms, and the weights after 12 updates. Bits are the same under every
- * strategy, with and without recomputation, with dropout.
+ * test_gpt.c: GPT-2 trains as in PyTorch. tests/oracle/gpt.py has the same weights and tokens, clipping, and weight
+ * decay only for matrices. The test compares losses, norms, and the weights after 12 updates. With dropout, bits are
+ * the same under every strategy, with and without recomputation.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void fill_data(int32_t *tokens, int32_t *labels)
         }
 }
 
-/* 0.3 sin(1.37 e + k) for element e of parameter k, about 1 for the weights of norms. */
+/* Initial values: 0.3 sin(1.37 e + k) for element e of parameter k, plus 1 for the weights of norms. */
 static void set_weights(bg_weights *weights)
 {
     uint32_t k = 0;
@@ -90,14 +90,14 @@ static void take_first(float *to, const float *from, int count, uint32_t replica
     }
 }
 
-/* The gradient of a key's bias is zero: it adds the same to all scores of a query. The computed value is only rounding
- * error, from which Adam makes full steps, so two programs agree only on the initial value. */
+/* The gradient of a key's bias is zero: it adds the same to all scores of a query. The computed gradient is only
+ * rounding error, but Adam makes full steps from it, so only the initial values are compared. */
 static double find_tolerance(const char *name, int64_t element)
 {
     return strstr(name, "c_attn.bias") != NULL && element >= HIDDEN && element < 2 * HIDDEN ? 1e-3 : 1e-5;
 }
 
-/* All parameters after the updates are PyTorch's. */
+/* After the updates all parameters agree with PyTorch's. */
 static void check_weights(bg_weights *weights, const bg_mesh *mesh)
 {
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");
@@ -178,7 +178,7 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     train_on(&(bg_mesh){1, 1, 1}, model, options, rate_of_losses, losses, norms, words);
 }
 
-/* Trains the same on a mesh of replicas. */
+/* Trains the same model on a mesh of replicas. */
 static void check_torch(const bg_mesh *mesh)
 {
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
@@ -294,8 +294,8 @@ static void test_messages(void **state)
     refuse(&bad, "outputs is 0x8");
 }
 
-/* One update of the phased strategy: each block is a phase for all micro-batches, and the head's forward and backward
- * are one phase; weights are loaded for each phase. */
+/* One update of the phased strategy. Each block is a phase for all micro-batches, and the head's forward and backward
+ * pass are one phase. Weights are loaded for each phase. */
 static void test_phased_step(void **state)
 {
     static const char order[] = "F0.0 F0.1 F0.2 F1.0 F1.1 F1.2 F2.0 F2.1 F2.2 F3.0 B3.0 F3.1 B3.1 F3.2 B3.2 "
@@ -322,8 +322,8 @@ static void test_phased_step(void **state)
     if (strstr(timetable, order) == NULL)
         fail_msg("another order:\n%s", timetable);
     require(bg_plan_print_program(plan, &program, &error), &error);
-    /* Weights are loaded for the forward, the backward and the update; the embedding's last two phases follow each
-     * other, and the head's first two are one. */
+    /* Weights are loaded for the forward pass, the backward pass and the update. The embedding's last two phases follow
+     * each other, and the head's first two are one, so each saves a load. */
     for (int stage = 0; stage < 4; stage++) {
         char line[64];
         int loads = 0;
@@ -361,7 +361,7 @@ static uint32_t count_drops(const bg_graph *graph, const char *block, const char
     return count;
 }
 
-/* Dropout of the embedding's sum, of attention's shares, and of the result of each half of a layer. */
+/* Dropout is applied to the embedding's sum, to attention weights, and to the result of each half of a layer. */
 static void test_where_dropout_is(void **state)
 {
     bg_gpt_options model = test_oracle_gpt(SAMPLES);
@@ -443,8 +443,8 @@ static void test_first_values(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The bytes that a device holds in phases, when all micro-batches of `accumulation` go through one phase after the
- * other. */
+/* The bytes on a device under the phased strategy, which runs all micro-batches of `accumulation` through one phase
+ * after the other. */
 static size_t count_phased_bytes(uint32_t accumulation)
 {
     bg_gpt_options model = test_oracle_gpt(SAMPLES);

@@ -1,7 +1,7 @@
 /*
- * test_gpt_step.c: GPT-2 in steps with a cache gives the bits of a whole sequence. Steps have one token or several, or
- * are partly filled; all kernels are tested, and two sessions that share the cache. On a mesh they agree up to
- * rounding.
+ * test_gpt_step.c: GPT-2 in steps with a cache is bit-identical to GPT-2 on a whole sequence. Steps have one or several
+ * tokens, or are partly filled. The test covers fast and reference kernels and two sessions that share the cache. On a
+ * mesh, results agree up to rounding.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,7 +107,7 @@ static void run_whole(const run *r, bg_dtype dtype, float *logits)
         logits[i] = bgi_narrow_to_float(dtype, halves[i]);
 }
 
-/* Runs a step of which `count` tokens are real; returns the logits of the last of these. */
+/* Runs a step with `count` tokens and padding; returns the logits of the last token. */
 static void run_step(const run *r, int64_t first, int64_t count, float *logits)
 {
     int32_t tokens[LENGTH], positions[LENGTH];
@@ -146,7 +146,7 @@ static void check_steps(bg_dtype dtype, bg_kernel_policy kernels, int64_t end, c
         run_step(&single, i, 1, logits);
         assert_row(logits, whole, i, what);
     }
-    /* Runs both in turn from the beginning, also in partly filled steps. */
+    /* Runs the two sessions alternately from the beginning, also in partly filled steps. */
     for (int64_t at = 0, round = 0; at < end; round++) {
         const int64_t count = round % 3 == 2 || at + 10 > end ? 1 : round % 3 == 1 ? 7 : 10;
 
@@ -172,7 +172,7 @@ static void test_same_bits(void **state)
     check_steps(BG_FLOAT16, BG_KERNELS_REFERENCE, 10, "float16, reference kernels");
 }
 
-/* Heads, hidden and vocabulary are cut; the host's cache is whole. */
+/* Heads, hidden features and vocabulary are sharded; the host's cache is whole. */
 static void test_mesh(void **state)
 {
     enum { TOKENS = 12 };

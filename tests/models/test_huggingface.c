@@ -44,7 +44,7 @@ static bgi_hf_config small_config(void)
     return (bgi_hf_config){.vocabulary = VOCABULARY, .positions = 7, .hidden = 8, .layers = 2, .heads = 2};
 }
 
-/* ---- files of the model whose element e of tensor k is 0.3 sin(1.37 e + k), about 1 for the weights of norms ---- */
+/* ---- files of a model: element e of tensor k is 0.3 sin(1.37 e + k), plus 1 for the weights of norms ---- */
 
 typedef struct tensors {
     char names[TENSORS + 4][96];
@@ -203,7 +203,7 @@ static void test_several_files(void **state)
 
 static uint16_t to_half(float value)
 {
-    /* Only normal numbers, truncated. */
+    /* All values are normal numbers, truncated. */
     uint32_t bits;
 
     memcpy(&bits, &value, sizeof bits);
@@ -345,7 +345,7 @@ static void test_round_trip(void **state)
     assert_values(again, t, 0.0);
     assert_int_equal(test_folder_count(join("deeper/new")), 2);
 
-    /* The requirements of transformers for the files. */
+    /* The files meet the requirements of transformers. */
     require(bg_gpt_directory_read_options(join("deeper/new"), &read, &error), &error);
     assert_true(read.dropout == 0.0 && read.hidden == 8 && read.positions == 7);
     require(bgi_file_load(join("deeper/new/config.json"), 1 << 16, &text, &size_bytes, &error), &error);
@@ -459,7 +459,8 @@ static void test_mismatches(void **state)
                  "tensor `h.0.attn.c_attn.weight` has type I32 but must have F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
 
-    /* There are more problems than a message can hold: all are counted, and the message says that some are omitted. */
+    /* There are more problems than fit into a message; the message counts all of them and says that some are
+     * omitted. */
     write_text("config.json", "{\"n_embd\": 12, \"n_head\": 2, \"n_layer\": 60, \"n_positions\": 7, "
                               "\"vocab_size\": 17, \"model_type\": \"gpt2\"}");
     ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " settings do not fit: tensor `wte.weight` is missing; ", "; and more");

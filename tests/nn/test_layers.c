@@ -1,5 +1,5 @@
 /*
- * test_layers.c: names, shapes and initial values of the layers' parameters, and errors of layers.
+ * test_layers.c: checks names, shapes and initial values of the layers' parameters, and errors of layers.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * test_parallel.c: each layer that a mesh cuts equals the plain one, forward and backward. A layer's result is
- * multiplied by a parameter `probe` and added up. One step of SGD with rate 1 then leaves probe - result, and reduces
- * every other parameter by its gradient. The joined values must equal those of one replica.
+ * test_parallel.c: each layer that is sharded over a mesh equals the plain layer, forward and backward. The loss is the
+ * sum of a layer's result times a parameter `probe`. One step of SGD with rate 1 then leaves probe - result, and
+ * subtracts from every other parameter its gradient. The joined values must equal those of one replica.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* An input [ROWS, columns] of normal numbers with mean 3, whose columns are cut along the axis. */
+/* An input [ROWS, columns] of normal numbers with mean 3, whose columns are sharded along the axis. */
 static bg_value add_cut(bg_graph *graph, const char *name, int64_t columns, bg_mesh_axis axis, uint32_t multiple)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -35,7 +35,7 @@ static bg_value add_cut(bg_graph *graph, const char *name, int64_t columns, bg_m
     return bg_graph_sharded_parameter(graph, name, &shard, &normal);
 }
 
-/* The sum of y x probe, which are cut along the axis. */
+/* The sum of y x probe, both of which are sharded along the axis. */
 static bg_value probe(bg_graph *graph, bg_value y, int64_t columns, bg_mesh_axis axis)
 {
     const bg_type type = bg_graph_type(graph, y);
@@ -106,7 +106,7 @@ static bg_value build_mean(bg_graph *graph)
                     0.0);
 }
 
-/* Large logits with small differences, whose exponentials overflow unless the maximum over all pieces is subtracted. */
+/* Large logits with small differences, whose exponentials overflow unless the maximum over all shards is subtracted. */
 static bg_value build_large(bg_graph *graph)
 {
     const bg_value logits = add_cut(graph, "logits", CLASSES, BG_MESH_TENSOR_1, PADDED);
@@ -215,7 +215,7 @@ static void compare(build_function build)
         take_step(&cut, build, &meshes[i]);
         if (!(fabsf(cut.loss - plain.loss) <= 2e-6f * fabsf(plain.loss)))
             fail_msg("mesh %zu: loss %.9g; of the plain layer %.9g", i, (double)cut.loss, (double)plain.loss);
-        /* Padding has no gradient: the norm is that of the whole. */
+        /* Padding has no gradient, so the norm is that of the whole tensor. */
         if (!(fabsf(cut.norm - plain.norm) <= 2e-6f * plain.norm))
             fail_msg("mesh %zu: norm %.9g; of the plain layer %.9g", i, (double)cut.norm, (double)plain.norm);
         compare_weights(&cut, &plain, i);
@@ -275,8 +275,8 @@ static void test_padding(void **state)
     }
 }
 
-/* Without an initializer a bias is uniform like that of a plain linear layer, with the number of all incoming features;
- * with an initializer it is zeros. */
+/* Without an initializer a bias is uniform as in a plain linear layer, with the bound from all incoming features. With
+ * an initializer the bias is zeros. */
 static void test_first_biases(void **state)
 {
     const bg_mesh mesh = {1, 2, 2};

@@ -1,6 +1,6 @@
 /*
- * test_recurrent.c: LSTM, GRU and RNN layers against PyTorch's modules: results, last states and all gradients, whole
- * and in pieces of time; and errors.
+ * test_recurrent.c: compares LSTM, GRU and RNN layers with PyTorch's modules: results, last states and all gradients,
+ * also with truncated time. It checks errors too.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ typedef struct recurrent_case {
 
 enum { MOST = 24 };
 
-/* A value with a gradient (x, a first state, a parameter), and its name in the oracle. */
+/* A value with a gradient (x, an initial state or a parameter), and its name in the oracle's file. */
 typedef struct rig {
     bg_graph *graph;
     bg_value operands[MOST], results[3], seeds[3];
@@ -255,9 +255,9 @@ static void differentiate_last(kind which, int64_t truncate, bool reverse_time, 
     bg_graph_destroy(graph);
 }
 
-/* Truncated after 3 of 7 steps, the last step is a separate piece, and the steps before it get no gradient. Truncated
- * after 4, the last three steps get the same gradient as without truncation. The other direction of time behaves in the
- * same way. */
+/* With truncation after 3 of 7 steps, the last step is a separate part, and earlier steps get no gradient. With
+ * truncation after 4, the last three steps get the same gradient as without truncation. The reverse direction behaves
+ * in the same way. */
 static void test_gradients_are_truncated(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void test_gradients_are_truncated(void **state)
             }
 }
 
-/* The content of padding has no effect, lengths above T mean T, and a sample without steps keeps its first state. */
+/* Values in padding have no effect, lengths above T mean T, and a sample of length 0 keeps its initial state. */
 static void test_padding_is_not_read(void **state)
 {
     enum { STEPS = 3, SAMPLES = 3, IN = 2, WIDTH = 2 };

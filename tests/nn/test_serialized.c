@@ -1,6 +1,6 @@
 /*
- * test_serialized.c: layers in pieces against the plain layers, forward and backward: with the same bits where sums
- * keep their order, and within a tolerance where they do not.
+ * test_serialized.c: compares layers in pieces with the plain layers, forward and backward. Results have the same bits
+ * where sums keep their order, and are within a tolerance otherwise.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void expect_close(const float *found, const float *wanted, size_t count, 
             fail_msg("%s[%zu] is %.9g instead of %.9g", what, i, (double)found[i], (double)wanted[i]);
 }
 
-/* Values and gradients of a plain layer and of its pieces, over the same weight, which is cut along `axis`. */
+/* Values and gradients of a plain layer and of its pieces, with the same weight, which is split along `axis`. */
 static void compare(bg_graph *graph, bg_value plain_y, bg_value y, bg_value plain_weight, const bg_value *pieces,
                     uint32_t factor, uint32_t axis, bg_value x, bg_value plain_bias, bg_value bias, double tolerance)
 {
@@ -111,8 +111,8 @@ static void check_embedding(uint32_t factor, int64_t padding)
     bg_graph_destroy(graph);
 }
 
-/* All numbers are equal, because the other pieces add zeros to the row that one piece has. The padding row is the
- * first, inside a piece, or the last. */
+/* Results are equal, because all pieces except one contribute zeros to a row. The padding row is the first, inside a
+ * piece, or the last. */
 static void test_embedding(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void test_refusals(void **state)
     refuse(3, (int64_t[]){3, 1, 0, 0}, "their sum is 4");
 }
 
-/* [3, 1, 0, 0]: a block of three pieces on device 0, of one on device 1. */
+/* [3, 1, 0, 0]: a block of three pieces on device 0 and of one piece on device 1. */
 static void test_places(void **state)
 {
     const bg_split_placement placement = {(int64_t[]){3, 1, 0, 0}, 4};
@@ -223,7 +223,7 @@ static void test_places(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The devices of the splits are those of the plan, even if the first one has no pieces. */
+/* Pieces are on the devices that the splits give, even if device 0 has no pieces. */
 static void test_devices(void **state)
 {
     const bg_split_placement placement = {(int64_t[]){0, 3, 1, 0}, 4};
@@ -249,7 +249,7 @@ static void test_devices(void **state)
     bg_graph_destroy(graph);
 }
 
-/* More pieces than one op joins, by rows and by columns, give the plain layer's numbers in its order. */
+/* More pieces than one op can join, by rows and by columns, give the plain layer's results in the same order. */
 static void test_many_pieces(void **state)
 {
     enum { ROW_COUNT = 240, COLUMNS = 240 };
@@ -297,7 +297,7 @@ static void test_many_pieces(void **state)
     }
 }
 
-/* In 16 bits results have the plain layer's type, pieces are looked up and biases added in it. */
+/* In 16 bits results have the plain layer's type; lookups in pieces and additions of biases use this type. */
 static void test_16_bits(void **state)
 {
     const bg_type ids_type = bg_vector(BG_INT32, SAMPLES), type = bg_matrix(BG_BFLOAT16, SAMPLES, WIDTH);

@@ -1,5 +1,5 @@
 /*
- * model.h: a small ONNX model as messages, for tests that change one of them and pack it:
+ * model.h: a small ONNX model as protocol buffer messages. Tests change one of the messages and pack the model:
  *
  *     x [batch, 4]  --/layer/0/Gemm, w [3, 4] transposed-->  b  --Relu-->  c
  */

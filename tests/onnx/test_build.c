@@ -1,6 +1,6 @@
 /*
- * test_build.c: the options of a build: sizes, fixed values, blocks, trained weights; and errors with their messages.
- * Numbers are those of test_training.c and test_testdata.c.
+ * test_build.c: checks the options of building a graph (sizes, fixed values, blocks, trained weights), and errors.
+ * test_training.c and test_testdata.c check results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -257,7 +257,8 @@ static void masks_do_not_train(void **state)
     bg_onnx_destroy(onnx);
 }
 
-/* Uses `name` with these values in the first node, whose op is `op`, of a PyTorch file. */
+/* Makes the first node of a PyTorch file an `op` that reads a weight `name` with these values. Returns the use of the
+ * weight. */
 static bg_onnx_use use_of(const char *op, const char *name, const float *values)
 {
     static char pytorch[] = "pytorch", copies[2][32];
@@ -328,8 +329,8 @@ static void make_joined(test_model_file *file, char *producer)
     file->node_inputs[0][0] = file->weight.name;
 }
 
-/* PyTorch joins equal initializers by Identity; each name becomes a separate weight again. Files of other producers are
- * taken literally. */
+/* PyTorch replaces equal initializers by Identity nodes; each name becomes a separate weight again. In files of other
+ * producers Identity nodes are kept. */
 static void joined_weights_come_apart(void **state)
 {
     static char pytorch[] = "pytorch", other[] = "other", standard[] = "ai.onnx";
@@ -351,7 +352,7 @@ static void joined_weights_come_apart(void **state)
     assert_int_equal(contents->weights[1].use, BG_ONNX_PARAMETER);
     bg_onnx_destroy(onnx);
 
-    make_joined(&file, pytorch); /* ONNX's own domain has two names */
+    make_joined(&file, pytorch); /* ONNX's standard domain has two names */
     file.nodes[0].domain = standard;
     onnx = parse(&file);
     assert_int_equal(bg_onnx_contents_of(onnx)->weight_count, 2);
@@ -376,7 +377,8 @@ static void joined_weights_come_apart(void **state)
     bg_onnx_destroy(onnx);
 }
 
-/* The model's second node as an If of a constant, with a branch of one node that makes `made` of `read`. */
+/* Replaces the model's second node by an If of a constant, with a branch of one node that computes `made` from
+ * `read`. */
 typedef struct branch_file {
     test_model_file file;
     BgiOnnx__Attribute value, branch, *value_list[1], *branch_list[1];
@@ -438,7 +440,7 @@ static void branches_take_the_place_of_their_node(void **state)
         const char *expected;
     } cases[] = {
         {"Relu", "x", "r", "r", BG_OK, NULL},
-        {"Relu", "x", "r", "x", BG_OK, NULL}, /* its outcome may be a value from outside */
+        {"Relu", "x", "r", "x", BG_OK, NULL}, /* a branch may return a value from outside */
         {"Relu", "x", "b", "b", BG_ERROR_PARSE, "node `` (Relu) of its branch: the name `b` is already used"},
         {"Relu", "nowhere", "r", "r", BG_ERROR_PARSE, "nothing before it makes its input `nowhere`"},
         {"Relu", "x", "r", "nowhere", BG_ERROR_PARSE, "its branch does not make its output `nowhere`"},
@@ -470,7 +472,7 @@ static void branches_take_the_place_of_their_node(void **state)
     bg_onnx_destroy(onnx);
 }
 
-/* A file of one plain recurrence whose operands are all inputs: x [3, 2, 1], w and r [D, 1, 1], lengths [2]. */
+/* A file with one RNN node whose operands are all inputs: x [3, 2, 1], w and r [D, 1, 1], lengths [2]. */
 typedef struct recurrence_file {
     test_model_file base;
     BgiOnnx__ValueInfo infos[4], *info_list[4];
@@ -537,7 +539,7 @@ static bg_onnx *parse_recurrence(recurrence_file *f, char *direction, int64_t di
     return parse(&f->base);
 }
 
-/* Each sequence is reversed within its own length; results are at their steps, and are 0 after the end. */
+/* Each sequence is reversed within its own length. Results are stored at their time steps, and are 0 after the end. */
 static void reversed_sequences_have_lengths(void **state)
 {
     const double x[6] = {0.5, -1.0, 0.25, 0.75, 9.0, -0.5}, w[2] = {0.5, -1.5}, r[2] = {0.25, 0.75};

@@ -1,6 +1,6 @@
 /*
- * test_file.c: files that are cut off, inconsistent, or refer to other files: each gives one error with its position.
- * Models are made message by message; test_build.c tests valid ones.
+ * test_file.c: files that are truncated, inconsistent, or refer to other files. Each gives one error with its position.
+ * test_build.c tests valid models.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 static bg_error error;
 
-/* Reading fails with a message that has `expected` in it. */
+/* Reading fails with a message that contains `expected`. */
 static void refuses(const test_model_file *file, const char *expected)
 {
     bg_onnx *onnx = NULL;
@@ -101,7 +101,7 @@ static void deep_files_are_refused(void **state)
     uint8_t *bytes = malloc(capacity);
 
     (void)state;
-    for (int depth = 0; depth < 2000; depth++) { /* from the inside out: graph.node.attribute.g */
+    for (int depth = 0; depth < 2000; depth++) { /* from the innermost message outward: graph.node.attribute.g */
         static const uint8_t tags[] = {6 << 3 | 2, 5 << 3 | 2, 1 << 3 | 2};
 
         for (int i = 0; i < 3; i++) {

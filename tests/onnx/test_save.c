@@ -1,7 +1,7 @@
 /*
- * test_save.c: graphs of every op are saved to files and loaded again. Results are the same, with equal bits where an
- * op is one node, even for other batch sizes than that of the saved graph. `test_save --write FOLDER` writes the files
- * to the folder with their inputs and outputs as .npy, for other engines (test_save_engines.sh).
+ * test_save.c: graphs of every op are saved to files and loaded again. Results are the same, with equal bits if an op
+ * is one node. This also holds for batch sizes other than that of the saved graph. `test_save --write FOLDER` writes
+ * the files to the folder with their inputs and outputs as .npy, for other engines (test_save_engines.sh).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { MOST = 8 };
 
-/* A graph that is being built for this number of samples. */
+/* A graph under construction for a number of samples. */
 typedef struct rig {
     bg_graph *graph;
     bg_weights *weights;
@@ -43,7 +43,7 @@ static void well(bg_status status)
 
 /* ---- parts of graphs ---- */
 
-/* Numbers that depend only on the name and the element. */
+/* Values that depend only on the name and the element. */
 static double number(const char *name, int64_t index)
 {
     uint32_t x = 2166136261u;
@@ -199,7 +199,7 @@ static void conv_transpose(rig *r)
                           weight(r, "b", DIMS(3)), &options));
 }
 
-/* A scatter in a deeper transposed convolution needs a fixed size. */
+/* A transposed convolution over three dimensions is saved with a scatter, which needs a fixed batch size. */
 static void conv_transpose_3(rig *r)
 {
     bg_conv_options options = bg_conv_defaults();
@@ -496,7 +496,7 @@ static void fixed_batch(rig *r)
     out(r, "y", bg_add(r->graph, x, weight(r, "w", DIMS(r->batch, 4))));
 }
 
-/* Everything is in bfloat16, with ops that ONNX supports in it and ops that it does not. */
+/* All values are bfloat16, with ops that ONNX supports in this type and ops that it does not. */
 static void narrow(rig *r)
 {
     bg_value x = give(r, "x", BG_BFLOAT16, DIMS(r->batch, 4, 4, 4), -2.0, 2.0);
@@ -945,7 +945,7 @@ static const saved_case *find_case(const char *name)
     return &cases[i];
 }
 
-/* Names and blocks are saved, and only ops that one of the outputs needs. */
+/* Saves names, blocks, and only ops that an output needs. */
 static void test_names_stay(void **state)
 {
     bg_onnx_save_options options = bg_onnx_save_defaults();

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Saved files in programs that are not the library's: python3-onnx's checker with full shape inference, OpenCV's dnn, and
-# onnxruntime-web under node, with the library's numbers to 1e-5 of the largest. What is not installed is skipped with a
-# reason; tools/onnxruntime_web.sh fetches the last one, or BRIGADE_ONNXRUNTIME_WEB says where it is.
+# Checks saved files with other programs: python3-onnx's checker with full shape inference, OpenCV's dnn, and
+# onnxruntime-web under node. Results must equal the library's within 1e-5 of the largest number. Programs that are not
+# installed are skipped with a reason. tools/onnxruntime_web.sh fetches onnxruntime-web, or BRIGADE_ONNXRUNTIME_WEB is
+# its folder.
 . "$(dirname "$0")/../cli/support.sh"
 
 here=$root/tests/onnx
 python=python3
-[ -x /usr/bin/python3 ] && python=/usr/bin/python3 # Debian's packages are for Debian's
+[ -x /usr/bin/python3 ] && python=/usr/bin/python3 # Debian's packages are for Debian's Python
 engine=${BRIGADE_ONNXRUNTIME_WEB:-$build/onnxruntime-web/node_modules/onnxruntime-web}
 mkdir "$folder/files"
 

@@ -1,11 +1,11 @@
 /*
- * test_testdata.c: the models that ONNX publishes with inputs and outputs (Debian's libonnx-testdata): all supported
- * ones give the published numbers, and the unsupported ones are exactly those in unsupported.txt, with their reasons.
- * BRIGADE_ONNX_TABLE=FILE writes the table by operator into FILE; BRIGADE_ONNX_LIST=FILE writes the list again. Without
- * the package the tests are skipped.
+ * test_testdata.c: runs the models that ONNX publishes with inputs and outputs (Debian's libonnx-testdata). Supported
+ * models give the published outputs, and the unsupported models and reasons are exactly those in unsupported.txt.
+ * BRIGADE_ONNX_TABLE=FILE writes the table by operator to FILE, and BRIGADE_ONNX_LIST=FILE writes the list of
+ * unsupported models. Without the package the tests are skipped.
  *
- * A model is run with its inputs as inputs of the graph. If shapes or numbers of steps depend on inputs, the inputs of
- * integers and single numbers are fixed instead (bg_onnx_options.values), then all inputs.
+ * Inputs of a model are inputs of the graph. If shapes or numbers of steps depend on them, the test fixes the values of
+ * integer and scalar inputs (bg_onnx_options.values), and if that is not enough, of all inputs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ typedef enum verdict { PASSED, UNSUPPORTED, FAILED } verdict;
 typedef struct outcome {
     char model[160], op[64], reason[REASON];
     verdict verdict;
-    unsigned fixed; /* 0: all inputs are the graph's; 1: integers and numbers are fixed; 2: all are */
+    unsigned fixed; /* 0: no input is fixed; 1: integers and scalars are fixed; 2: all inputs are fixed */
 } outcome;
 
 static outcome outcomes[2048];
@@ -76,7 +76,7 @@ static bool read_tensors(const bg_onnx *onnx, const char *folder, const char *ki
     return true;
 }
 
-/* The data of bfloat16 are stored as the uint16 of their bits. */
+/* bfloat16 data are stored as uint16 with the same bits. */
 static void restore_bfloat16(tensors *t, const bg_onnx_port *ports, uint32_t count)
 {
     for (uint32_t i = 0; i < t->count && i < count; i++) {
@@ -99,7 +99,8 @@ static bool is_close(const bgi_tensor *a, const bgi_tensor *b, int64_t i)
         return bgi_tensor_int(a, i) == bgi_tensor_int(b, i);
     if (isnan(y) || isinf(y))
         return isnan(y) ? isnan(x) : x == y;
-    /* The data of bfloat16 were truncated, while conversions round, so they may differ by one unit in the last place.
+    /* Published bfloat16 data were truncated but conversions round, so results may differ by one unit in the last
+     * place.
      */
     return fabs(x - y) <= absolute + (b->dtype == BG_BFLOAT16 ? 0x1p-7 : relative) * fabs(y);
 }
@@ -184,7 +185,7 @@ cleanup:
     return status;
 }
 
-/* Sets the sizes of the data, and the values of fixed inputs. */
+/* Sets dimensions to those of the data, and the values of fixed inputs. */
 static uint32_t bind(const bg_onnx_contents *contents, const tensors *inputs, unsigned fixed, bg_onnx_options *options,
                      bg_onnx_size *sizes, char (*names)[160], bg_onnx_fixed *values)
 {

@@ -1,7 +1,7 @@
 /*
- * test_training.c: networks exported by PyTorch train as in PyTorch (tests/oracle/onnx.py made models and numbers). It
- * compares the losses of 50 updates, all weights after them, and the inference of the trained model. Every strategy
- * gives the same bits.
+ * test_training.c: networks exported by PyTorch train as in PyTorch (tests/oracle/onnx.py made the models and expected
+ * values). The test compares the losses of 50 updates, all weights after them, and the inference of the trained model.
+ * Every strategy gives the same bits.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,8 @@ static void require(bg_status status)
 }
 
 typedef struct model {
-    const char *name, *file, *inputs[2], *labels; /* labels NULL: the first input, by the mean square */
+    const char *name, *file, *inputs[2],
+        *labels; /* labels NULL: the target is the first input, and the loss the mean squared error */
 } model;
 
 static const model models[] = {
@@ -114,7 +115,7 @@ static bg_graph *build(run *r, bool is_training, bg_value *loss)
     return graph;
 }
 
-/* Fills the data in the type of the session's input: `updates` micro-batches from `first` on. */
+/* Fills in `updates` micro-batches from `first` on, in the type of the session's input. */
 static void *make_input(const bg_stream *stream, const bgi_test_tensor *data, int first, int updates)
 {
     const int64_t batch = bg_type_element_count(&stream->micro_batch_type);
@@ -159,7 +160,7 @@ static void run_session(const run *r, const bg_plan *plan, int updates, const ch
         free(inputs[i]);
 }
 
-/* Trains UPDATES micro-batches, with one or more of them in each update. */
+/* Trains on UPDATES micro-batches, with one or several in each update. */
 static void train(run *r, const bg_optimizer *optimizer, const bg_options *given)
 {
     bg_options options = given != NULL ? *given : bg_options_defaults();
@@ -197,7 +198,7 @@ static void close_run(run *r)
 
 /* ---- compared with PyTorch ---- */
 
-/* Names made by the export belong to transposes and folded weights; the others are PyTorch's. */
+/* Transposed and folded weights have names that the exporter generated; other names are PyTorch's. */
 static void compare_weights(run *r, const char *case_name)
 {
     unsigned compared = 0;
@@ -345,7 +346,7 @@ static bool has_statistics(const run *r)
 }
 
 /* Two replicas process the micro-batches that one replica processes one after the other. Batch norms are excluded,
- * because their statistics are those of a replica. */
+ * because each replica has separate statistics. */
 static void replicas_have_the_same_bits(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);

@@ -1,9 +1,9 @@
 /*
- * index_page.c: makes the tables of docs/ops.md. It reads the page and writes it with new tables, each between `<!--
- * ops: SECTION -->` and `<!-- end of ops -->`.
+ * index_page.c: makes the tables of docs/ops.md. The program reads the page and writes it with new tables, each between
+ * `<!-- ops: SECTION -->` and `<!-- end of ops -->`.
  *
- * This file has the names of ops in other systems. It builds each op (zoo.h) to find its element types, the operands
- * that get gradients, and its kernels.
+ * The names of ops in other systems are in this file. To find an op's element types, its kernels and the operands that
+ * get gradients, the program builds the op (zoo.h).
  *
  *     index_page PAGE >NEW; index_page --sections     the names of the sections
  */
@@ -14,7 +14,8 @@
 typedef struct row {
     const char *section, *functions, *pytorch, *onnx;
     bg_value (*build)(zoo *z, int kind);
-    int kind, last; /* the first and the last kind; the table shows the types and gradients of the first */
+    int kind,
+        last; /* the first and the last kind of the op; the table shows the types and gradients of the first kind */
 } row;
 
 static const row rows[] = {
@@ -208,8 +209,8 @@ static bool has_floats(const bg_graph *graph, const bgi_op *op)
     return bg_dtype_is_float(bg_graph_type(graph, op->outputs[0]).dtype);
 }
 
-/* Adds the kernels of a graph; integer kernels count only for integer rows. `met` has the kernels of the graph, `fast`
- * those that have a fast body for some shape. */
+/* Adds the kernels of a graph; integer kernels count only for integer rows. `met` gets the kernels of the graph, and
+ * `fast` those that have a fast body for some shape. */
 static void note_kernels(const bg_graph *graph, kernel_list *list, int dtype, bool met[DTYPES][MOST_KERNELS],
                          bool fast[DTYPES][MOST_KERNELS])
 {

@@ -1,6 +1,6 @@
 /*
- * test_attention.c: attention against the oracle and central differences; the dropout's mask is the documented one;
- * results do not depend on the number of pieces; extreme values; messages.
+ * test_attention.c: compares attention with PyTorch and its gradient with central differences. The dropout mask is the
+ * documented one, and results do not depend on the number of pieces. It also tests extreme values and error messages.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static void attend(const bgi_attention_attributes *given, const bg_kernel_env *e
     bg_graph_destroy(graph);
 }
 
-/* The formula of attributes.h, written out. */
+/* Computes the formula of attributes.h directly. */
 static double documented_factor(const bg_kernel_env *env, uint32_t sample, uint32_t head, uint32_t i, uint32_t j)
 {
     const uint32_t counter[4] = {(head * LENGTH + i) * ((LENGTH + 3) / 4) + j / 4, sample, 7, (uint32_t)env->step};
@@ -133,8 +133,8 @@ static void test_mask_is_the_documented_one(void **state)
     assert_in_range(dropped, 1, ROWS * WIDTH * LENGTH / 2);
 }
 
-/* One micro-batch of two sequences equals two micro-batches of one; without training, no share is dropped; the kernels
- * choose their own pieces. */
+/* One micro-batch of two sequences equals two micro-batches of one sequence. In inference nothing is dropped. The
+ * kernels choose the number of pieces. */
 static void test_what_changes_nothing(void **state)
 {
     const bg_kernel_env whole = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};
@@ -251,8 +251,8 @@ static void test_builder(void **state)
 
 /* ---- with a cache ---- */
 
-/* Runs the rows of one sequence in steps of two tokens at `positions`, over a cache with twice as many rows; fills all
- * of y. */
+/* Runs the rows of one sequence in steps of two tokens at `positions`, with a cache of twice as many rows, and fills y
+ * completely. */
 static void attend_cached(const double *qkv, const int32_t *positions, double *y)
 {
     const bg_type type = bg_matrix(BG_FLOAT64, 2, 3 * WIDTH), place = bg_vector(BG_INT32, 1);

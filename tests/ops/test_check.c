@@ -1,6 +1,6 @@
 /*
- * test_check.c: ops written by a user of the library (kernel, shape rule, gradient), and the gradient checker on right
- * and wrong gradient rules.
+ * test_check.c: tests ops that a user of the library writes (kernel, shape rule, gradient), and the gradient checker
+ * with correct and wrong gradient rules.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,7 +140,7 @@ static const bg_op_type swish = {
     .output_count = 1,   .infer = infer_swish, .gradient = derive_swish, .kernel = choose_swish,
 };
 
-/* ---- rules with different errors ---- */
+/* ---- gradient rules with different errors ---- */
 
 /* This rule omits the second operand's gradient. */
 static bg_status derive_half(bg_op_gradient *gradient, bg_error *error)
@@ -308,7 +308,7 @@ static void test_integer_operands_must_be_given(void **state)
     assert_non_null(strstr(error.message, "operand 0 holds integers: its values must be given"));
 }
 
-/* Checks one element of every operand, not one in all. */
+/* The checker checks one element of every operand, not one element in total. */
 static void test_elements_may_be_sampled(void **state)
 {
     bg_gradient_check_options options = bg_gradient_check_defaults();

@@ -1,6 +1,7 @@
 /*
- * test_class_losses.c: losses over classes with weights and smoothed labels, negative log-likelihoods, cosines and the
- * loss of pairs against PyTorch; gradients against differences; errors.
+ * test_class_losses.c: compares losses over classes (with weights and smoothed labels), negative log-likelihoods,
+ * cosine similarity and the cosine embedding loss with PyTorch, and gradients with finite differences. It also checks
+ * errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * test_collective.c: gradients through collectives. A small network is built for a mesh, with its matrices cut in all
- * ways that need a collective, and trained by one step. The whole weights must equal those of the same network on one
- * replica, and gradients must agree with central differences of the loss over the replicas.
+ * test_collective.c: gradients through collectives. A small network on a mesh, with its matrices sharded in all ways
+ * that need a collective, is trained for one step. Its joined weights must equal those of the same network on one
+ * replica, and gradients must agree with central differences of the loss.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,8 +44,8 @@ static bg_value add_squares(bg_graph *graph, bg_value x)
     return bg_reduce(graph, NULL, BG_REDUCE_SUM, bg_elementwise_unary(graph, NULL, BG_SQUARE, x), NULL, 0, false);
 }
 
-/* Column- and row-parallel products over axis 1 with a plain one between them, whose operands are cut by axis 2; then
- * each collective with members that continue differently. */
+/* Column- and row-parallel products over axis 1, with a product between them whose operands are sharded by axis 2. Then
+ * each collective follows, and members use its result in different ways. */
 static bg_value build(bg_graph *graph, const bg_mesh *mesh)
 {
     const uint32_t one = BG_MESH_TENSOR_1, two = BG_MESH_TENSOR_2;
@@ -57,14 +57,14 @@ static bg_value build(bg_graph *graph, const bg_mesh *mesh)
                  add_matrix(graph, "in", WIDTH, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_1));
     y = multiply(graph, bg_tanh(graph, y), add_matrix(graph, "out", HIDDEN, HIDDEN, BG_MESH_TENSOR_1, BG_MESH_NONE));
     y = bg_tanh(graph, bg_identical_gradients(graph, NULL, y, one));
-    /* After a sum, members continue differently, with their columns along axis 2. */
+    /* After a sum, each member uses different columns, along axis 2. */
     gathered = multiply(graph, bg_identical_inputs(graph, NULL, y, two),
                         add_matrix(graph, "columns", HIDDEN, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_2));
     gathered = bg_tanh(graph, bg_all_gather(graph, NULL, gathered, -1, two));
     total = add_squares(
         graph, multiply(graph, gathered, add_matrix(graph, "after", HIDDEN, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_2)));
     y = bg_identical_inputs(graph, NULL, y, two);
-    /* Pieces of a sum: all members have the whole `y`, but only their own rows of the matrix. */
+    /* Partial sums: all members have the whole `y`, but each has only its rows of the matrix. */
     x = bg_reduce_scatter(graph, NULL, y, -1, two);
     x = multiply(graph, bg_scale(graph, NULL, x, 1.0 / mesh->tensor_2, 0.0),
                  add_matrix(graph, "rows", HIDDEN, HIDDEN, BG_MESH_TENSOR_2, BG_MESH_NONE));

@@ -1,6 +1,6 @@
 /*
- * test_compare.c: comparisons, choices and arithmetic of integers against PyTorch; gradients of choices against
- * differences.
+ * test_compare.c: compares comparisons, `where` and integer arithmetic with PyTorch, and the gradients of `where` with
+ * finite differences.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static void test_choices_equal_pytorch(void **state)
     }
 }
 
-/* Any byte except 0 chooses a, and elements that are not chosen are not read, so an infinite gradient does not become
+/* Any byte except 0 chooses a. Elements that are not chosen are not used, so an infinite gradient does not become
  * NaN. */
 static void test_what_is_not_chosen_has_no_part(void **state)
 {
@@ -139,7 +139,7 @@ typedef struct integers {
     int64_t values[256];
 } integers;
 
-/* int64 is two numbers in the oracle: a high half with the sign, and a low one. */
+/* An int64 is two numbers in the oracle's file: the high half with the sign, and the low half. */
 static int64_t join(double high, double low)
 {
     const uint64_t bits = (uint64_t)(int64_t)high << 32 | (uint64_t)low;
@@ -239,7 +239,7 @@ static void test_integers_equal_pytorch(void **state)
     }
 }
 
-/* One op over one pair, or one number. */
+/* Runs one op on a pair of numbers or on one number. */
 static int64_t compute(bg_dtype dtype, bgi_test_build build, const void *argument, const int64_t *elements)
 {
     const bg_type type = bg_scalar(dtype);
@@ -312,7 +312,7 @@ static bg_value build_chosen(bg_graph *graph, const bg_value *inputs, const void
     return bg_where(graph, NULL, build_compare(graph, inputs, argument), inputs[1], inputs[0]);
 }
 
-/* A choice preserves every bit of an integer. */
+/* `where` preserves every bit of an integer. */
 static void test_large_integers_stay_whole(void **state)
 {
     const bg_comparison less = BG_LESS;

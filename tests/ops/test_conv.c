@@ -1,5 +1,5 @@
 /*
- * test_conv.c: convolution against the oracle and central differences, and the messages of its shape rule.
+ * test_conv.c: compares convolution with PyTorch and central differences, and checks the messages of its shape rule.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_conv_ranks.c: convolutions and transposed convolutions over one, two and three dimensions against PyTorch;
- * errors.
+ * test_conv_ranks.c: compares convolutions and transposed convolutions over one, two and three dimensions with PyTorch,
+ * and checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_ctc.c: connectionist temporal classification against PyTorch and against the sum over all paths; gradients
- * against differences; fast kernels against plain ones; impossible targets.
+ * test_ctc.c: compares connectionist temporal classification with PyTorch and with the sum over all paths, gradients
+ * with finite differences, and fast kernels with plain ones. It also tests impossible targets.
  */
 #include "kernels/kernel_case.h"
 
@@ -60,7 +60,7 @@ static void test_pytorch_has_the_same_numbers(void **state)
     bgi_test_build_case(*state, "last", BG_FLOAT64, build, &last, 1e-7, 1e-7);
 }
 
-/* Runs only the op, on logarithms of values whose sum need not be 1. */
+/* Runs only the op, on logarithms of values that need not add up to 1. */
 static void run_op(const double *x, const int32_t *of, int32_t steps, int32_t length, bool zeroes_infinity,
                    double *out_loss, double *out_gradient)
 {
@@ -145,7 +145,7 @@ static void test_gradients_are_derivatives(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Targets that do not fit, and invalid lengths and classes. */
+/* Targets that are too long, and invalid lengths and classes. */
 static void test_what_cannot_be(void **state)
 {
     static const int32_t twice[2] = {2, 2}, blank[2] = {0, 1}, beyond[2] = {1, 3}, below[2] = {-1, 1};

@@ -1,5 +1,5 @@
 /*
- * test_cumulative.c: cumulative sums against PyTorch; integer sums are exact.
+ * test_cumulative.c: compares cumulative sums with PyTorch; integer sums are exact.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_dot_product_attention.c: attention with masks, biases, windows, shared keys and slopes against PyTorch and
- * central differences; equality with attention.c in the plain case; dropout's mask; errors.
+ * test_dot_product_attention.c: compares attention with masks, biases, windows, shared keys and slopes with PyTorch and
+ * central differences. Without these options it equals attention.c. It also tests the dropout mask and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 typedef struct attention_case {
     const char *name;
-    bg_dot_product_attention_options options; /* except for its size */
+    bg_dot_product_attention_options options; /* struct_bytes is set later */
     bool has_bias;
     int64_t padding; /* sample n's mask leaves out n times this many keys */
 } attention_case;

@@ -1,6 +1,6 @@
 /*
- * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, independent of the
- * micro-batch; the gradient has the same mask.
+ * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, and does not depend on the
+ * micro-batch. The gradient has the same mask.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ static uint32_t count_kept(const double *y, double *out_differences, const doubl
     return kept;
 }
 
-/* Every coordinate changes the random numbers, and about the requested share is kept. */
+/* Each coordinate changes the random numbers, and the share of kept elements is about the requested one. */
 static void test_masks_differ(void **state)
 {
     const bg_kernel_env base = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};
@@ -123,7 +123,7 @@ static void test_masks_differ(void **state)
     }
 }
 
-/* Rows of eight whose last dimension is cut in two along an axis. */
+/* Rows of eight elements, which are sharded in two along an axis. */
 static void drop_piece(bg_mesh_axis axis, const bg_mesh *place, double *out)
 {
     const bg_type type = bg_tensor3(BG_FLOAT64, 1, 64, 4);
@@ -133,7 +133,7 @@ static void drop_piece(bg_mesh_axis axis, const bg_mesh *place, double *out)
     drop_ones(&type, &attributes, &(bg_kernel_env){.seed = 5, .place = *place, .training = true}, out);
 }
 
-/* Replicas along an axis with the same values have one mask; pieces along the axis of a cut have different masks. */
+/* Replicas that have the same values along an axis have the same mask; shards have different masks. */
 static void test_masks_on_a_mesh(void **state)
 {
     static const bg_mesh places[] = {{0, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 1}};

@@ -1,5 +1,5 @@
 /*
- * test_einsum.c: Einstein sums against PyTorch; errors.
+ * test_einsum.c: compares Einstein sums with PyTorch and checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * test_elementwise.c: functions of one and two elements against PyTorch and finite differences; conversions bit by bit.
+ * test_elementwise.c: compares functions of one and two elements with PyTorch and finite differences, and conversions
+ * bit by bit.
  */
 #include <stdarg.h>
 #include <stddef.h>

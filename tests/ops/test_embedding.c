@@ -1,5 +1,6 @@
 /*
- * test_embedding.c: rows by id against the oracle and central differences; ids outside the table; messages.
+ * test_embedding.c: compares embeddings with PyTorch and central differences, and tests ids outside the table and error
+ * messages.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * test_functions.c: functions of one element with and without parameters against PyTorch and finite differences.
+ * test_functions.c: compares functions of one element, with and without parameters, with PyTorch and finite
+ * differences.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,8 @@ typedef struct function_case {
     bg_unary function;
     bool is_given; /* parameters other than the defaults */
     double a, b;
-    double low, high; /* the interval in which the derivative is continuous; equal: no such interval */
+    double low,
+        high; /* the interval of arguments in which the derivative is continuous; equal bounds: no such interval */
 } function_case;
 
 static const function_case cases[] = {

@@ -1,6 +1,6 @@
 /*
- * test_index.c: elements by index and the largest of rows against PyTorch; indices that are outside or count from the
- * end; errors.
+ * test_index.c: compares gathers, scatters and top-k with PyTorch. It also tests indices that are out of range or count
+ * from the end, and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * test_linear.c: linear and matmul against PyTorch and finite differences, and the errors of their shape rules.
+ * test_linear.c: compares linear and matmul with PyTorch and finite differences, and checks the errors of their shape
+ * rules.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_logic.c: logical ops against truth tables, triangles and learned slopes against PyTorch; errors.
+ * test_logic.c: compares logical ops with truth tables, and triangles and PReLU with PyTorch. It also checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "support/build_case.h"
 #include "support/interpret.h"
 
-/* Every pair of these numbers is tested in every element type; uint8 and integers use those that they represent. */
+/* Every pair of these numbers is tested in every element type that can represent both. */
 static void test_truth_tables(void **state)
 {
     static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64, BG_INT32, BG_INT64, BG_UINT8};

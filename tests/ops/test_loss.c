@@ -1,6 +1,6 @@
 /*
- * test_loss.c: cross-entropy against the oracle and central differences; labels that are ignored, invalid or bytes; the
- * weights of a mean; the count of correct rows.
+ * test_loss.c: compares cross-entropy with PyTorch and central differences. It also tests labels that are ignored,
+ * invalid or bytes, the weights of a mean, and the count of correct rows.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,7 +140,8 @@ static void test_correct_count(void **state)
 {
     const bg_type logits_type = bg_matrix(BG_FLOAT32, 6, 3), labels_type = bg_vector(BG_UINT8, 6);
     const bg_type deep_type = bg_tensor3(BG_FLOAT32, 2, 3, 3), deep_labels_type = bg_matrix(BG_INT32, 2, 3);
-    /* right; wrong; the first of equals is right; the second of equals is wrong; NaN is the largest; an invalid class
+    /* correct; wrong; the first of two equal logits is correct; the second is wrong; NaN is the largest; an invalid
+     * class
      */
     const double logits[] = {1, 3, 2, 1, 3, 2, 5, 5, 1, 5, 5, 1, 9, NAN, 1, 0, 0, 0};
     const double labels[] = {1, 2, 0, 1, 1, 200};

@@ -1,6 +1,6 @@
 /*
- * test_names.c: an error about an unnamed op uses the name that the op would have got, in builders' errors (axes,
- * options, lists of operands) and in shape rules' errors.
+ * test_names.c: an error about an unnamed op contains the name that the op would have got. This holds for errors of
+ * builders (axes, options, lists of operands) and of shape rules.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * test_norm.c: layer and batch normalization against the oracle and central differences; running statistics; messages.
+ * test_norm.c: compares layer and batch normalization with PyTorch and central differences, and tests running
+ * statistics and error messages.
  */
 #include <stdarg.h>
 #include <stddef.h>

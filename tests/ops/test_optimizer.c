@@ -1,5 +1,6 @@
 /*
- * test_optimizer.c: weight updates step by step against torch.optim, gradient accumulation, sums of many values.
+ * test_optimizer.c: compares weight updates step by step with torch.optim, and tests gradient accumulation and sums of
+ * many values.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,7 +231,7 @@ static void test_updates_follow_pytorch(void **state)
     }
 }
 
-/* A power of two scales without rounding, so the loss scale of 1/4 leaves the very same numbers. */
+/* Scaling by a power of two is exact, so a loss scale of 1/4 gives the same numbers. */
 static void test_scale_multiplies_the_gradient_first(void **state)
 {
     (void)state;
@@ -273,8 +274,8 @@ static void test_a_resumed_update_continues(void **state)
     }
 }
 
-/* With a power of two as scaling, the velocity is the unscaled one times that power; without scaling and dampening the
- * combined variant is plain SGD. Weights and gradients are the oracle's. */
+/* With a velocity scaling that is a power of two, the velocity is the unscaled one times that power. Without scaling
+ * and dampening the combined variant is plain SGD. Weights and gradients are the oracle's. */
 static void test_combined_sgd(void **state)
 {
     const double *gradients = bgi_test_oracle_find(bgi_test_ops_oracle, "sgd_momentum", "gradients")->values;
@@ -303,8 +304,8 @@ static void test_combined_sgd(void **state)
     assert_memory_not_equal(found[1], found[3], sizeof found[1]);
 }
 
-/* If a norm is 0, no ratio is applied: weights that begin as zeros move by the plain direction, and without gradient
- * and decay they do not move. */
+/* If a norm is 0, the trust ratio is 1: zero weights move by the plain direction, and without gradient and decay
+ * weights do not move. */
 static void test_lamb_without_norms(void **state)
 {
     static const update_case zero = {"lamb", LAMB, MOMENTS,
@@ -385,8 +386,8 @@ static void destroy_many(many_update *u)
 }
 
 /* Updates move a weight by 3/16 of a last place, so rounding to nearest would never change it. Each weight moves to the
- * next value of its type or stays. The mean of all is within five deviations of the exact value; after 16 updates, each
- * with different random numbers, the distance is 16 times as large. */
+ * next value of its type or stays. The mean of all weights is within five deviations of the exact value. After 16
+ * updates, each with different random numbers, the distance moved is 16 times as large. */
 static void check_mean(bg_dtype dtype, double weight, double place)
 {
     const double share = 3.0 / 16.0, deviation = place * sqrt(share * (1.0 - share) / MANY);
@@ -418,8 +419,8 @@ static void test_mean_of_many_roundings(void **state)
     check_mean(BG_FLOAT16, 0x1p-14, 0x1p-24);
 }
 
-/* Between the largest float16 and 65536, the random number decides between these two, the latter as infinity; from
- * 65536 on the result is infinity. */
+/* Between the largest float16 and 65536, the random number decides between the largest float16 and infinity. From 65536
+ * on the result is infinity. */
 static void test_beyond_the_largest(void **state)
 {
     many_update u;
@@ -442,8 +443,8 @@ static void test_beyond_the_largest(void **state)
     destroy_many(&u);
 }
 
-/* The probability of rounding up over all 65536 values of 16 bits, and over 128 more bits for values that leave the
- * result undecided. */
+/* The probability of rounding up, over all 65536 values of 16 random bits, and over 128 more bits if the first 16 do
+ * not decide. */
 static double find_share_up(float value, uint32_t *out_down)
 {
     uint32_t open = 0, up = 0;
@@ -452,11 +453,11 @@ static double find_share_up(float value, uint32_t *out_down)
     open = 0;
     for (uint32_t chance = 0, is_open = 0; chance < 65536; chance++, open += is_open, is_open = 0)
         up += bgi_float16_by_chance(value, chance, &is_open) - *out_down;
-    return (double)up + (double)open / 2.0; /* at most half of those round up, which is all that the check requires */
+    return (double)up + (double)open / 2.0; /* at most half of those round up; the check requires no more */
 }
 
-/* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of 65536 outcomes is
- * undecided, and 128 more bits decide it: whether they are below the remainder. */
+/* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of the 65536 values does
+ * not decide. Then 128 more bits decide: the number is rounded up if they are below the remainder. */
 static void test_chances_are_exact(void **state)
 {
     static const float values[] = {1.0f + 0x1p-23f, 0x1.ffdp-15f, 0x1.8p-15f, 0x1.002p-20f, 0x1p-25f, 0x1.8p-25f};
@@ -614,7 +615,8 @@ static void test_accumulate_sets_then_adds(void **state)
     }
 }
 
-/* ((0 + 1) + (2 + 3)) + 4 and so on: the documented recursion, for any count and any previous contents. */
+/* Sums are added in the documented order, ((0 + 1) + (2 + 3)) + 4 and so on, for any count and any previous
+ * contents. */
 static double add_leaves(bg_dtype dtype, const double *leaves, uint32_t count)
 {
     uint32_t left = 1;

@@ -1,5 +1,6 @@
 /*
- * test_pad.c: padding in every mode, and ops built from slices, reshapes and broadcasts, against PyTorch; errors.
+ * test_pad.c: compares padding in every mode, and ops built from slices, reshapes and broadcasts, with PyTorch. It also
+ * checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

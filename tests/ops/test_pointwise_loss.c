@@ -1,6 +1,6 @@
 /*
- * test_pointwise_loss.c: losses element by element against PyTorch and finite differences, for prediction and target;
- * edge cases; errors.
+ * test_pointwise_loss.c: compares elementwise losses with PyTorch, and gradients of prediction and target with finite
+ * differences. It also tests edge cases and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,8 +104,8 @@ static void compute(bg_pointwise_loss_function function, double parameter, doubl
     bg_graph_destroy(graph);
 }
 
-/* Large logits neither overflow nor lose digits of the loss; the loss of a probability of 0 or 1 is at most 100; that
- * of a target of 0 is 0. */
+/* Large logits neither overflow nor lose digits of the loss. The binary loss of a probability of 0 or 1 is at most 100,
+ * and the KL divergence of a target of 0 is 0. */
 static void test_the_edges(void **state)
 {
     double r[3];
@@ -131,7 +131,7 @@ static void test_the_edges(void **state)
     assert_true(r[0] == 2.0 && r[1] == -1.0 && r[2] == 1.0);
 }
 
-/* A 16-bit prediction has a float32 loss and a gradient in its own type. */
+/* A 16-bit prediction has a float32 loss and a gradient of the prediction's type. */
 static void test_types(void **state)
 {
     static const bg_dtype dtypes[] = {BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64};

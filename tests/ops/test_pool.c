@@ -1,6 +1,6 @@
 /*
- * test_pool.c: max and average pooling against the oracle and central differences; which element wins in a window;
- * messages.
+ * test_pool.c: compares max and average pooling with PyTorch and central differences. It also tests which element of a
+ * window wins, and error messages.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * test_pool_ranks.c: pools over one, two and three dimensions, and pools to a given size, against PyTorch; errors.
+ * test_pool_ranks.c: compares pools over one, two and three dimensions, and adaptive pools, with PyTorch. It also
+ * checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_recurrent.c: the recurrences' gradients against central differences, through both results; errors.
- * (tests/nn/test_recurrent.c compares values with PyTorch's.)
+ * test_recurrent.c: compares the gradients of recurrences with central differences, for both results, and checks
+ * errors. (tests/nn/test_recurrent.c compares values with PyTorch's.)
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void test_gradients_are_derivatives(void **state)
     }
 }
 
-/* One step of a single unit, by the formulas. */
+/* Computes one step of a single unit by the formulas. */
 static void test_formulas(void **state)
 {
     const bg_type three = bg_tensor3(BG_FLOAT64, 1, 1, 3), column = bg_matrix(BG_FLOAT64, 3, 1);

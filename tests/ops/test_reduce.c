@@ -1,5 +1,5 @@
 /*
- * test_reduce.c: reductions, broadcasting and argmax against PyTorch and finite differences.
+ * test_reduce.c: compares reductions, broadcasting and argmax with PyTorch and finite differences.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,7 +131,7 @@ static void test_the_first_largest_gets_the_gradient(void **state)
     assert_memory_equal(gradient, first, sizeof first);
 }
 
-/* float32 sums would lose the ones; the reference adds in double. */
+/* Sums in float32 would lose the ones; the reference kernel adds in double. */
 static void test_sums_are_kept_in_double(void **state)
 {
     double y, gradient[4];

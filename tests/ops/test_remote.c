@@ -1,7 +1,7 @@
 /*
- * test_remote.c: remote buffers with entries: entries are loaded and stored by an index that is known only at run time,
- * in every strategy, in memory and in files. The buffer uses no memory of the device. It also tests the indices of rows
- * and steps.
+ * test_remote.c: entries of remote buffers are loaded and stored by an index that is known only at run time, under
+ * every strategy, in memory and in files. A buffer uses no device memory. The test also covers the indices of rows and
+ * steps.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void run(bg_session *session, const float *x, int32_t to, int32_t from, f
     assert_int_equal(stored, to);
 }
 
-/* The same on the host, with an array. */
+/* Computes the same on the host, with an array. */
 static void check_rounds(bg_session *session, float model[ENTRIES][WIDTH], uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -130,7 +130,7 @@ static void any_entry_is_stored_and_loaded(void **state)
     }
 }
 
-/* Row r begins at r x steps: rows do not overlap, and one row is read while another is written. */
+/* Row r begins at entry r x steps, so rows do not overlap. One row is read while another is written. */
 static void rows_of_steps(void **state)
 {
     bg_options options = bg_options_defaults();

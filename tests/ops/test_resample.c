@@ -1,5 +1,6 @@
 /*
- * test_resample.c: interpolation against PyTorch and against the sums of the ONNX Resize operator; errors.
+ * test_resample.c: compares interpolation with PyTorch and with the formulas of the ONNX Resize operator, and checks
+ * errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

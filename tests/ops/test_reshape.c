@@ -1,5 +1,6 @@
 /*
- * test_reshape.c: reshape, transpose, slice and concat against PyTorch and finite differences, for every element type.
+ * test_reshape.c: compares reshape, transpose, slice and concat with PyTorch and finite differences, for every element
+ * type.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +95,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_concat, &(bgi_axis_attributes){1}, parts, 3, -1.0, 1.0);
 }
 
-/* Concatenated slices equal the whole tensor, and two transpositions equal the original. For every type. */
+/* For every type, concatenated slices equal the whole tensor, and two transpositions equal the original. */
 static void test_parts_make_the_whole_in_every_type(void **state)
 {
     const uint32_t there[] = {2, 0, 1}, back[] = {1, 2, 0};

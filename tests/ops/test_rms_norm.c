@@ -1,5 +1,5 @@
 /*
- * test_rms_norm.c: norms by the root of the mean square and by groups against PyTorch and finite differences; errors.
+ * test_rms_norm.c: compares RMS norm and group norm with PyTorch and finite differences, and checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * test_rotary.c: rotary positions against PyTorch; a rotation and its inverse give the identity; errors.
+ * test_rotary.c: compares rotary positions with PyTorch, and checks errors and that a rotation followed by its inverse
+ * is the identity.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_scan.c: a scan equals the loop over its body. It is compared with the recurrent ops, including the gradients of
- * everything that the body uses, with time along any axis and backward, and with truncated gradients; errors.
+ * test_scan.c: a scan equals a loop over its body. The test compares scans with the recurrent ops, including gradients
+ * of all values that the body uses, time along any axis and backward, and truncated gradients. It also checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,7 +123,8 @@ static void test_a_scan_is_the_recurrence(void **state)
     }
 }
 
-/* The last state's gradient reaches only the steps since the last multiple of the truncation, and not the first state.
+/* The last state's gradient reaches only the steps since the last multiple of the truncation, and not the initial
+ * state.
  */
 static void test_gradients_are_cut_off(void **state)
 {
@@ -150,8 +151,8 @@ static void test_gradients_are_cut_off(void **state)
     end(&r);
 }
 
-/* Two sequences, two states, and two outputs. One output counts steps, and the other one is the step number that the
- * body gets. */
+/* Two sequences, two states, and two outputs. One output counts steps, and the other is the step number that the body
+ * gets. */
 static void step_pairs(void *user, bg_graph *graph, bg_scan_step *step)
 {
     const double value = (double)step->step;

@@ -1,5 +1,6 @@
 /*
- * test_softmax.c: softmax and log-softmax along each axis against the oracle and central differences; extremes.
+ * test_softmax.c: compares softmax and log-softmax along each axis with PyTorch and central differences, and tests
+ * extreme values.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +39,7 @@ static void test_oracle(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Both ops over one row of three. */
+/* Runs both ops over one row of three elements. */
 static void compute(const double x[3], double out_softmax[3], double out_log[3])
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, 3);

@@ -1,7 +1,7 @@
 /*
- * test_zoo.c: every op that a model can have, with its gradient, over random shapes and attributes. Each op must have a
- * fast kernel for each type and instruction set, derivatives that agree with central differences in float64, and must
- * accept or reject attributes of any bytes without a crash.
+ * test_zoo.c: tests every op that a model can have, with its gradient, over random shapes and attributes. Each op must
+ * have a fast kernel for each type and instruction set, and derivatives that agree with central differences in float64.
+ * Attributes of any bytes must not cause a crash.
  *
  * A new op needs a function in zoo.h; without it, the first test fails and names the op.
  */
@@ -87,7 +87,7 @@ static const bg_op_type *const all_types[] = {
 
 enum { TYPES = sizeof all_types / sizeof *all_types };
 
-/* The float type that an op computes in: the type of its operands and results except statistics. */
+/* The float type in which an op computes: that of its operands and results, except statistics. */
 static bool works_in(const bg_graph *graph, const bgi_op *op, bg_dtype dtype)
 {
     for (uint32_t i = 0; i < op->input_count; i++)
@@ -191,7 +191,7 @@ static double sum_products(const bgi_test_interpreter *interpreter, bg_value val
     return sum;
 }
 
-/* Moves some elements of each operand up and down. */
+/* Changes some elements of each operand up and down. */
 static void check_differences(zoo *z, bg_value value, bg_value seed, const bg_value *gradients, const char *what)
 {
     const double step = 1e-5;
@@ -249,8 +249,8 @@ static void test_every_gradient_is_a_derivative(void **state)
                 char what[64];
 
                 snprintf(what, sizeof what, "%s %d, seed %d", animals[a].name, kind, (int)seed);
-                /* float32 inside the op cannot resolve such small differences; ops that stop gradients, caches and
-                 * counts have no gradients */
+                /* ops that compute in float32 cannot resolve such small differences; stopped gradients, caches and
+                 * counts have no gradient */
                 if (!(animals[a].build == elements && (kind == 1 || kind == 5 || kind == 7)) &&
                     !(animals[a].build == attention && kind >= 4) && !(animals[a].build == loss && kind == 9) &&
                     derive(&z, value, &weights, gradients))
@@ -308,7 +308,7 @@ static void fuzz(zoo *z, const bgi_op *op, int rounds)
             assert_true(error.message[0] != '\0');
             continue;
         }
-        if (!are_types(outputs, op->output_count)) /* these shapes are not planned */
+        if (!are_types(outputs, op->output_count)) /* a plan for these shapes cannot be made */
             continue;
         for (uint32_t i = 0; i < op->output_count; i++)
             types[op->input_count + i] = outputs[i];

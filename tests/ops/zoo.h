@@ -1,7 +1,6 @@
 /*
- * zoo.h: the public functions that add an op to a graph, each over random shapes and attributes. test_zoo.c checks
- * conditions on all of them, and index_page.c makes the tables of docs/ops.md from them. A new op needs a function
- * here.
+ * zoo.h: calls each public function that adds an op to a graph, with random shapes and attributes. test_zoo.c checks
+ * all ops, and index_page.c makes the tables of docs/ops.md from them. A new op needs a function here.
  */
 #ifndef TESTS_OPS_ZOO_H
 #define TESTS_OPS_ZOO_H
@@ -56,7 +55,7 @@ static bg_value operand(zoo *z, uint32_t rank, const int64_t *dims)
     }
 #define OPERAND(...) operand(z, DIMS(__VA_ARGS__))
 
-/* Whole numbers 0 .. below - 1, in int32 unless another type is given. */
+/* Whole numbers 0 .. below - 1, as int32 unless another type is given. */
 static bg_value numbers(zoo *z, bg_dtype dtype, int64_t below, uint32_t rank, const int64_t *dims)
 {
     const bg_type type = bg_type_make(dtype, rank, dims);
@@ -432,7 +431,7 @@ static bg_value loss(zoo *z, int kind)
     }
 }
 
-/* ---- all of them ---- */
+/* ---- all ops ---- */
 
 static const struct {
     const char *name;

@@ -1,5 +1,5 @@
 /*
- * test_optimizer.c: PyTorch's defaults, the ranges of the optimizers' numbers, and the table that defines both.
+ * test_optimizer.c: checks PyTorch's defaults, the ranges of the optimizers' settings, and the table that defines both.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -261,8 +261,8 @@ static void test_wrong_texts(void **state)
 
 /* ---- the table ---- */
 
-/* No byte of the struct is in two rows. The bytes that are in no row are the size, the kind, the learning rate, a
- * caller's rule with its numbers, and padding after flags. */
+/* No byte of the struct is in two rows. The bytes in no row are the struct's size, the kind, the learning rate, a
+ * caller's update rule with its settings, and padding after flags. */
 static void test_every_setting_has_a_row(void **state)
 {
     unsigned char uses[sizeof(bg_optimizer)] = {0};
@@ -309,7 +309,7 @@ static void test_defaults_are_the_table(void **state)
     }
 }
 
-/* Each number of an optimizer is written to its own element. */
+/* Each setting of an optimizer is written to a separate element. */
 static void test_settings_have_elements_of_their_own(void **state)
 {
     const bgi_setting *setting;
@@ -353,7 +353,7 @@ static void expect_change(const char *planned, const char *next, const char *ref
     }
 }
 
-/* Numbers can change between runs, except those that are part of the plan. */
+/* Settings can change between runs, except those that are part of the plan. */
 static void test_changes(void **state)
 {
     const bgi_setting *setting;

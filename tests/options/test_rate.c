@@ -1,5 +1,5 @@
 /*
- * test_rate.c: learning rate schedules against PyTorch's schedulers; schedules as text; errors.
+ * test_rate.c: compares learning rate schedules with PyTorch's schedulers, and tests schedules as text and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,8 @@ static void test_plateaus_are_pytorchs(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Past its end a rate stays constant. NaN counts as no progress. Rates other than plateau ignore the losses. */
+/* After the end of its schedule a rate stays constant. NaN counts as no progress. Rates other than plateau ignore the
+ * losses. */
 static void test_ends(void **state)
 {
     bg_rate_schedule one_cycle = parse("one_cycle:warmup=1,steps=2,final=0.5"), step = parse("step");

@@ -37,7 +37,7 @@ static bool is_list(const bgi_option *option)
 /* ---- rows ---- */
 
 /* No byte of the struct is in two rows, and bytes in no row are padding: fewer than the next member's size, before that
- * member. A bool between other members could hide there, so the test also knows the total. */
+ * member. A bool between other members could be mistaken for padding, so the test also checks the total. */
 static void test_every_member_has_one_row(void **state)
 {
     enum { PADDING = 159 };
@@ -106,7 +106,7 @@ static void test_rows_are_whole(void **state)
 
 /* ---- text ---- */
 
-/* A printed default can be parsed again; another value changes the struct, which then compares unequal. */
+/* A printed default can be parsed. Another value changes the struct, which then compares unequal. */
 static void test_text_goes_both_ways(void **state)
 {
     static const char *const others[] = {[BGI_OPTION_BOOL] = NULL,        [BGI_OPTION_COUNT] = "7",
@@ -301,7 +301,7 @@ static void test_copies_are_deep(void **state)
     bgi_arena_clear(&arena);
 }
 
-/* Everything that the options point to counts separately, for equality and for the key. */
+/* Each array or string that the options point to affects equality and the key. */
 static void test_what_is_pointed_to_counts(void **state)
 {
     filled a, b;
@@ -326,7 +326,7 @@ static void test_what_is_pointed_to_counts(void **state)
     EXPECT_DIFFERENT(strcpy(b.pattern, "w?"));
     EXPECT_DIFFERENT(b.rules[0].location.on_demand = true);
 #undef EXPECT_DIFFERENT
-    /* Options that do not shape the plan are not in the key. */
+    /* Options that do not affect the plan are not in the key. */
     fill(&a);
     fill(&b);
     b.options.numerics.seed = 9;

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Writes attention.txt: PyTorch's multi-head attention and its gradient, in float64, written with matmul and softmax.
-Operands are multiples of 1/16, so that float32 and bfloat16 hold them. One line a tensor, see tests/support/oracle.h.
+"""Writes attention.txt: PyTorch's multi-head attention and its gradient, in float64, written with matmul and softmax. Operands are multiples of 1/16, which float32 and bfloat16 represent. Each tensor has one line (tests/support/oracle.h).
 
     python3 tests/oracle/attention.py > tests/oracle/attention.txt
 """

@@ -3,7 +3,7 @@
 
     python3 tests/oracle/class_losses.py > tests/oracle/class_losses.txt
 
-One line a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
+Each line has a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
 Operands are float32 values; results are computed in float64. The labels are those of tests/ops/test_class_losses.c.
 """
 import torch
@@ -24,7 +24,7 @@ def draw(*dims, low=-2.0, high=2.0):
 
 
 def differentiate(case, function, *operands, constant=()):
-    """Operands whose numbers are in `constant`, called `fixed`, get no gradient."""
+    """Operands with numbers in `constant` are named `fixed` and get no gradient."""
     inputs = [o.to(torch.float64).requires_grad_(i not in constant) for i, o in enumerate(operands)]
     y = function(*inputs)
     dy = draw(*y.shape) if y.dim() > 0 else draw(1).reshape(())
@@ -55,7 +55,7 @@ for reduction in ("mean", "sum", "none"):
 a, b = draw(3, 4, 5), draw(3, 4, 5)
 for axis in range(3):
     differentiate(f"cosine_{axis}", lambda s, t, d=axis: F.cosine_similarity(s, t, d), a, b)
-# PyTorch's gradient is not the derivative where a length is replaced.
+# If a length is replaced by epsilon, PyTorch's gradient is not the derivative.
 a, b = draw(4, 3, low=-0.3, high=0.3), draw(4, 3, low=-0.3, high=0.3)
 emit("cosine_small", "in0", a)
 emit("cosine_small", "in1", b)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes compare.txt: PyTorch's comparisons, choices with their gradients, and arithmetic of integers.
+"""Makes compare.txt: PyTorch's comparisons, `where` with its gradient, and integer arithmetic.
 
     python3 tests/oracle/compare.py > tests/oracle/compare.txt
 
-One line a tensor: case, tensor, [dims], values. Comparisons: in0, in1 -> y. Choices: condition, a, b, dy -> y, da, db.
-Integers: in0, in1 -> y of int32; for int64 every number is two, its high 32 bits (signed) and its low 32 bits (unsigned),
+Each line has a tensor: case, tensor, [dims], values. Comparisons: in0, in1 -> y. Choices: condition, a, b, dy -> y, da, db.
+Integers: in0, in1 -> y of int32; an int64 is two numbers, its high 32 bits (signed) and its low 32 bits (unsigned),
 because tests read this file as float64.
 """
 import torch
@@ -28,7 +28,7 @@ def emit_wide(case, name, tensor):
     emit(case, name + "_low", tensor & 0xFFFFFFFF)
 
 
-# Multiples of 1/4, so that every float type holds them and equal ones occur.
+# Multiples of 1/4, which every float type represents, so that equal numbers occur.
 def draw(*dims):
     return torch.randint(-6, 7, dims) / 4
 

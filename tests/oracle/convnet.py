@@ -3,8 +3,9 @@
 
     tests/oracle/convnet.py PROGRAM [MNIST_FOLDER] > tests/oracle/convnet.txt
 
-Micro-batches of 40 in file order, 10 a weight update, AdamW 0.001, float32, from Brigade's own first weights (seed 0) as
-PROGRAM writes them. The images are PROGRAM's generated digits (seed 5) and, with a folder, MNIST.
+The run has micro-batches of 40 in file order, 10 per weight update, AdamW 0.001 and float32. It starts from Brigade's
+initial weights (seed 0), which PROGRAM writes. The images are PROGRAM's generated digits (seed 5) and, with a folder,
+MNIST.
 """
 import gzip
 import json

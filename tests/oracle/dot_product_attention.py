@@ -4,7 +4,7 @@ positions, with gradients, written with matmul, softmax, sin and cos.
 
     python3 tests/oracle/dot_product_attention.py > tests/oracle/dot_product_attention.txt
 
-One line a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
+Each line has a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
 Operands are float32 values; results are computed in float64.
 """
 import math
@@ -38,7 +38,7 @@ def differentiate(case, function, *operands):
 
 
 def slopes(heads, most):
-    """As in the paper's code, for any number of heads."""
+    """The slopes of the paper's code, for any number of heads."""
     def powers(n):
         return [2 ** (-most * (i + 1) / n) for i in range(n)]
     if math.log2(heads).is_integer():
@@ -76,12 +76,12 @@ def attention(case, samples, queries, keys, heads, key_heads, depth, causal=Fals
 
 
 def padding(samples, keys, fewer):
-    """Sample n has `fewer` n keys less than there are; the last ones are missing."""
+    """Makes a mask in which sample n lacks the last `fewer` * n keys."""
     return torch.stack([torch.arange(keys) < keys - fewer * n for n in range(samples)]).reshape(samples, 1, 1, keys)
 
 
-# Frequencies of rotary positions, and what is turned is multiplied by, as transformers computes them in
-# modeling_rope_utils.py and in the models that have them: retold from the papers.
+# Frequencies of rotary positions and the factor of rotated features, written from the papers; transformers computes the
+# same in modeling_rope_utils.py and its models.
 def dynamic_ntk(frequencies, features, base, s, trained, length):
     base = base * (s * max(length, trained) / trained - (s - 1)) ** (features / (features - 2))
     return base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features), 1.0

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes einsum.txt: PyTorch's sums of products by letters, triangles, and leaky slopes that are learned.
+"""Makes einsum.txt: PyTorch's einsum, triangles and PReLU.
 
     python3 tests/oracle/einsum.py > tests/oracle/einsum.txt
 
-One line a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
+Each line has a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
 Operands are float32 values; results are computed in float64. Cases of sums are numbered as in tests/ops/test_einsum.c.
 """
 import torch

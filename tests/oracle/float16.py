@@ -4,7 +4,7 @@
     python3 tests/oracle/float16.py > tests/oracle/float16.txt
 
 Weights are kept in float32; activations and gradients are float16. PyTorch's processor kernels have few float16 ops, so
-each op is computed in float64 and its result, forward and backward, goes through torch.float16. The loss is so small
+each op is computed in float64 and its results, forward and backward, are rounded to torch.float16. The loss is so small
 (times 2^-20) that its gradients are among float16's subnormals, unless it is scaled. It is a mean over samples; as in
 Brigade, where a mean may be over many micro-batches, gradients are those of the sum until the update.
 """

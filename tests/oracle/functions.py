@@ -3,7 +3,7 @@
 
     python3 tests/oracle/functions.py > tests/oracle/functions.txt
 
-One line a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
+Each line has a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
 Operands are float32 values; results are computed in float64.
 """
 import torch
@@ -48,7 +48,7 @@ def functions():
     }
     for name, f in everywhere.items():
         x = draw(4, 8, low=-4.5, high=4.5)
-        # Where the pieces meet.
+        # The points where the pieces of a function meet.
         x[0] = torch.tensor([0.0, -3.0, 3.0, 6.0, -1.5, 0.75, 0.5, 2.5])
         differentiate(name, f, x)
     limited = {
@@ -62,7 +62,7 @@ def functions():
 
 
 def losses():
-    """Operands where the pieces meet are in the first row."""
+    """The first row has operands where the pieces of a loss meet."""
     p, t = draw(3, 5, low=-3.0, high=3.0), draw(3, 5, low=-3.0, high=3.0)
     p[0], t[0] = torch.tensor([0.0, 1.0, -0.5, 2.0, 2.0]), torch.tensor([0.0, 0.0, 0.0, 0.5, -1.0])
     probability, share = draw(3, 5, low=0.05, high=0.95), draw(3, 5, low=0.05, high=0.95)
@@ -109,7 +109,7 @@ def moves():
 
 
 def norms():
-    """PyTorch 1.13 has no RMSNorm: it is the formula of its paper."""
+    """PyTorch 1.13 has no RMSNorm, so this uses the paper's formula."""
     def rms(x, gamma=None):
         y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
         return y if gamma is None else y * gamma

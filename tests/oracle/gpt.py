@@ -4,9 +4,10 @@ and the weights after them.
 
     python3 tests/oracle/gpt.py > tests/oracle/gpt.txt
 
-Weights and tokens come from formulas (tests/models/test_gpt.c has the same). AdamW 0.01, epsilon 1e-6, decay 0.1 of
-matrices only, gradients clipped to a norm of 1, batches of 4 sequences, some labels ignored. In float64. The weights are
-of a run at 0.001: where a gradient is nearly zero Adam makes a step of the rate's size out of rounding.
+Weights and tokens come from formulas, which tests/models/test_gpt.c also uses. The run has AdamW 0.01 with epsilon
+1e-6, decay 0.1 only of matrices, gradients clipped to a norm of 1, batches of 4 sequences, and some ignored labels, in
+float64. The weights are those of a second run at 0.001: for a gradient of nearly zero, Adam turns a rounding error into
+a step as large as the rate.
 """
 import math
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes groups.txt: a small network that trains with PyTorch's parameter groups: rates and decays of their own, and
-parameters that are frozen; and with gradients clipped by value.
+"""Makes groups.txt: a small network that trains with PyTorch's parameter groups, which have separate rates and decays
+or are frozen, and with gradients clipped by value.
 
     python3 tests/oracle/groups.py > tests/oracle/groups.txt
 """

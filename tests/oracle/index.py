@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes index.txt: PyTorch's results and gradients for elements taken and put by number, and for the largest of rows.
+"""Makes index.txt: PyTorch's results and gradients for gathers and scatters, and for top-k.
 
     python3 tests/oracle/index.py > tests/oracle/index.txt
 
-One line a tensor: case, tensor, [dims], values. Operands x, ids, updates -> y; seed dy -> dx, dupdates. Numbers of the
-largest: numbers.
+Each line has a tensor: case, tensor, [dims], values. Operands x, ids, updates -> y; seed dy -> dx, dupdates. `numbers`
+has the indices of the largest elements.
 """
 import torch
 
@@ -17,7 +17,7 @@ def emit(case, name, tensor):
 
 
 def draw(*dims):
-    """Multiples of 1/16, so that every float type holds them; equal ones occur."""
+    """Multiples of 1/16, which every float type represents; equal numbers occur."""
     return (torch.randint(-32, 33, dims) / 16).double()
 
 
@@ -58,7 +58,7 @@ def gathers():
 def largest():
     for name, smallest in (("top", False), ("bottom", True)):
         for k in (1, 3, 8):
-            # Different numbers: of equal ones PyTorch does not say which comes first.
+            # All numbers differ, because PyTorch does not define the order of equal numbers.
             x = torch.stack([torch.randperm(8) for _ in range(5)]).double().requires_grad_()
             values, numbers = torch.topk(x, k, -1, largest=not smallest)
             record(f"{name}_{k}", values, x=x)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes initializers.txt: first values by torch.nn.init, those of them that are no matter of chance.
+"""Makes initializers.txt: initial values of torch.nn.init that are not random.
 
     python3 tests/oracle/initializers.py > tests/oracle/initializers.txt
 
-Orthogonal weights are made of drawn ones, which are written beside them.
+Orthogonal weights are computed from random ones, which the file contains too.
 """
 import torch
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes lessons.txt: the losses of 200 updates of the examples that are lessons (examples/lesson.h), by PyTorch, in
-float32, on the same data and from the same first weights, which each lesson writes before it trains.
+"""Makes lessons.txt: PyTorch's losses of 200 updates of the lessons in examples (examples/lesson.h), in float32, on the
+same data and from the same initial weights, which each lesson writes before training.
 
     make examples && python3 tests/oracle/lessons.py build > tests/oracle/lessons.txt
 
-A loss is the mean of the micro-batches' losses; gradients are those of the mean over all that an update counts.
+A loss is the mean of the micro-batches' losses; gradients are those of the mean over all counted labels or samples of
+an update.
 """
 import math
 import subprocess
@@ -109,7 +110,7 @@ def split(x, heads):
 
 
 def attend(q, k, v, mask=None):
-    """Of [N, heads, S, D]; mask: what is added to the scores."""
+    """Attention over [N, heads, S, D]; `mask` is added to the scores."""
     scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])
     y = torch.softmax(scores if mask is None else scores + mask, -1) @ v
     return y.transpose(1, 2).flatten(2)
@@ -385,7 +386,7 @@ LESSONS = {  # model, data, samples, micro-batch, micro-batches, optimizer
 
 
 def load(model, build, name):
-    """The lesson's own first weights."""
+    """Reads the lesson's initial weights."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/start.npz"
         subprocess.run([f"{build}/examples/{name}", "single", "--updates", "0", "--start", path], check=True,
@@ -402,7 +403,7 @@ def train(model, draw, samples, micro_batch, micro_batches, make_optimizer):
     for update in range(UPDATES):
         first = update * micro_batch * micro_batches % samples
         parts = [[d[first + m * micro_batch:first + (m + 1) * micro_batch] for d in data] for m in range(micro_batches)]
-        # Of what counts in the update each micro-batch has its share: labels that are not ignored, or all samples alike.
+        # The weight of each micro-batch in the update: its share of labels that are not ignored, or of samples.
         counts = [int((part[-1] != -100).sum()) for part in parts]
         optimizer.zero_grad()
         total = 0.0

@@ -3,9 +3,8 @@
 
     python3 tests/oracle/losses.py > tests/oracle/losses.txt
 
-Cross-entropies are means over the labels that are not ignored, and 0 where all are (PyTorch has no number for that).
-The case names are: loss, labels, what is done to the gradients. `sums` is the sum over micro-batches of two samples of
-their own losses.
+Cross-entropies are means over the labels that are not ignored, and 0 if all are (PyTorch gives NaN). Case names contain
+the loss, the labels and the handling of gradients. `sums` is the sum of the losses of micro-batches of two samples.
 """
 import torch
 
@@ -37,7 +36,7 @@ def two(w, logits, a, b):
 
 
 def ignored(w, logits, a, b):
-    """The same labels, of which each mean ignores others."""
+    """The same labels, with a different ignored label in each mean."""
     means = 0.5 * mean_of_counted(logits.tanh(), b, 2) - 0.25 * mean_of_counted(logits, b, 4)
     return mean_of_counted(logits, a, -100) + means
 
@@ -48,7 +47,7 @@ def all_kinds(w, logits, a, b):
 
 
 def weighted(w, logits, a, b):
-    """Means over weights of labels, not over labels."""
+    """Means that are divided by the weights of labels instead of their number."""
     weights = torch.tensor([1.0, 0.5, 2.0, 1.5, 0.25])
 
     def mean(total, labels, ignored):

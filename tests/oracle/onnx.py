@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Makes the models of onnx/ and onnx.txt: small networks that PyTorch exports (two that imitate what other exporters write),
-and what they become when it trains them.
+"""Makes the models of onnx/ and onnx.txt: small networks that PyTorch exports (two imitate other exporters), and the
+results of training them with PyTorch.
 
     python3 tests/oracle/onnx.py tests/oracle/onnx > tests/oracle/onnx.txt
 
 Every model is exported with symbolic first dimensions, and trained for UPDATES updates, on BATCHES micro-batches in turn,
 with SGD with momentum and with AdamW; labels are classes, or numbers for a model whose loss is the mean square. Cases are
-MODEL, MODEL/sgd and MODEL/adamw. A model is exported for training, with its dropouts off (their random numbers are
-nobody else's; AdamW's epsilon is large, since the gradients
-of biases before norms are rounding errors alone); names that end in _eval are the same model exported for evaluation before its first update.
-Models of NEW begin as PyTorch makes them, with equal parameters, and are exported for evaluation alone.
+MODEL, MODEL/sgd and MODEL/adamw. A model is exported for training, without dropout, because other programs cannot draw
+the same random numbers. AdamW's epsilon is large, because gradients of biases before norms are only rounding errors.
+Names that end in _eval are the same model exported for evaluation before its first update. Models of NEW have PyTorch's
+initial values, with equal parameters, and are exported only for evaluation.
 """
 import copy
 import os
 import sys
 
-sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # onnx.py of this folder is not the module
+sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # the file onnx.py in this folder is not the module
 
 import torch
 from torch import nn
@@ -134,7 +134,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Causal self-attention by hand, as language models have it, with positions and a tied head."""
+    """Causal self-attention written with basic ops, as in language models, with positions and a tied head."""
 
     def __init__(self):
         super().__init__()
@@ -201,7 +201,7 @@ class TwoInputs(nn.Module):
 
 
 class Shared(nn.Module):
-    """One layer twice."""
+    """Uses one layer twice."""
 
     def __init__(self):
         super().__init__()
@@ -217,7 +217,7 @@ class Shared(nn.Module):
 
 
 class Sequences(nn.Module):
-    """Convolution and norm over one dimension."""
+    """Has a convolution and a norm over one dimension."""
 
     def __init__(self):
         super().__init__()
@@ -253,8 +253,8 @@ class Gru(nn.Module):
 
 
 class TfImitation(nn.Module):
-    """What tf2onnx writes of a Keras network, imitated: images with channels last between transposes, padding SAME, biases
-    of their own, matrices [in, out]. `write` makes the file; names are those of its initializers."""
+    """Imitates tf2onnx's output for a Keras network: images with channels last between transposes, padding SAME,
+    separate biases, matrices [in, out]. `write` makes the file; names are those of its initializers."""
 
     SHAPES = {"conv2d/Conv2D/ReadVariableOp:0": (4, 8, 3, 3), "conv2d/BiasAdd/ReadVariableOp:0": (4,),
               "bn/ReadVariableOp:0": (4,), "bn/ReadVariableOp_1:0": (4,),
@@ -304,7 +304,7 @@ class TfImitation(nn.Module):
 
 
 class ScikitImitation(nn.Module):
-    """What skl2onnx writes of a multilayer perceptron for regression, imitated."""
+    """Imitates skl2onnx's output for a multilayer perceptron for regression."""
 
     def __init__(self):
         super().__init__()
@@ -333,7 +333,7 @@ class ScikitImitation(nn.Module):
 
 
 class Branches(nn.Module):
-    """Exported with an If (whose condition is of shapes), a mask of infinities, and products of three operands."""
+    """Is exported with an If (with a condition on shapes), a mask of infinities, and products of three operands."""
 
     def __init__(self):
         super().__init__()
@@ -351,8 +351,8 @@ class Branches(nn.Module):
 
 
 class Norms(nn.Module):
-    """Norms before convolutions, one of them twice with one set of statistics. Exported for evaluation before they are
-    trained their weights and statistics are equal, and joined."""
+    """Has norms before convolutions, one of them used twice with one set of statistics. In an export for evaluation
+    before training, weights and statistics are equal, so the exporter joins them."""
 
     def __init__(self):
         super().__init__()
@@ -370,7 +370,7 @@ class Norms(nn.Module):
 
 
 class PartlyFrozen(Norms):
-    """A norm that keeps its statistics while the others train."""
+    """Has a norm that keeps its statistics while the others train."""
 
     def train(self, mode=True):
         super().train(mode)
@@ -379,8 +379,8 @@ class PartlyFrozen(Norms):
 
 
 class Tied(nn.Module):
-    """A table of positions, masks, layers that begin as copies of one, and a head that is the embedding's table: what an
-    export for evaluation, with constants folded, does not tell of."""
+    """Has a table of positions, masks, layers that begin as copies of one layer, and a head with the embedding's table.
+    An export for evaluation, with folded constants, does not show these."""
 
     class Block(nn.Module):
         def __init__(self):
@@ -414,7 +414,7 @@ class Tied(nn.Module):
 
 
 def draw(seed, *dims):
-    """Eighths, which are short in text."""
+    """Multiples of 1/8, which are short as text."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(-8, 9, (SAMPLES, *dims), generator=generator) / 8.0
 
@@ -433,7 +433,7 @@ DATA = {
     "places": choose(7, 2, 8, 8),
     "next": choose(8, 11, 5),
 }
-# The model, its inputs, its labels (None: the input itself).
+# The model, its inputs, and its labels (None: the input).
 MODELS = {
     "mlp": (Mlp, ["rows6"], "classes"),
     "convnet": (Convnet, ["images"], "classes"),
@@ -456,10 +456,10 @@ MODELS = {
     "imitation_tf": (TfImitation, ["images"], "classes"),
     "imitation_scikit": (ScikitImitation, ["rows6"], None),
 }
-OPSETS = {"mlp": 9, "convnet": 11, "decoder": 14, "vit": 17, "vit_eval": 17, "norms_eval": 11, "partly": 15}  # others 13
+OPSETS = {"mlp": 9, "convnet": 11, "decoder": 14, "vit": 17, "vit_eval": 17, "norms_eval": 11, "partly": 15}  # others: 13
 EXPORTED_FOR_EVALUATION = ["mlp", "encoder", "vit", "depthwise", "lstm", "norms", "tied"]
-NEW = ["norms", "tied"]  # as they are made, for evaluation alone
-PRESERVED = ["norms_eval"]  # convolutions and norms stay apart
+NEW = ["norms", "tied"]  # new models, exported only for evaluation
+PRESERVED = ["norms_eval"]  # keeps convolutions and norms separate
 
 
 def export(model, inputs, name, training):
@@ -512,7 +512,7 @@ def main():
         labels = DATA[label_name] if label_name else None
         torch.manual_seed(7)
         model = kind()
-        with torch.no_grad():  # exports for evaluation join initializers that are equal
+        with torch.no_grad():  # exports for evaluation join equal initializers
             for p in model.parameters():
                 p.add_(torch.randn(p.shape) * (0.0 if name in NEW else 0.05))
         if name not in NEW:

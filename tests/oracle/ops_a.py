@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes ops_a.txt: PyTorch's results and gradients for convolution, pooling, softmax, normalization, embedding and
-losses, in float64. Operands are multiples of 1/16, so that float32 and bfloat16 hold them exactly and equal elements
-occur (the first largest of a window must win). One line a tensor, see tests/support/oracle.h.
+losses, in float64. Operands are multiples of 1/16, which float32 and bfloat16 represent exactly, so that equal elements
+occur (the first largest of a window must win). Each tensor has one line, see tests/support/oracle.h.
 
     python3 tests/oracle/ops_a.py > tests/oracle/ops_a.txt
 """

@@ -3,7 +3,7 @@
 
     python3 tests/oracle/ops_b.py > tests/oracle/ops_b.txt
 
-One line a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
+Each line has a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
 Operands are float32 values; results are computed in float64 unless a case is about float32 itself.
 """
 import sys
@@ -136,7 +136,7 @@ def optimize(case, make, states):
 
 
 def by_formula(case, step):
-    """What torch.optim has not: the published formula in float64. As above."""
+    """Optimizers that torch.optim lacks, by the published formula in float64; steps are those of `optimize`."""
     p, gradients, state, history = draw(6), draw(8, 6), {}, []
     gradients[2, 3] = 0.0
     emit(case, "start", p)
@@ -163,7 +163,7 @@ def adamax_uncorrected(p, g, state, lr):
 
 
 def sgd_combined(momentum, dampening, scaling, nesterov):
-    """PopART's combined variant: the velocity, from 0, times a scaling."""
+    """PopART's combined variant: the velocity starts from 0 and is multiplied by a scaling."""
     def step(p, g, state, lr):
         g = scaling * (g + 0.05 * p)
         velocity = state["momentum_buffer"] = momentum * state.get("momentum_buffer", 0.0) + (1 - dampening) * g

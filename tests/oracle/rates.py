@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes rates.txt: learning rates of PyTorch's schedulers, update by update, and of its plateau, report by report.
+"""Makes rates.txt: learning rates of PyTorch's schedulers after each update, and of its plateau scheduler after each
+reported loss.
 
     python3 tests/oracle/rates.py > tests/oracle/rates.txt
 """
@@ -31,7 +32,7 @@ def run(case, make, count=STEPS):
 
 
 def warm(after):
-    """Ten updates in a line from 0, then `after` (update, of the others)."""
+    """Linear warm-up from 0 over ten updates, then `after(update, number of updates after the warm-up)`."""
     return lambda o: s.LambdaLR(o, lambda i: i / 10 if i < 10 else after(i - 10, STEPS - 10))
 
 

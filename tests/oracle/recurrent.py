@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes recurrent.txt: PyTorch's LSTM, GRU and RNN modules, their results and gradients, and what a small model trains to.
+"""Makes recurrent.txt: results and gradients of PyTorch's LSTM, GRU and RNN modules, and the training of a small model.
 
     python3 tests/oracle/recurrent.py > tests/oracle/recurrent.txt
 
-One line a tensor: case, tensor, [dims], values. Operands x, h0, c0 and the modules' parameters by name -> y, h, c;
+Each line has a tensor: case, tensor, [dims], values. Operands x, h0, c0 and the modules' parameters by name -> y, h, c;
 seeds dy, dh, dc -> gradients: d and the operand's name. Operands are float32 values; results are computed in float64.
 """
 import torch

@@ -3,7 +3,7 @@
 
     python3 tests/oracle/scores.py > tests/oracle/scores.txt
 
-Of five classes one occurs nowhere, one is predicted and never a label; some labels count for nothing.
+Of five classes one does not occur, and one is predicted but never a label; some labels are ignored.
 """
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ def ratio(a, b):
 
 
 def scores(case, predicted, labels, classes):
-    """Class by class: rows that are right, predicted so and not, labeled so and not found."""
+    """Counts for each class true positives, false positives and false negatives."""
     tp = [int(((predicted == c) & (labels == c)).sum()) for c in classes]
     fp = [int(((predicted == c) & (labels != c)).sum()) for c in classes]
     fn = [int(((predicted != c) & (labels == c)).sum()) for c in classes]

@@ -3,9 +3,9 @@
 
     python3 tests/oracle/spatial.py > tests/oracle/spatial.txt
 
-One line a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
-Operands are float32 values; results are computed in float64. PyTorch has no interpolation by ONNX's rules (`onnx_...`):
-these are the sums that the Resize operator's text says, as products with a matrix for each axis.
+Each line has a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
+Operands are float32 values; results are computed in float64. PyTorch has no interpolation by ONNX's rules (`onnx_...`),
+so these cases compute the sums in the text of the Resize operator, as products with a matrix for each axis.
 """
 import math
 
@@ -22,7 +22,7 @@ def emit(case, name, tensor):
 
 
 def draw(*dims):
-    """Quarters, whose sums of products take few digits."""
+    """Multiples of 1/4, whose sums of products have few digits."""
     return torch.randint(-8, 9, dims) / 4
 
 
@@ -73,7 +73,7 @@ def pools():
             differentiate(f"adaptive_{name}{dims}_global", lambda t, f=f: f(t, (1,) * dims), x)
             differentiate(f"adaptive_{name}{dims}_even", lambda t, f=f: f(t, (2, 3, 4)[:dims]), even)
             differentiate(f"adaptive_{name}{dims}_uneven", lambda t, f=f: f(t, (4, 5, 3)[:dims]), x)
-    # Equal elements: the first of all gets the gradient.
+    # Of equal elements, the first gets the gradient.
     equal = torch.randint(0, 2, (1, 1, 4, 4, 4)).to(torch.float32)
     differentiate("max3_equal", lambda t: F.max_pool3d(t, 2), equal)
 
@@ -97,7 +97,7 @@ def interpolations():
 
 
 def onnx_matrix(size, out, scale, mode, coordinates, nearest, a=-0.75):
-    """Row o: how much of each element goes into element o, by the operator's text."""
+    """Row o has the weight of each element in element o, by the operator's text."""
     matrix = torch.zeros(out, size, dtype=torch.float64)
     for o in range(out):
         at = {"half_pixel": (o + 0.5) / scale - 0.5, "asymmetric": o / scale,
@@ -125,7 +125,7 @@ def onnx_matrix(size, out, scale, mode, coordinates, nearest, a=-0.75):
 
 
 def onnx():
-    """Scales that are no quotients of sizes; both ways at once."""
+    """Cases with scales that are not quotients of sizes, and with enlarging and reducing together."""
     x, scales = draw(1, 2, 4, 5), (1.8, 0.7)
     out = [math.floor(n * s) for n, s in zip(x.shape[2:], scales)]
     for coordinates in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):

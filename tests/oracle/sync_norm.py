@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Makes sync_norm.txt: a network with two batch norms trained by PyTorch, each micro-batch of 4 samples as one.
+"""Makes sync_norm.txt: a network with two batch norms that PyTorch trains, with statistics over each whole micro-batch
+of 4 samples.
 
     python3 tests/oracle/sync_norm.py > tests/oracle/sync_norm.txt
 
-That is what torch.nn.SyncBatchNorm computes for replicas that share the micro-batch out (it needs graphics processors;
-torch.nn.functional.batch_norm on the whole micro-batch does not). Two micro-batches are one update, whose loss is the
-mean over its counted labels. `mean` is a mean over logits' squares instead. Last, logits in evaluation mode.
+torch.nn.SyncBatchNorm computes the same for replicas that divide the micro-batch, but needs GPUs;
+torch.nn.functional.batch_norm on the whole micro-batch does not. Two micro-batches are one update, whose loss is the
+mean over its counted labels. `mean` is a mean over logits' squares instead. The last lines are logits in evaluation
+mode.
 """
 import torch
 import torch.nn.functional as F

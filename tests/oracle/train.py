@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the models and data of train/, and train.txt: what PyTorch computes when it trains them.
+"""Makes the models and data of train/, and train.txt, the results of training them with PyTorch.
 
     python3 tests/oracle/train.py tests/oracle/train > tests/oracle/train.txt
 
-For tests/cli/test_train*.sh. `net` looks at images that are bytes, of which the last batch is smaller; `table` makes a
-number of three; `share` a probability; `inside` has its loss in the graph; onnx.npz has the data of onnx.txt. refused.onnx and
-quantized.onnx are what cannot be built, and what cannot be trained. Lines are "CASE NAME NUMBER...": losses of
-updates in the files' order, `validation` the loss after each epoch, `logits` what the trained model gives in the end.
+tests/cli/test_train*.sh use them. `net` reads images of bytes, and its last batch is smaller; `table` computes a number
+from three; `share` computes a probability; `inside` has its loss in the graph; onnx.npz has the data of onnx.txt.
+refused.onnx cannot be built, and quantized.onnx cannot be trained. Lines are "CASE NAME NUMBER...": losses of updates
+in the files' order, `validation` the loss after each epoch, `logits` the outputs of the trained model.
 """
 import gzip
 import json
@@ -15,7 +15,7 @@ import struct
 import sys
 import zlib
 
-sys.path.pop(0)  # onnx.py of this folder is not the module
+sys.path.pop(0)  # the file onnx.py in this folder is not the module
 
 import numpy as np
 import onnx
@@ -135,7 +135,7 @@ def write_png(path, pixels):
 
 
 def make_forms():
-    """The same images and labels in every form; photos are those of each class in turn."""
+    """Writes the same images and labels in every format; photos have those of each class in turn."""
     images, labels = np.load(f"{folder}/images.npy"), np.load(f"{folder}/labels.npy")
     with open(f"{folder}/images-idx3-ubyte.gz", "wb") as file:
         file.write(gzip.compress(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes(), mtime=0))
@@ -160,7 +160,7 @@ def make_forms():
 
 
 def copy_onnx_data():
-    """The data of onnx.txt, in the shapes that it says, for the models beside it."""
+    """Copies the data of onnx.txt, in the shapes given there, for the models in the same folder."""
     arrays = {}
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx.txt")) as file:
         for line in file:
@@ -173,7 +173,7 @@ def copy_onnx_data():
 
 
 def make_refused():
-    """What is not supported, and what is quantized."""
+    """Makes an unsupported model and a quantized model."""
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     x = helper.make_tensor_value_info("x", kind, ["batch", 3])
     y = helper.make_tensor_value_info("y", kind, None)
@@ -196,7 +196,7 @@ def make_refused():
 
 
 def make_scikit(rows):
-    """What skl2onnx writes of a classifier by a multilayer perceptron, and of a scaler before a linear model, imitated."""
+    """Imitates skl2onnx's output for a classifier (multilayer perceptron), and for a scaler before a linear model."""
     helper, kind, numbers = onnx.helper, onnx.TensorProto, np.random.default_rng(3)
     node, ml = helper.make_node, "ai.onnx.ml"
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid(ml, 1)]
@@ -248,7 +248,7 @@ def emit_classes(case, scores, labels):
 
 
 def make_type(source, name, kind, numpy_kind):
-    """A model with its floats in another type."""
+    """Makes a model with floats of another type."""
     model = onnx.load(f"{folder}/{source}.onnx")
     tensors = list(model.graph.initializer) + [a.t for n in model.graph.node for a in n.attribute if a.name == "value"]
     for tensor in tensors:

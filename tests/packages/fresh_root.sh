@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs the packages of `make deb` into a fresh Debian system (debootstrap) and uses there what they bring: the program,
-# and programs in each language that are built or run against the installed library. What one of them needs beyond the
-# packages' own dependencies is a compiler or an interpreter.
+# Installs the packages of `make deb` into a fresh Debian system (debootstrap). There it runs the program, and builds or
+# runs programs in each language against the installed library. Beyond the packages' dependencies, these need only a
+# compiler or an interpreter.
 #
 #   tests/packages/fresh_root.sh FOLDER    where the .deb files are
 #
-# Skipped, with the reason: without root, debootstrap, the permission to mount, or a Debian mirror. BRIGADE_DEBIAN_MIRROR
-# is the mirror, by default deb.debian.org; the release is the one of this system, for which the packages were built.
+# The test is skipped, with the reason, without root, debootstrap, the permission to mount, or a Debian mirror.
+# BRIGADE_DEBIAN_MIRROR is the mirror, by default deb.debian.org. The release is that of this system, for which the
+# packages were built.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
 packages=$(cd "$1" && pwd)
@@ -65,11 +66,11 @@ mkdir "$root/packages"
 cp "$packages"/*.deb "$root/packages/"
 inside apt-get update -q >"$work/log" 2>&1
 version=$(cat "$here/VERSION")
-of() { # NAME: its file in the fresh system
+of() { # NAME: prints the path of its file in the fresh system
     (cd "$root" && ls -1 packages/"$1"_"$version"_*.deb | sed 's,^,/,')
 }
 
-# The program with the packages that it depends on, and no other.
+# Installs the program with the packages that it depends on, and no others.
 check "the program installs" install "$(of brigade)"
 check "it trains" inside brigade gpt pretrain --steps 1 --quiet
 check "it says that libcurl is missing" sh -c '! LC_ALL=C chroot "$1" brigade mnist --download --data-dir /tmp/none >/dev/null 2>"$2" && grep -q "install it (Debian: libcurl4)" "$2"' sh "$root" "$work/curl"

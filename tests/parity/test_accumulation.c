@@ -1,6 +1,6 @@
 /*
- * test_accumulation.c: splitting a batch over micro-batches or replicas does not change its mean, whichever ops the
- * loss goes through; and new optimizer state starts its own step count.
+ * test_accumulation.c: splitting a batch over micro-batches or replicas does not change its mean, for any ops after the
+ * loss. New optimizer state starts a new step count.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,7 +97,7 @@ static void fill(float *x, int32_t *labels)
         labels[i] = i % 3 == 0 || i == 1 ? -100 : i % CLASSES; /* parts of the batch have different counts */
 }
 
-/* The weight after two updates over one batch, cut in micro-batches. */
+/* Returns the weight after two updates over one batch that is split into micro-batches. */
 static void train_with(wrap_function wrap, int64_t micro_batch, uint32_t replicas, bg_strategy strategy, double rate,
                        set_function set, float *out)
 {
@@ -156,7 +156,7 @@ static void test_a_running_mean_equals_the_whole(void **state)
     }
 }
 
-/* A mean over elements, each micro-batch of the same size. */
+/* A mean over elements, with micro-batches of equal size. */
 static bg_value mean_square(bg_graph *graph, bg_value loss, bg_value logits, bg_value labels)
 {
     (void)loss, (void)labels;
@@ -191,7 +191,7 @@ static void test_sums_and_means(void **state)
     static const struct {
         int64_t micro_batch;
         uint32_t replicas;
-        double rate; /* the rate at which sums give the update that means give with 0.4 */
+        double rate; /* the learning rate with which sums give the same update as means with 0.4 */
         set_function set;
     } cases[] = {{4, 1, 0.4, NULL},
                  {4, 1, 0.2, set_sum},
@@ -257,7 +257,7 @@ static void train_known(known *k, const bg_options *options, double rate)
     bg_plan_destroy(plan);
 }
 
-/* Gradients near the largest float: their sum is infinite, their running mean is not. */
+/* The sum of gradients near the largest float is infinite, but their running mean is finite. */
 static void test_a_running_mean_does_not_overflow(void **state)
 {
     known k = {.x = {2e38f, -3e38f, 1.0f, 2e38f, -3e38f, 1.0f}};
@@ -290,8 +290,8 @@ static void test_a_running_mean_of_float16_does_not_overflow(void **state)
     assert_true(k.a[0] == -40000.0f * 0x1p-10f && k.a[1] == 60000.0f * 0x1p-10f && k.a[2] == -0x1p-10f);
 }
 
-/* The bounded gradient is g x max / max(norm, max), with the norm in double over all parameters of the mean gradient;
- * below the maximum, no bit changes. */
+/* The clipped gradient is g x max / max(norm, max). The norm of the mean gradient is computed in double over all
+ * parameters. A gradient below the maximum does not change. */
 static void test_clipping_by_global_norm(void **state)
 {
     known k = {.x = {1, -2, 3, 4, 0.5f, -1}, .y = {0.25f, 2, -3, 1.75f, 2, 1}};
@@ -396,7 +396,7 @@ static bg_value squared(bg_graph *graph, bg_value loss)
 }
 
 /* The average of squares of means over counted labels differs from the whole batch's square. With several micro-batches
- * or replicas that is an error, unless sums are requested. */
+ * or replicas such a loss is an error, unless sums are requested. */
 static void test_a_mean_inside_a_function_is_refused(void **state)
 {
     static const struct {

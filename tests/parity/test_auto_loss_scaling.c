@@ -1,7 +1,7 @@
 /*
- * test_auto_loss_scaling.c: an automatic loss scale follows the published rule and skips updates whose gradients
- * overflow without any trace. It does not change other results, is the same under every strategy, and resumes from a
- * checkpoint.
+ * test_auto_loss_scaling.c: an automatic loss scale follows the published rule, and updates whose gradients overflow
+ * change no weights or state. The scale does not change other results, is the same under every strategy, and resumes
+ * from a checkpoint.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,8 +79,8 @@ static void close_rig(rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* One update with gradients `sizes` x (1, 2, 3, 4) of its micro-batches; returns the scale that it used, or 0 if the
- * model has no such output. */
+/* Runs one update whose micro-batches have gradients `sizes` x (1, 2, 3, 4). Returns the scale of the update, or 0 if
+ * the model has no such output. */
 static float update_with(rig *r, const float sizes[ACCUMULATION])
 {
     const void *inputs[1];
@@ -116,7 +116,7 @@ static void copy_weight(rig *r, const char *name, void *to)
 
 /* ---- the rule ---- */
 
-/* Three gradients of 1, 2, 3, 4 are counted separately; 4 x 1024 < 8188 < 4 x 2048. */
+/* The values of three gradients of 1, 2, 3, 4 are counted separately; 4 x 1024 < 8188 < 4 x 2048. */
 static void test_rule(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.125);
@@ -139,8 +139,8 @@ static void test_rule(void **state)
     close_rig(&r);
 }
 
-/* The values of each micro-batch's gradient are counted, not their sum: neither large ones that cancel, nor small ones
- * that add up, mislead the scale. */
+/* The scale counts the values of each micro-batch's gradient, not of their sum. Large values that cancel and small
+ * values that add up are therefore counted as they are. */
 static void test_micro_batches_count(void **state)
 {
     static const struct {
@@ -184,7 +184,8 @@ static void test_threshold(void **state)
     }
 }
 
-/* The scale changes only in every third update, by the counts of all three, within its bounds, and by its own factors.
+/* The scale changes only in every third update, depends on the counts of all three, stays within its bounds, and uses
+ * the configured factors.
  */
 static void test_period_and_bounds(void **state)
 {
@@ -208,7 +209,7 @@ static void test_period_and_bounds(void **state)
 
 /* ---- overflow ---- */
 
-/* 12 x 1e33 overflows from a scale of 2^15 on; the remaining updates are those of a run without a scale. */
+/* 12 x 1e33 overflows from a scale of 2^15 on; the later updates are those of a run without a scale. */
 static void expect_skips(const bg_optimizer *optimizer)
 {
     bg_options options = make_options();
@@ -333,8 +334,8 @@ static void run_overflow(const bg_options *options, int which, float results[4][
     close_rig(&r);
 }
 
-/* Replicas that each have a piece of the gradients skip the update together, whichever of them has the overflowing
- * element, like replicas with whole gradients. The third of three replicas has none of the four elements. */
+/* Replicas that each have a shard of the gradients all skip the update, whichever replica has the overflowing element,
+ * like replicas with whole gradients. The third of three replicas has no element of the four. */
 static void test_overflow_in_a_piece(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
  * test_canonical.c: with canonical reductions the bits of losses, weights and state do not depend on how the
- * micro-batches of an update are divided over replicas, for all other options. Results list losses in the order of the
- * whole batch.
+ * micro-batches of an update are divided over replicas. This holds for all other options. Results list losses in the
+ * order of the whole batch.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -195,7 +195,7 @@ static void several_updates(bg_options *options, bg_optimizer *optimizer)
 
 /* ---- tests ---- */
 
-/* Sums in the order of replicas differ here; if they did not, the following checks would prove nothing. */
+/* Sums in the order of replicas must differ here; otherwise the following checks would prove nothing. */
 static void test_other_orders_have_other_bits(void **state)
 {
     const test_result wide = train(test_model_at(0), NULL, &of_8[1], false, "2 x 4"),
@@ -225,7 +225,7 @@ static void test_gpt(void **state)
     check(test_model_at(2), "pipeline", pipeline, of_8, COUNT(of_8));
 }
 
-/* One replica could keep the embedding's part of the gradient in rows; several replicas cannot. */
+/* One replica could keep the embedding's part of the gradient as rows; several replicas cannot. */
 static void test_gradients_in_rows(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void test_any_count(void **state)
     check(test_model_at(3), "16 bits", narrow, of_12, COUNT(of_12));
 }
 
-/* The state and the gradients are in pieces, or in remote stores. */
+/* State and gradients are sharded, or in remote stores. */
 static void test_pieces(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void test_numbers(void **state)
     check(&gpt, "lamb", lamb, of_8, COUNT(of_8));
 }
 
-/* Only float64 shows the last bits of LAMB's norms. */
+/* Differences in the last bits of LAMB's norms are visible only in float64. */
 static bg_value build_double(bg_graph *graph, int64_t micro_batch)
 {
     const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 1.0};

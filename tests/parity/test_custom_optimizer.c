@@ -1,6 +1,6 @@
 /*
- * test_custom_optimizer.c: a custom optimizer with the rule of SGD with momentum trains with SGD's bits wherever state
- * is stored and however updates are shared; and errors in a rule are reported.
+ * test_custom_optimizer.c: a custom optimizer with the rule of SGD with momentum trains to the same bits as SGD,
+ * wherever state is stored and however updates are sharded. Errors in a rule are reported.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static bg_status infer_update(const bg_op_signature *op, bg_type *outputs, bg_er
     return bg_error_set(error, BG_ERROR_SHAPE, "the numbers are not those of an update");
 }
 
-/* Does each float operation of the plain kernel, in its order. */
+/* Does the float operations of the plain kernel in the same order. */
 static void run_update(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
@@ -157,7 +157,7 @@ static void test_a_rule_that_is_sgds_trains_as_sgd(void **state)
         own.decay_matrices_only = sgd.decay_matrices_only = ways[i].decays_matrices;
         own_plan = test_train_plan(model, 4, &own, &options, ways[i].what);
         sgd_plan = test_train_plan(model, 4, &sgd, &options, ways[i].what);
-        assert_int_equal(count_state(own_plan), count_state(sgd_plan)); /* in pieces if SGD's velocity is */
+        assert_int_equal(count_state(own_plan), count_state(sgd_plan)); /* sharded if SGD's velocity is sharded */
         wanted = test_train_run(sgd_plan, &options, NULL, 0, MOST_UPDATES, ways[i].what);
         test_train_expect(test_train_run(own_plan, &options, NULL, 0, MOST_UPDATES, ways[i].what), &wanted,
                           ways[i].what);
@@ -165,8 +165,8 @@ static void test_a_rule_that_is_sgds_trains_as_sgd(void **state)
     }
 }
 
-/* An update that may read all of its operands gets whole operands even if pieces are requested, and gives the same
- * bits. */
+/* An update that may read all elements of its operands gets whole operands even if sharding is requested, and gives the
+ * same bits. */
 static void test_an_update_of_the_whole_is_not_shared_out(void **state)
 {
     const way *w = &ways[3];
@@ -367,7 +367,7 @@ static void test_rounding_by_chance_is_refused(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Such a plan cannot be saved: its file could not name the kernels. */
+/* Such a plan cannot be saved, because a file cannot name the kernels. */
 static void test_plans_are_not_kept(void **state)
 {
     bg_op_type revised = heavy_ball;

@@ -1,6 +1,6 @@
 /*
  * test_float16.c: mixed precision for users of IPUs and of PyTorch. Float32 weights with float16 activations train to
- * PyTorch's numbers, with and without loss scaling. Overflow of float16 is detected, and all strategies have the same
+ * PyTorch's values, with and without loss scaling. Overflow of float16 is detected, and all strategies give the same
  * bits.
  */
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 enum { SAMPLES = 8, FEATURES = 8, HIDDEN = 12, CLASSES = 5, STEPS = 6, WEIGHTS = 4, MOST = HIDDEN * FEATURES };
 
 static const char *const names[WEIGHTS] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"};
-static const double tiny = 0x1p-20; /* the loss is multiplied by it */
+static const double tiny = 0x1p-20; /* the loss is multiplied by this */
 
 static void require(bg_status status, const bg_error *error)
 {
@@ -140,7 +140,7 @@ static size_t copy_weights(const rig *r, unsigned char *to)
 
 /* ---- PyTorch's numbers ---- */
 
-/* The largest distance of a case's weights from the result. */
+/* The largest difference between a case's weights and the result. */
 static double find_distance(const rig *r, const bgi_test_oracle *oracle, const char *case_name)
 {
     double distance = 0.0;
@@ -158,8 +158,8 @@ static double find_distance(const rig *r, const bgi_test_oracle *oracle, const c
     return distance;
 }
 
-/* Each case matches its own numbers and differs from those of other cases: without a scale, small gradients are lost or
- * rounded to a few bits. */
+/* Each case matches its expected values and differs from those of other cases. Without a scale, small gradients are
+ * lost or rounded to a few bits. */
 static void test_mixed_precision_trains_as_pytorch(void **state)
 {
     static const struct {
@@ -192,8 +192,8 @@ static void test_mixed_precision_trains_as_pytorch(void **state)
 
 /* ---- overflow ---- */
 
-/* Gradients beyond 65504 are infinite in float16: the update is skipped, not a bit of the weights moves, and the scale
- * halves until they fit. In float32 the same gradients are finite. */
+/* Gradients beyond 65504 are infinite in float16. The update is skipped, no weight changes, and the scale halves until
+ * gradients are finite. In float32 the same gradients are finite. */
 static void test_overflow_is_skipped(void **state)
 {
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/float16.txt");

@@ -1,6 +1,7 @@
 /*
- * test_fused_conv.c: an inference whose convolutions absorb the ops after them has the bits of the separate ops. It
- * runs under every strategy, on one core and two, with the kernels of the processor and the reference's.
+ * test_fused_conv.c: inference with convolutions that are fused with the ops after them gives the same bits as the
+ * separate ops. The test runs every strategy, on one and two cores, with the processor's kernels and the reference
+ * kernels.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,7 +130,7 @@ static void test_the_bits_of_separate_ops(void **state)
     }
 }
 
-/* A norm that three blocks share, as of a module that is called three times. */
+/* A norm that three blocks share, like a module that is called three times. */
 static bg_graph *build_with_one_norm(void)
 {
     static const char *const blocks[] = {"B1", "B2", "B3"}, *const vectors[] = {"gamma", "beta", "mean", "variance"};

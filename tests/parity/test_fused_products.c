@@ -1,7 +1,7 @@
 /*
- * test_fused_products.c: products that absorb the ops after them give the bits of the separate ops under every
- * strategy. This holds with every kind of recomputation, in float32, bfloat16 and float16, on meshes, with the kernels
- * of the processor and the reference's. No device needs more memory for it.
+ * test_fused_products.c: products that are fused with the ops after them give the same bits as separate ops under every
+ * strategy. This holds with every kind of recomputation, in float32, bfloat16 and float16, on meshes, and with the
+ * processor's kernels and the reference kernels. Fusion does not increase the memory of any device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,8 +42,8 @@ static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
     return bg_gpt_build(graph, &options).loss;
 }
 
-/* A model with every kind of function, pre-activations that are read again, read by another block, or returned as an
- * output, layers in pieces, and biases in and after the product. */
+/* A model with every kind of function, layers in pieces, and biases in and after the product. Pre-activations are read
+ * again, read by another block, or returned as an output. */
 static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, micro_batch, 13);
@@ -194,8 +194,8 @@ static void test_reference_kernels(void **state)
         check_ways(&models[m], BG_KERNELS_REFERENCE, 5);
 }
 
-/* The function is applied to a column-parallel layer's pieces in the kernel that computes them. If a product's sums are
- * in pieces, replicas reduce them before the bias is added, so on a mesh of both tensor axes no product can be fused.
+/* For a column-parallel layer, the kernel that computes a shard also applies the function. If sums of a product are
+ * partial, replicas reduce them before the bias is added, so no product can be fused on a mesh with both tensor axes.
  */
 static void test_meshes(void **state)
 {

@@ -1,6 +1,6 @@
 /*
  * test_gradient_norm.c: the norm of all gradients as an output. It has one value for each weight update, in every mode
- * and through outfeeds. It agrees with the change of the weights, and has the same bits under every strategy.
+ * and through outfeeds. It agrees with the change of the weights, and is bit-identical under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -185,8 +185,8 @@ static void expect_same(const test_model *model, const bg_options *options, cons
     close_rig(&r);
 }
 
-/* The model runs in stages, with pieces of the state and of the gradients, and with state off the devices. It also runs
- * with a bound: then the first update's norm is that of the unclipped gradients. */
+/* The model runs in stages, with sharded state and gradients, and with state off the devices. It also runs with
+ * clipping; the first update's norm is then that of the unclipped gradients. */
 static void expect_same_everywhere(const test_model *model, bg_options options)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED, BG_STRATEGY_PHASED};
@@ -268,7 +268,7 @@ static bg_value build_line(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* A NaN or an infinity in any piece, even in the last, shorter one, makes every replica's norm NaN or infinite. */
+/* A NaN or an infinity in any shard, even in the last, shorter one, makes every replica's norm NaN or infinite. */
 static void test_no_numbers_in_pieces(void **state)
 {
     const test_model model = {"line", build_line};

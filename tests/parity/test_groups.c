@@ -1,6 +1,6 @@
 /*
- * test_groups.c: parameters with their own factors, and frozen ones, train as PyTorch's parameter groups
- * (tests/oracle/groups.py), with gradients clipped by value too, and with the same bits under every strategy.
+ * test_groups.c: parameters with separate factors and frozen parameters train as PyTorch's parameter groups do
+ * (tests/oracle/groups.py), also with gradients clipped by value. Every strategy gives the same bits.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static bg_value add_layer(bg_graph *graph, const char *name, bg_value x, int64_t
     return bg_linear_layer(graph, name, x, width, true);
 }
 
-/* Later words override earlier ones. Biases do not decay; the second layer's bias and the first layer's weight are
+/* Later settings override earlier ones. Biases do not decay; the second layer's bias and the first layer's weight are
  * frozen; the second layer's weight has half the rate and twice the decay. */
 static bg_plan *make_plan(int64_t micro_batch, const bg_optimizer *optimizer, const bg_options *options)
 {
@@ -163,7 +163,7 @@ static void test_every_strategy_has_the_same_bits(void **state)
         }
 }
 
-/* Each element of each update's gradient is bounded separately, whether gradients are whole, in pieces, or on several
+/* Each element of each update's gradient is clipped separately, whether gradients are whole, sharded, or on several
  * devices. */
 static void test_values_are_clipped(void **state)
 {

@@ -1,7 +1,7 @@
 /*
- * test_inference.c: evaluation under a pipeline. Any stage, including the first, computes metrics. A stage reads
- * integers that another one computes, which share a message with other tensors. With the weights that a pipeline
- * trained, every strategy gives the bits of the single device.
+ * test_inference.c: evaluation under a pipeline. Any stage, including the first, can compute metrics. A stage can read
+ * integers that another stage computes, in a message with other tensors. With weights that a pipeline trained, every
+ * strategy gives the same bits as the single device.
  *
  *     ids -- B1 -- x, gate, ids ---> B2 -- x, guess ---> B3 -- x ---> B4 <-- labels
  *            |                       |                                |
@@ -153,7 +153,7 @@ static void check_messages(const bg_plan *plan, const char *what)
     }
 }
 
-/* Rows have the same places whether a run has three micro-batches or all of them. */
+/* Rows are at the same positions whether a run has three micro-batches or all of them. */
 static void evaluate(const manner *way, bg_weights *weights, const data *d, metrics *out, const char *what)
 {
     static const bg_output_request requests[] = {{"early", "early.sum", BG_OUTPUT_SUM, 0},
@@ -195,7 +195,7 @@ static void evaluate(const manner *way, bg_weights *weights, const data *d, metr
     bg_plan_destroy(plan);
 }
 
-/* The other modes return the same numbers, which are not all equal. */
+/* The other modes return the same values, which are not all equal. */
 static void check_modes(const metrics *m)
 {
     float sum[ROWS] = {0};

@@ -1,7 +1,7 @@
 /*
- * test_leaf_outputs.c: a model may return values that no op computes: an input, another shape of an input, a constant,
- * a parameter, an input that no op reads. In training and in inference, under every strategy, each returned value has
- * the bytes that the host gave or that the weights had.
+ * test_leaf_outputs.c: a model may return values that no op computes: an input, a reshaped input, a constant, a
+ * parameter, or an input that no op reads. In training and inference, under every strategy, each returned value has the
+ * bytes of the host's input or of the weights.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,7 +180,7 @@ static void run(const manner *way, bool training, const data *d, float (*first)[
     bg_plan_destroy(plan);
 }
 
-/* These values are known in advance: the host's own bytes, the constant, and the weights before the first update. */
+/* These values are known in advance: the host's bytes, the constant, and the weights before the first update. */
 static void check(const manner *way, bool training, const data *d, float (*first)[WIDTH], const result *results)
 {
     for (int i = 0; i < 2; i++) {
@@ -242,7 +242,7 @@ static void test_every_strategy(void **state)
                 each.strategy = (bg_strategy)strategy, each.schedule = NULL;
             check_way(&each, training == 1, &d, expected);
         }
-        /* Sums over replicas round differently, and rows of replicas follow each other replica by replica. */
+        /* Sums over replicas round differently, and rows are ordered by replica. */
         memset(found, 0, sizeof found);
         run(&split, training == 1, &d, first, found);
         check(&split, training == 1, &d, first, found);

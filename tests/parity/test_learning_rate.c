@@ -1,6 +1,6 @@
 /*
- * test_learning_rate.c: a schedule's rates, given to one run of several updates, have the effect of separate runs of
- * one update with the rate set before each, to the bit, under every strategy.
+ * test_learning_rate.c: one run of several updates with a list of learning rates gives the same bits as separate runs
+ * of one update with the rate set before each run, under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ typedef struct way {
     bg_strategy strategy;
     const char *schedule;
     uint32_t replicas;
-    bool scales; /* with an adaptive loss scale, an op processes the optimizer's numbers */
+    bool scales; /* with an automatic loss scale, an op processes the optimizer's settings */
 } way;
 
 static const way ways[] = {
@@ -58,7 +58,7 @@ static bg_session *open_session(const way *w, const bg_optimizer *optimizer, uin
     return session;
 }
 
-/* The inputs of updates `first` and after it of a fixed sequence. */
+/* The inputs of a fixed sequence of updates, from update `first` on. */
 static void fill_inputs(const bg_session *session, uint32_t iterations, uint32_t first, void **room,
                         const void **inputs)
 {
@@ -104,7 +104,7 @@ static void compare(const way *w, const bg_optimizer *optimizer)
     fill_inputs(whole, UPDATES, 0, room, inputs);
     require(bg_session_execute(whole, &run, NULL, &error), &error);
     expect_same_weights(whole, single);
-    /* After the run, the rate set before applies again. */
+    /* After the run, the rate that was set before applies again. */
     run = (bg_run){.inputs = inputs, .iterations = 1};
     require(bg_session_set_learning_rate(single, optimizer->learning_rate, &error), &error);
     require(bg_session_execute(single, &run, NULL, &error), &error);

@@ -1,7 +1,7 @@
 /*
- * test_loss_guard.c: an update with an infinite or NaN loss does not change any state, in any replica and micro-batch
- * and under every strategy. Later updates of the same run do not either, and the session continues as if the run had
- * ended before it. Only the loss scale reacts to a gradient that overflows.
+ * test_loss_guard.c: an update whose loss is infinite or NaN, in any replica or micro-batch, does not change any state
+ * under any strategy. Later updates of the same run do not either, and the session continues as if the run had ended
+ * before that update. If only a gradient overflows, the loss scale changes.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,8 +84,8 @@ static void close_rig(rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* One run from update `first` on, in which micro-batch `bad` of all (UINT32_MAX: no micro-batch) has `value` as its
- * data. */
+/* Runs updates from `first` on. The data of micro-batch `bad`, counted over all replicas (UINT32_MAX: no micro-batch),
+ * is `value`. */
 static bg_status run(rig *r, uint32_t first, uint32_t bad, float value, const double *rates, uint64_t *iterations,
                      bg_error *error)
 {
@@ -105,7 +105,7 @@ static bg_status run(rig *r, uint32_t first, uint32_t bad, float value, const do
     return status;
 }
 
-/* Copies parameters, optimizer state and the training's variables, one after the other. */
+/* Copies parameters, optimizer state and the variables of training, one after the other. */
 static size_t copy_all(rig *r, unsigned char to[MOST_BYTES])
 {
     bg_weights *weights = bg_session_weights(r->session);
@@ -213,7 +213,7 @@ static void test_every_strategy(void **state)
             expect_refused(&ways[w], &optimizers[bad % 2], bad, bad % 4 == 0 ? NAN : 1e38f);
 }
 
-/* With finite losses, the guard gives the bits of a run without it, and no step is left out. */
+/* With finite losses, the guard does not change results, and no step is left out. */
 static void test_finite(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -236,8 +236,8 @@ static void test_finite(void **state)
     }
 }
 
-/* Scaled by 2^60 the gradient of 1e25 overflows and the loss does not: the update is skipped, the scale falls, and the
- * run continues. An infinite loss does not adapt the scale. */
+/* Scaled by 2^60 the gradient of 1e25 overflows, but the loss does not. The update is skipped, the scale falls, and the
+ * run continues. An infinite loss does not change the scale. */
 static void test_beside_a_loss_scale(void **state)
 {
     const bg_optimizer optimizer = bg_adam(0.01);

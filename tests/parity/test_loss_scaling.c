@@ -1,6 +1,6 @@
 /*
  * test_loss_scaling.c: a loss scale that is a power of two does not change float32 training, with any strategy,
- * optimizer, accumulation and bound of gradients. Any other scale rounds, so it changes results.
+ * optimizer, accumulation and clipping. Any other scale causes rounding, so it changes results.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * test_losses.c: a loss of several terms that count different labels, or count no labels, trains as in PyTorch on the
- * whole batch (tests/oracle/losses.py). This holds for every split over micro-batches and replicas, with accumulation,
- * clipping, scaling and sharding. Bits are the same under every strategy.
+ * test_losses.c: a loss of several terms, which count different labels or no labels, trains as in PyTorch on the whole
+ * batch (tests/oracle/losses.py). This holds for every split over micro-batches and replicas, with accumulation,
+ * clipping, scaling and sharding. Every strategy gives the same bits.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -301,7 +301,7 @@ static void test_every_split_is_the_whole_batch(void **state)
             }
 }
 
-/* With sums, the losses of the micro-batches are added, each with its own means. */
+/* With sums, the losses of the micro-batches are added; each has the means of its micro-batch. */
 static void test_sums_are_of_the_micro_batches(void **state)
 {
     (void)state;

@@ -1,14 +1,14 @@
 /*
- * test_matrix.c: the full product of schedules, recomputation, tensor locations, 1 to 4 devices and 1 or 2 cores, on
- * four models that are hard in different ways. Each cell gives the bits of one device that keeps everything, and
- * touches exactly the bytes of memory that its plan says.
+ * test_matrix.c: runs all combinations of schedules, recomputation, tensor locations, 1 to 4 devices and 1 or 2 cores,
+ * on four models that are difficult in different ways. Each combination gives the same bits as one device that stores
+ * all values, and touches exactly the bytes of memory that its plan states.
  *
  *     models       digits; residual with batch norm and skips; tied embeddings with dropout; concurrent stages
  *     schedules    bg_schedule_generator_at, each with stages that it can place on that many devices
  *     repeats      what is computed again instead of kept, and when
  *     memories     where tensors live: a line there is a further part of the product
  *
- * BRIGADE_TEST_ALL runs every cell. The default is a fixed sample that has every schedule on every model.
+ * BRIGADE_TEST_ALL runs every combination (cell). The default is a fixed sample that has every schedule on every model.
  * BRIGADE_TEST_QUICK (sanitizer runs) runs a seventh of that, with half the updates.
  */
 #include <stdarg.h>
@@ -119,8 +119,7 @@ static void choose_stages(const cell *c, const bg_schedule_generator *generator,
     }
 }
 
-/* There is another optimizer for each model, because the memory of updates depends on the optimizer, not on the
- * model. */
+/* Each model has a different optimizer, because the memory of updates depends on the optimizer, not on the model. */
 static bg_optimizer choose_optimizer(uint32_t model)
 {
     bg_optimizer optimizers[] = {bg_adamw(0.003), bg_lamb(0.01), bg_adamw(0.003), bg_rmsprop(0.002), bg_adamax(0.003)};
@@ -211,7 +210,7 @@ static void run_model(uint32_t model)
                             run_cell(&c, &expected);
                             ran++;
                         }
-        /* The sample may miss "single", which has few cells. */
+        /* The sample may have no cell of "single", which has few cells. */
         if (c.generator > 0 && getenv("BRIGADE_TEST_QUICK") == NULL)
             assert_true(ran > 0);
     }
@@ -261,8 +260,8 @@ static size_t stash_and_all(const char *schedule, uint32_t micro_batches, uint32
     return stash;
 }
 
-/* In 1F1B, a stage has at most as many micro-batches in flight as its distance from the end. GPipe, which has all in
- * flight, shows that the number can grow. */
+/* In 1F1B, a stage has at most as many micro-batches in flight as its distance from the end. GPipe has all
+ * micro-batches in flight, which shows that the number can grow. */
 static void test_the_peak_of_1f1b_does_not_grow(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /*
- * test_offload.c: the location of tensors changes memory, but never a bit. Every class of tensors is moved off the
- * devices, by itself and with the others, in every strategy, with every liveness and any number of I/O threads, in
- * memory and in files. The touched bytes are the plan's, and a network eight times as large as a device's memory trains
- * on that device.
+ * test_offload.c: the location of tensors changes memory but not results. Every class of tensors is moved off the
+ * devices, alone and with other classes, under every strategy, with every liveness and any number of I/O threads, in
+ * memory and in files. The touched bytes are those of the plan. A network eight times as large as a device's memory
+ * trains on that device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,7 +160,7 @@ static const struct {
     {BG_STRATEGY_PHASED, NULL, "B1@0|B2@1|B3@0|B4@1"},
 };
 
-/* Moves each class by itself, all except one, and all; the other choices take turns. */
+/* Moves each class alone, all classes except one, and all classes. Other options change from case to case. */
 static void run_matrix(unsigned model_index)
 {
     static const unsigned classes[] = {1, 2, 4, 8, 15, 14, 13, 11, 7, 3, 10, 12};
@@ -230,7 +230,7 @@ static void values_for_every_stage_are_the_same(void **state)
     run_matrix(3);
 }
 
-/* Gradients are summed over replicas in windows, also where a device has several stages and updates several levels. */
+/* Gradients are summed over replicas in windows, even if a device has several stages and updates of several levels. */
 static void replicas_are_the_same(void **state)
 {
     static const struct {
@@ -363,8 +363,8 @@ static void eight_times_the_memory_trains(void **state)
     free(whole.bytes);
 }
 
-/* Phases that are never on the device together share a window: one phase has it on demand or without overlap, two
- * phases with preload. */
+/* Phases that are never on the device at the same time share a window. Without preload or overlap one phase is on the
+ * device at a time, and with preload two. */
 static void windows_are_shared(void **state)
 {
     const size_t layer_bytes = (WIDTH * WIDTH + WIDTH) * sizeof(float);
@@ -372,7 +372,7 @@ static void windows_are_shared(void **state)
     result all, preload, one_by_one, on_demand;
 
     (void)state;
-    /* With sums, no update waits for a total of counts: each stage is updated right after its backward. */
+    /* With sums, no update waits for a total count, so each stage is updated right after its backward pass. */
     options.numerics.accumulation = BG_ACCUMULATE_SUM;
     move_off(&options, 1u << BG_LOCATION_WEIGHTS, false);
     options.memory.phase_liveness = BG_LIVE_ALWAYS;
@@ -434,7 +434,7 @@ static void state_comes_one_variable_at_a_time(void **state)
 
 /* This also holds on every device of a pipeline; run_plan compares the touched bytes with the plan. On three devices,
  * transient memory exceeds what an update of one variable needs, so the peak drops by exactly the state's bytes. Device
- * 2 has nearly all parameters in one matrix, so it gets a place for that matrix's state while it is loaded. */
+ * 2 has nearly all parameters in one matrix, so its memory includes that matrix's state while it is loaded. */
 static void state_leaves_the_devices_to_the_byte(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -554,7 +554,7 @@ static void clipped_running_means_are_the_same(void **state)
 
 /* ---- time ---- */
 
-/* The number of pairs of a transfer of this kind and a compute action of the device that overlapped in time. */
+/* The number of pairs of a transfer of this kind and a compute action of the same device that overlapped in time. */
 static uint32_t count_overlaps(const bg_session *session, bg_action_kind kind, uint32_t *out_transfers)
 {
     const uint32_t count = bg_session_trace_count(session, 0, 0);

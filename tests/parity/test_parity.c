@@ -1,6 +1,6 @@
 /*
  * test_parity.c: a strategy never changes results. Every strategy, schedule and number of stages, with and without
- * offload, on one core or several, gives the weights of the single device, bit for bit.
+ * offload, on one core or several, gives bit-identical weights to the single device.
  *
  * test_matrix.c has the product of schedules, recomputation, devices and cores; this file has replicas, mappings,
  * phases, accumulations and stages of all kinds. A cell that fails prints its options. BRIGADE_TEST_QUICK keeps every
@@ -55,7 +55,7 @@ static bool is_quick(void)
     return getenv("BRIGADE_TEST_QUICK") != NULL;
 }
 
-/* Trains this number of updates over the same data in each run. */
+/* Each run trains this number of updates on the same data. */
 static test_result train(const test_model *model, const cell *c)
 {
     bg_options options = bg_options_defaults();
@@ -75,7 +75,7 @@ static test_result train(const test_model *model, const cell *c)
     options.replicas.count = c->replicas;
     options.execution.device_iterations =
         is_quick() && c->device_iterations > 1 ? QUICK_UPDATES / 2 : c->device_iterations;
-    if (c->device_iterations > 1) /* backward passes in parts are compared with whole ones */
+    if (c->device_iterations > 1) /* compares backward passes in parts with whole ones */
         options.replicas.reduce_bytes = 1;
     options.execution.gradient_accumulation = ACCUMULATION;
     options.reporting.output_mode = BG_OUTPUT_ALL;
@@ -170,7 +170,7 @@ static void test_rows(void **state)
     run_matrix(5, 1);
 }
 
-/* Kernels that are used as gradients of other ones; a mean that is divided by weights. */
+/* A model with kernels that also compute gradients of other ops, and a mean that is divided by weights. */
 static void test_u_shape(void **state)
 {
     (void)state;
@@ -221,8 +221,8 @@ static void test_device_mappings(void **state)
     }
 }
 
-/* For each way to accumulate, store and bound gradients, all strategies have one result, which differs from that of the
- * defaults. */
+/* For each way to accumulate, store and clip gradients, all strategies have the same result, which differs from that of
+ * the defaults. */
 static void test_accumulations_and_clipping(void **state)
 {
     static const struct {
@@ -295,7 +295,8 @@ static bg_strategy strategy_of(const char *schedule)
     return (bg_strategy)strategy;
 }
 
-/* Every schedule with the placement that it chooses (a line, loops, a fold), with and without a separate W. */
+/* Runs every schedule with the placement that the schedule chooses (a line, loops, a fold), with and without a separate
+ * W. */
 static void run_schedules(unsigned model_index, uint32_t replicas)
 {
     const test_model *model = test_model_at(model_index);
@@ -328,7 +329,7 @@ static void test_every_schedule_with_replicas(void **state)
     run_schedules(2, 3);
 }
 
-/* B2 and B3 at the same time, each on its own device. */
+/* B2 and B3 run at the same time, each on its own device. */
 static void test_concurrent_stages(void **state)
 {
     static const char *const stages[] = {"B1|B2&B3|B4", "B1|B3&B2|B4", "B1@1|B2@0&B3@2|B4@1"};
@@ -426,7 +427,7 @@ static void test_mapped_devices(void **state)
     }
 }
 
-/* The comparison can fail: another seed of the data or another learning rate gives different bits. */
+/* Checks that the comparison can fail: another data seed or learning rate gives different bits. */
 static void test_the_comparison_sees_a_difference(void **state)
 {
     const cell a = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};

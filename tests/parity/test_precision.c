@@ -1,6 +1,6 @@
 /*
- * test_precision.c: a float32 model trained with options.numerics.precision has the bits of one that is written in 16
- * bits, under every strategy; 16-mixed scales its loss, and 16-true stores 16-bit weights.
+ * test_precision.c: a float32 model that is trained with options.numerics.precision gives the same bits as a model that
+ * is written in 16 bits, under every strategy. 16-mixed scales the loss, and 16-true stores 16-bit weights.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -172,7 +172,7 @@ static void test_every_strategy_has_the_same_bits(void **state)
         }
 }
 
-/* Inputs and outputs stay float32, parameters do not. */
+/* Inputs and outputs stay float32, but parameters become 16-bit. */
 static void test_inference(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 2, FEATURES);
@@ -206,7 +206,7 @@ static void test_inference(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A trainer's tasks share weights: without separate options they have the fit's precision. */
+/* A trainer's tasks share weights. Tasks without separate options have the precision of the fit. */
 static void test_tasks_have_one_precision(void **state)
 {
     bg_ipu_strategy strategy = bg_ipu_strategy_defaults();

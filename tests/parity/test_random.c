@@ -1,6 +1,6 @@
 /*
- * test_random.c: random odd models, trained by sessions under random strategies, against the training graph evaluated
- * op by op with the same (reference) kernels: weights, optimizer state and losses are equal in bits.
+ * test_random.c: trains random unusual models under random strategies and evaluates the training graph op by op with
+ * the same (reference) kernels. Weights, optimizer state and losses must be bit-identical.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static reference make_reference(const bgi_test_model *model, const bg_plan *plan
     return r;
 }
 
-/* One step over micro-batches of labels and rows; writes the losses to `losses`. */
+/* Runs one step over micro-batches of labels and rows, and writes the losses to `losses`. */
 static void step_reference(reference *r, const bg_plan *plan, uint32_t step, const int32_t *labels, const float *rows,
                            const bg_value *inputs, uint8_t *losses, const char *what)
 {

@@ -1,7 +1,7 @@
 /*
- * test_recompute.c: recomputation changes memory, never values: every way to choose and to order it, under every
- * strategy, gives the bits of the single device that keeps everything. The first tests run real kernels on models that
- * are hard for it (batch norm, dropout, tied weights, values that skip stages); the others use symbolic execution on
+ * test_recompute.c: recomputation changes memory but not results. Every way to choose and order recomputation, under
+ * every strategy, gives the same bits as the single device that stores all values. The first tests run real kernels on
+ * difficult models (batch norm, dropout, tied weights, values that skip stages). The others use symbolic execution on
  * random models.
  *
  * BRIGADE_TEST_ALL runs every cell, the default every third one, and BRIGADE_TEST_QUICK (sanitizer runs) every seventh

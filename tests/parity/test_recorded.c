@@ -1,17 +1,17 @@
 /*
- * test_recorded.c: the bits of training, recorded. Each case trains a small network and hashes every loss and, at the
- * end, every weight and state; recorded.txt has the hash for each instruction set. A change of the engine, the planner
- * or the kernels that is not meant to change results must not change these hashes.
+ * test_recorded.c: compares the bits of training with recorded ones. Each case trains a small network and hashes every
+ * loss and, at the end, every weight and state; recorded.txt has the hash for each instruction set. A change of the
+ * engine, the planner or the kernels that is not meant to change results must not change these hashes.
  *
  * Cases of one decomposition (model, accumulation, replicas, mesh) have the same hash, as test_parity.c and other tests
  * prove. This file compares them with earlier versions.
  *
  *     BRIGADE_TEST_RECORD=FILE build/tests/parity/test_recorded     appends "case instruction-set hash" lines to FILE
  *
- * Cases in bfloat16 run with every instruction set that the processor has. The others run with its widest one; those
- * beyond AVX-512 give AVX-512's bits. To record another instruction set, run the test under an emulator that hides the
- * wider ones (valgrind has no AVX-512, `qemu-x86_64 -cpu Nehalem` no AVX). `make check-aarch64` covers NEON. The
- * portable kernels have the same bits on every architecture.
+ * Cases in bfloat16 run with every instruction set that the processor has. The others run with its widest one;
+ * instruction sets beyond AVX-512 give the same float32 bits as AVX-512. To record another instruction set, run the
+ * test under an emulator that hides the wider ones (valgrind has no AVX-512, `qemu-x86_64 -cpu Nehalem` no AVX). `make
+ * check-aarch64` covers NEON. Portable kernels give the same bits on every architecture.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,7 +145,7 @@ static bg_value build_gpt(bg_graph *graph, const bg_mesh *mesh, bg_dtype dtype)
     bg_gpt_options model = bg_gpt_defaults();
 
     model.layers = 2, model.hidden = dtype == BG_FLOAT32 ? 16 : 160,
-    model.heads = 4; /* sums are long enough to differ */
+    model.heads = 4; /* sums are long enough for their order to matter */
     model.sequence_length = LENGTH, model.positions = 9, model.vocabulary = VOCABULARY;
     model.dropout = 0.1;
     model.dtype = dtype;
@@ -164,7 +164,7 @@ static void hash_weights(bgi_crc64 *hash, bg_weights *weights, const char *what)
     }
 }
 
-/* Makes `iterations` calls. The data are the same for every way to cut them into calls and replicas. */
+/* Makes `iterations` calls. The data do not depend on how they are divided into calls and replicas. */
 static uint64_t train(bg_plan *plan, bool is_gpt, uint32_t calls, const char *what)
 {
     void *inputs[MOST_STREAMS] = {NULL}, *outputs[MOST_STREAMS] = {NULL};
@@ -339,7 +339,7 @@ static void bfloat16_has_its_bits(void **state)
     finish(missing, count);
 }
 
-/* The portable kernels, on every architecture. */
+/* Runs the portable kernels, on every architecture. */
 static void portable_kernels_have_their_bits(void **state)
 {
     static const char options[] = "strategy=single kernels=portable";
@@ -348,7 +348,7 @@ static void portable_kernels_have_their_bits(void **state)
 
     (void)state;
     if (getenv("BRIGADE_TEST_RECORD") != NULL)
-        skip(); /* the tests above record it if the processor has no wider set */
+        skip(); /* the tests above use these kernels if the processor has no wider set */
     check("digits", "single", "portable", run(false, BG_FLOAT32, &none, "", options, "single"), &missing);
     check("gpt", "single", "portable", run(true, BG_FLOAT32, &none, "", options, "single"), &missing);
     assert_int_equal(missing, 0);

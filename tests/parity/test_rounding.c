@@ -1,7 +1,6 @@
 /*
- * test_rounding.c: each weight that is rounded stochastically has its own random numbers. Two parameters with equal
- * values and gradients diverge, and so do the pieces of a parameter that a mesh cuts. Replicas with the same piece stay
- * equal.
+ * test_rounding.c: each weight that is rounded stochastically has separate random numbers. Two parameters with equal
+ * values and gradients diverge, and so do the shards of a parameter on a mesh. Replicas with the same shard stay equal.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +33,7 @@ static bg_value add_ones(bg_graph *graph, const char *name)
     return bg_identical_gradients(graph, NULL, sum, BG_MESH_TENSOR_1);
 }
 
-/* A step is a third of the distance between 1 and the bfloat16 before it: two thirds of the elements stay 1. */
+/* A step is a third of the distance between 1 and the bfloat16 below 1, so two thirds of the elements stay 1. */
 static void train(const bg_mesh *mesh, bool in_pieces, uint16_t a[2 * COUNT], uint16_t b[2 * COUNT])
 {
     bg_optimizer optimizer = bg_sgd(0.00390625 / 3.0);
@@ -73,7 +72,7 @@ static int count_changed(const uint16_t *values, int count)
     int changed = 0;
 
     for (int i = 0; i < count; i++) {
-        assert_true(values[i] == 0x3f80 || values[i] == 0x3f7f); /* 1 and the number before it */
+        assert_true(values[i] == 0x3f80 || values[i] == 0x3f7f); /* 1 and the bfloat16 below it */
         changed += values[i] == 0x3f7f;
     }
     return changed;
@@ -95,7 +94,7 @@ static void test_each_has_its_own(void **state)
     }
 }
 
-/* Replicas that each update a piece round like a replica that updates the whole, even if the pieces are uneven. */
+/* Replicas that each update a shard round like a replica that updates the whole tensor, even if shards are uneven. */
 static void test_pieces_are_those_of_the_whole(void **state)
 {
     uint16_t a[2][2 * COUNT], b[2][2 * COUNT];

@@ -1,5 +1,5 @@
 /*
- * test_sharding.c: replicas that each keep and update a piece of the optimizer's state end with the bits of replicas
+ * test_sharding.c: replicas that each keep and update a shard of the optimizer state give the same bits as replicas
  * that keep all of it, in 1/R of the memory.
  */
 #include <stdarg.h>
@@ -72,7 +72,7 @@ static void shard(bg_options *options, size_t minimum)
 
 /* ---- the same bits ---- */
 
-/* Compares every strategy, sharded and offloaded or not, with one device that has whole state. */
+/* Compares every strategy, with and without sharding and offload, with one device that has whole state. */
 static void run_matrix(unsigned model_index, unsigned optimizer_index)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
@@ -146,7 +146,8 @@ static void copy_weights(bg_weights *from, bg_weights **out)
     }
 }
 
-/* Makes three updates, copies everything into new weights, and makes three more; `pieces` has the pieces of each half.
+/* Makes three updates, copies all weights and state into new weights, and makes three more. `pieces` has the number of
+ * shards for each half.
  */
 static test_result train_in_halves(bool first_pieces, bool second_pieces)
 {
@@ -189,7 +190,7 @@ static size_t align_line(size_t size)
     return (size + 63) / 64 * 64;
 }
 
-/* The state that the table shows is that of the pieces, to the byte; so are remote buffers. */
+/* The state and the remote buffers in the memory table have exactly the bytes of the shards. */
 static void test_memory_is_a_share(void **state)
 {
     const test_model *model = test_model_at(0);
@@ -225,7 +226,7 @@ static void test_memory_is_a_share(void **state)
         }
 }
 
-/* Each replica's remote store has exactly the bytes of a piece of every weight, and the devices gather no weights. */
+/* Each replica's remote store has exactly the bytes of a shard of every weight, and the devices gather no weights. */
 static void test_weights_at_home_are_a_share(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -261,9 +262,9 @@ static void test_weights_at_home_are_a_share(void **state)
     }
 }
 
-/* ---- gradients that are reduced in the backward ---- */
+/* ---- gradients that are reduced during the backward pass ---- */
 
-/* Everything is remote, all replicas have pieces, and phases do not overlap. */
+/* All classes are remote and sharded, and phases do not overlap. */
 static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time time)
 {
     const way phased = {BG_STRATEGY_PHASED, NULL, "B1|B2|B3|B4"};
@@ -280,8 +281,8 @@ static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time 
     return options;
 }
 
-/* Both ways of summing give the bits of one device that holds everything, with and without clipping, for tied weights
- * too, however a stage's visits divide its backward pass. */
+/* Both ways of summing give the same bits as one device that holds all values, with and without clipping, and for tied
+ * weights. The number of visits that divide a stage's backward pass does not matter. */
 static void test_gradients_reduced_in_the_backward(void **state)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
@@ -335,8 +336,8 @@ static uint32_t find_action(const bg_plan *plan, bg_action_kind kind, uint32_t s
     return found;
 }
 
-/* A replica's store has its piece of the gradients, which is loaded once. Each stage's gradients are summed, and their
- * squares computed, before the next stage's backward. */
+/* A replica's store has the replica's shard of the gradients, which is loaded once. Each stage's gradients are summed,
+ * and their squares computed, before the next stage's backward. */
 static void test_gradients_at_home_are_a_share(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -352,7 +353,7 @@ static void test_gradients_at_home_are_a_share(void **state)
         for (uint32_t v = 0; v < plan->variable_count; v++) {
             const bgi_plan_variable *variable = &plan->variables[v];
             const size_t count = (size_t)bg_type_element_count(&variable->type);
-            if (variable->role != BG_ROLE_ACCUMULATOR || count == 1) /* the total of counts stays on the device */
+            if (variable->role != BG_ROLE_ACCUMULATOR || count == 1) /* the total count stays on the device */
                 continue;
             assert_int_equal(variable->piece_count, (count + replicas - 1) / replicas);
             pieces += align_line(4 * ((count + replicas - 1) / replicas));
@@ -417,8 +418,8 @@ static void test_pieces_of_thirty(void **state)
     }
 }
 
-/* The norm's squares are summed piece by piece, whichever replica has the piece. Running means in float16 are summed
- * and cut like other gradients. Tensors of fewer than 30 elements stay whole. */
+/* The norm's squares are summed shard by shard, whichever replica has the shard. Running means in float16 are summed
+ * and sharded like other gradients. Tensors of fewer than 30 elements stay whole. */
 static void test_clipped_pieces(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -529,7 +530,7 @@ static void test_refusals(void **state)
     expect_refusal(&options, 0, "shard the state too");
 }
 
-/* An update in pieces needs only a piece of the gradients' sum; small tensors and the loss's count stay whole. */
+/* A sharded update needs only a shard of the gradients' sum; small tensors and the loss's count stay whole. */
 static void expect_reductions_to_pieces(double norm, bool is_scaled)
 {
     const bg_optimizer optimizer = optimizer_at(4);
@@ -558,7 +559,7 @@ static void expect_reductions_to_pieces(double norm, bool is_scaled)
     bg_plan_destroy(plan);
 }
 
-/* This also holds if the norm of all gradients is bounded, and if gradients adapt the loss scale. */
+/* This also holds with clipping by the norm of all gradients, and with automatic loss scaling. */
 static void test_reductions_are_to_pieces(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
 /*
- * test_strict.c: with options.strict, the trace shows no two devices of a replica with actions at the same time,
- * including loads and stores, and results have the bits of the single device. Schedules that overlap devices are
- * rejected.
+ * test_strict.c: with options.strict, no two devices of a replica have actions, loads or stores at the same time in the
+ * trace, and results are bit-identical to those of the single device. Schedules that overlap devices are rejected.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,7 +117,7 @@ static event_list list_events(const bg_session *session, uint32_t replica, uint3
     return list;
 }
 
-/* The number of pairs of overlapping events of two devices; both queues of a device count as that device. */
+/* The number of pairs of overlapping events of two devices; events of both queues of a device count. */
 static size_t count_overlaps(const event_list *list)
 {
     size_t overlaps = 0;

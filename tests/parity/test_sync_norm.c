@@ -1,8 +1,7 @@
 /*
- * test_sync_norm.c: batch norm with the statistics of all replicas trains as PyTorch does with the replicas'
- * micro-batches joined into one (tests/oracle/sync_norm.py). All replicas end with the same running statistics, and
- * every strategy gives the same bits. Without it, each replica has separate statistics, and the weights get those of
- * replica 0.
+ * test_sync_norm.c: synchronized batch norm trains as PyTorch does with the replicas' micro-batches joined into one
+ * (tests/oracle/sync_norm.py). All replicas end with the same running statistics, and every strategy gives the same
+ * bits. Without synchronization each replica has separate statistics, and the weights get those of replica 0.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -298,7 +297,7 @@ static void test_every_strategy_has_the_same_bits(void **state)
     }
 }
 
-/* Statistics are over the copies of the model, not over the replicas of one copy. */
+/* Statistics are computed over copies of the model, not over the replicas of one copy. */
 static void test_a_mesh_has_the_same_bits(void **state)
 {
     bg_options options = make_options(2);

@@ -1,8 +1,8 @@
 /*
- * test_tensor.c: a model that a mesh cuts trains as on one device. For a small GPT-2, the losses of every mesh agree
- * with those of one replica, even with dropout, because the masks are those of the whole model. Every strategy on one
- * mesh gives the same bits, checkpoints move between meshes, and the number of collectives is the one that the method
- * requires.
+ * test_tensor.c: a model that is sharded over a mesh trains as on one device. For a small GPT-2, the losses of every
+ * mesh agree with those of one replica, even with dropout, because the masks are those of the whole model. Every
+ * strategy on one mesh gives the same bits. Checkpoints can be loaded on other meshes. The number of collectives is
+ * that of the tensor-parallel method.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -215,7 +215,7 @@ static void every_mesh(void **state)
     check_meshes(meshes, count, 0.0, is_quick() ? 3 : MOST_UPDATES);
 }
 
-/* Every replica that has a piece of the model uses the masks of the whole model. */
+/* Every replica that has a shard of the model uses the masks of the whole model. */
 static void dropout_of_the_whole(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
@@ -273,7 +273,7 @@ static void same_bits(void **state)
     close_run(&wanted);
 }
 
-/* Replicas with the same piece of a weight divide its storage among themselves. */
+/* Replicas with the same shard of a weight divide its storage among themselves. */
 static void sharded_state(void **state)
 {
     const bg_mesh mesh = {2, 2, 2};
@@ -298,7 +298,7 @@ static void sharded_state(void **state)
     close_run(&wanted);
 }
 
-/* LAMB's norms are those of whole parameters, for every cut. */
+/* LAMB's norms are those of whole parameters, on every mesh. */
 static void lamb(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
@@ -310,8 +310,8 @@ static void lamb(void **state)
     uses_lamb = false;
 }
 
-/* Weights and moments in 16 bits: all replicas that round a weight round it the same way. Pieces are cut in the same
- * way on all replicas, so replicas that keep the whole have the same values. */
+/* With weights and moments in 16 bits, all replicas that round a weight round it in the same way. Replicas that keep a
+ * whole tensor therefore have the same values. */
 static void stochastic_rounding(void **state)
 {
     rounds_by_chance = true;
@@ -333,8 +333,8 @@ static size_t count_remote_bytes(const bg_plan *plan)
     return sum;
 }
 
-/* With recomputation, only x and dx, which axis 1 shares, and the tokens, whose few bytes are one piece, are stored.
- * Without it, the values inside a layer, which axis 2 shares, are stored as well. */
+/* With recomputation, only x and dx (shared along axis 1) and the tokens (too few bytes to shard) are stored. Without
+ * recomputation, the values inside a layer (shared along axis 2) are stored as well. */
 static void check_stores(const bg_plan *pieces, const bg_plan *whole, uint32_t share, bg_recompute recompute)
 {
     const size_t is = count_remote_bytes(pieces), of = count_remote_bytes(whole), tokens = BATCH * 64;
@@ -346,7 +346,7 @@ static void check_stores(const bg_plan *pieces, const bg_plan *whole, uint32_t s
         assert_true(is < of);
 }
 
-/* Each replica stores a piece of activations that replicas share, and a load gathers all pieces. */
+/* Each replica stores a shard of the activations that replicas share, and a load gathers all shards. */
 static void sharded_activations(void **state)
 {
     static const struct {
@@ -359,7 +359,7 @@ static void sharded_activations(void **state)
     bg_options options = bg_options_defaults();
 
     (void)state;
-    model.hidden = 64; /* pieces of a row that need no padding */
+    model.hidden = 64; /* shards of a row that need no padding */
     model.checkpoint_layers = true;
     options.execution.strategy = BG_STRATEGY_PHASED;
     options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
@@ -387,11 +387,11 @@ static void sharded_activations(void **state)
 
 /* ---- checkpoints ---- */
 
-/* A way to cut the model: a mesh, and the number of its blocks (embedding, two layers, head) in each stage. */
+/* A way to divide the model: a mesh, and the number of blocks (embedding, two layers, head) in each stage. */
 typedef struct cut {
     bg_mesh mesh;
     const char *stages; /* stages of the pipeline; NULL: single device */
-    bool is_phased;     /* otherwise each block is a phase, and all supported tensors are remote and in pieces */
+    bool is_phased;     /* if true, each block is a phase, and all supported tensors are remote and sharded */
 } cut;
 
 static const cut cuts[] = {
@@ -439,7 +439,8 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
              from->mesh.tensor_2, to->mesh.data, to->mesh.tensor_1, to->mesh.tensor_2,
              to->stages != NULL ? to->stages : "-");
     open_cut(&second, to);
-    /* With several ranks each rank has its own folder, and a plan of few devices belongs to each process. */
+    /* With several ranks each rank has a separate folder, and a plan with fewer devices than ranks runs in each
+     * process. */
     if (bg_plan_options(bg_session_plan(second.session))->execution.transport == NULL &&
         bg_plan_options(bg_session_plan(first->session))->execution.transport != NULL) {
         close_run(&second);
@@ -457,11 +458,11 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
     close_run(&second);
 }
 
-/* A checkpoint written under any cut resumes under any other; on the same mesh, it gives the same bits. */
+/* A checkpoint that was written under any division resumes under any other. On the same mesh it gives the same bits. */
 static void from_cut_to_cut(void **state)
 {
     (void)state;
-    /* With several ranks, each has its own folder, so the ranks exchange parts. */
+    /* With several ranks, each rank has a separate folder, so the ranks exchange parts. */
     for (size_t i = 0; i < CUTS; i++) {
         char folder[TEST_FOLDER_BYTES];
         bg_error error = {0};
@@ -483,7 +484,7 @@ static void from_cut_to_cut(void **state)
     }
 }
 
-/* ---- plans that are kept ---- */
+/* ---- cached plans ---- */
 
 static void count_loads(void *user, bg_log_level level, const char *text)
 {
@@ -519,7 +520,7 @@ static void kept_plans(void **state)
     test_folder_remove(folder);
 }
 
-/* This also holds for updates on pieces, whose attributes have the number of pieces. */
+/* This also holds for sharded updates, whose attributes contain the number of shards. */
 static void kept_updates(void **state)
 {
     const bg_mesh mesh = {2, 1, 2};
@@ -553,9 +554,9 @@ static void kept_updates(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- how many collectives ---- */
+/* ---- the number of collectives ---- */
 
-/* Counts the REDUCE events inside forwards and backwards by stage, for one micro-batch on one replica. */
+/* Counts the REDUCE events inside forward and backward actions of each stage, for one micro-batch on one replica. */
 static void count_collectives(run *r, uint32_t stage_count, uint32_t *out_counts)
 {
     memset(out_counts, 0, stage_count * sizeof *out_counts);

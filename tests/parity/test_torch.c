@@ -1,7 +1,7 @@
 /*
- * test_torch.c: the digit network trains as in PyTorch. It compares the loss of each of 30 updates, from the same
- * weights on the same micro-batches in the same order (tests/oracle/convnet.py made the numbers). BRIGADE_TEST_QUICK
- * (sanitizer runs) compares only the first 4.
+ * test_torch.c: the digit network trains as in PyTorch. The test compares the losses of 30 updates, which start from
+ * the same weights and use the same micro-batches in the same order (tests/oracle/convnet.py made the values).
+ * BRIGADE_TEST_QUICK (sanitizer runs) compares only the first 4.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* The losses of all their micro-batches. */
+/* The losses of all micro-batches of the updates. */
 static void train(bg_strategy strategy, const uint8_t *images, const uint8_t *labels, float *losses)
 {
     bg_options options = bg_options_defaults();

@@ -1,6 +1,6 @@
 /*
- * test_automatic.c: "auto:N" and "auto-ops:N": where models are cut, which ops stay together, measured costs, fast and
- * slow devices, budgets, errors. tests/parity shows that cuts do not change results.
+ * test_automatic.c: tests "auto:N" and "auto-ops:N": where they split models, which ops stay together, measured costs,
+ * fast and slow devices, budgets, errors. tests/parity shows that the split does not change results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,7 +145,7 @@ static void test_measured_costs(void **state)
     options.execution.block_costs = costs;
     options.execution.block_cost_count = 2;
     expect_stages(&m, &options, "A|B,C,D");
-    options.execution.stages = "auto-ops:2"; /* a part has its share of the whole block's time */
+    options.execution.stages = "auto-ops:2"; /* each part has its share of the whole block's time */
     expect_stages(&m, &options, "A.0|A.1,B,C,D");
     options.execution.stages = "A|B|C|D";
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
@@ -190,8 +190,8 @@ static size_t counted_bytes(const bg_plan *plan, uint32_t device)
            bg_plan_memory_bytes(plan, device, BG_MEMORY_STATE) + bg_plan_memory_bytes(plan, device, BG_MEMORY_STASH);
 }
 
-/* The smallest budget named in the error is the memory of the best plan, except that small values read by two items of
- * one stage (the optimizer's numbers) count twice. */
+/* The smallest budget in the error is the memory of the best plan. As an exception, small values that two items of one
+ * stage read (the optimizer's settings) count twice. */
 static void test_budgets(void **state)
 {
     static const char *const cuts[] = {"A|B,C,D", "A,B|C,D", "A,B,C|D"};
@@ -224,7 +224,7 @@ static void test_budgets(void **state)
         fail_msg("%llu bytes would do, says `%s`; the best plan takes %zu", named, error.message, least);
     devices[0].memory_bytes = devices[1].memory_bytes = (size_t)named;
     bg_error_clear(&error);
-    /* A cut fits, but no plan does, because plans also have transients and messages: the error is that of the first
+    /* A cut fits, but no plan does, because plans also have transients and messages. The error is that of the first
      * plan. */
     assert_int_equal(make_plan(&m, &options, &plan, &error), BG_ERROR_BUDGET);
     if (strstr(error.message, "its budget is") == NULL)
@@ -291,7 +291,8 @@ static void check_pair(const model *m, const need *needs, uint32_t stage_count, 
     bg_plan_destroy(plan);
 }
 
-/* Budgets at each cut's needs and one byte below, in all combinations, against all cuts of the digit network. */
+/* Sets budgets to each cut's needs and to one byte less, in all combinations, and compares with all cuts of the digit
+ * network. */
 static void check_all_budgets(const model *m, need *needs, uint32_t stage_count, bg_options options)
 {
     bg_device_model devices[3] = {{1, 0}, {1, 0}, {1, 0}};
@@ -444,7 +445,7 @@ static void test_failed_allocations(void **state)
     options.execution.devices = devices;
     options.execution.device_model_count = 2;
     expect_clean_failures(&m, &options);
-    options = make_options("auto:2"); /* cuts that do not fit, and the messages about them */
+    options = make_options("auto:2"); /* cuts that do not fit the budget, and the messages about them */
     options.execution.gradient_accumulation = 2;
     options.memory.device_memory_bytes = 1;
     options.reporting.log = hear;

@@ -1,6 +1,6 @@
 /*
- * test_balance.c: compares the cut with brute force over thousands of random lines, with speeds, budgets, depths and
- * values that several items keep, and tests the errors.
+ * test_balance.c: compares the cut into stages with brute force over thousands of random sequences of items, with
+ * speeds, budgets, depths and values that several items stash. It also tests errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +83,7 @@ static void make_line(line *l, uint64_t *seed)
     }
 }
 
-/* The definition: the bytes of the stage's items, and each value that one of them stashes, once. */
+/* Computes by definition the bytes of the stage's items, and of the values that they stash, each counted once. */
 static size_t stage_bytes(const line *l, uint32_t stage, uint32_t first, uint32_t end)
 {
     const size_t depth = l->balance.stage_depths != NULL ? l->depths[stage] : 1;
@@ -117,7 +117,7 @@ static bool is_refused(const line *l, uint32_t stage, uint32_t first, uint32_t e
     return false;
 }
 
-/* All cuts: the best time within the budgets, and the smallest budget that any cut needs. */
+/* Tries all cuts. Finds the best time within the budgets, and the smallest budget that any cut needs. */
 static void try_all(const line *l, uint32_t stage, uint32_t first, double longest, size_t most, bool fits, double *best,
                     size_t *least)
 {
@@ -138,7 +138,7 @@ static void try_all(const line *l, uint32_t stage, uint32_t first, double longes
     }
 }
 
-/* Over all cuts without refused stages, how far the best one exceeds the budgets. */
+/* The bytes by which the best of all cuts without refused stages exceeds the budgets. */
 static void try_tight(const line *l, uint32_t stage, uint32_t first, size_t excess, size_t *least)
 {
     const bgi_balance *b = &l->balance;

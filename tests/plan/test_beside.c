@@ -1,6 +1,6 @@
 /*
- * test_beside.c: which sums over replicas run beside the program, and until which instruction; a plan in which an
- * earlier instruction touches them is an error.
+ * test_beside.c: which sums over replicas run concurrently with the program, and until which instruction. A plan in
+ * which an earlier instruction touches such a sum is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,9 +91,9 @@ static uint32_t count_beside(const bg_plan *plan)
     return count;
 }
 
-/* Each layer's sum runs beside all backwards of the layer before it, until the next sum; that of the first layer runs
- * beside the squares of the second one. This also holds if everything possible is remote, as long as gradients stay on
- * the device until the update. */
+/* Each layer's sum runs during all backward actions of the previous layer, until the next sum. The sum of the first
+ * layer runs while the squares of the second layer are computed. This also holds if all other classes are remote, as
+ * long as gradients stay on the device until the update. */
 static void sums_go_on_beside_the_next_phase(void **state)
 {
     (void)state;
@@ -125,9 +125,9 @@ static void sums_go_on_beside_the_next_phase(void **state)
     }
 }
 
-/* On request, gradients that would leave the device with their phase stay for the next phase. This needs a window for
- * one more stage's gradients; each gradient is still stored once and loaded once for the update. The same holds when
- * the first level of the update does not use them. */
+/* On request, gradients that would otherwise leave the device after their phase stay for the next phase. This needs a
+ * window for one more stage's gradients; each gradient is still stored once and loaded once for the update. The same
+ * holds if the first level of the update does not use the gradients. */
 static void gradients_stay_for_their_sum(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void gradients_stay_for_their_sum(void **state)
     }
 }
 
-/* An update of one level, which needs the sum, moves to the next phase if nothing has to stay on the device for that.
+/* An update of one level, which needs the sum, moves to the next phase if no value has to stay on the device for it.
  */
 static void updates_of_one_level(void **state)
 {
@@ -250,7 +250,7 @@ static void touching_a_sum_is_refused(void **state)
     list[end].needs_sum = false;
     expect_refusal(plan);
     list[end].needs_sum = true;
-    /* A call beside the sum has an operand in it. */
+    /* A call that runs during the sum has an operand in the summed memory. */
     for (uint32_t c = 0; c < list[backward].call_count; c++)
         for (uint32_t i = 0; i < list[backward].calls[c].input_count + list[backward].calls[c].output_count; i++) {
             bgi_operand *operand = (bgi_operand *)(uintptr_t)&list[backward].calls[c].operands[i];
@@ -261,7 +261,7 @@ static void touching_a_sum_is_refused(void **state)
             *operand = before;
         }
     assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
-    /* A transfer that is issued beside the sum touches it. */
+    /* A transfer that is issued during the sum touches the summed memory. */
     for (uint32_t i = 0; i <= sum; i++) {
         last += list[i].issues;
         for (uint32_t c = 0; c < list[i].call_count; c++)
@@ -286,7 +286,8 @@ static void touching_a_sum_is_refused(void **state)
 
 enum { SUMMED = 1024, ELEMENTS = 10, PADDED = 12, NOT_THERE = 9, SEVERAL = 5 };
 
-/* A handmade device of two replicas: REDUCE of 10 numbers, in pieces of 6, then two backwards and an update. */
+/* A device program of two replicas, written by hand: REDUCE of 10 numbers in shards of 6, then two backward actions and
+ * an update. */
 typedef struct sketch {
     bg_plan plan;
     bgi_plan_device device;
@@ -344,10 +345,10 @@ static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t ex
 
     if (found != (expected == NOT_THERE ? BGI_NO_INSTRUCTION : expected))
         fail_msg("%s: instruction %u, expected %u", what, found, expected);
-    assert_int_equal(has_work, expected > 1); /* the backwards before it */
+    assert_int_equal(has_work, expected > 1); /* the backward actions before it */
 }
 
-/* One byte decides whether an operand, a row of places for an operand, or a kernel's scratch touches the sum. */
+/* An operand, an operand's row of slots, or a kernel's scratch touches the sum if they have one byte in common. */
 static void memory_of_a_call_touches(void **state)
 {
     static const struct {
@@ -390,7 +391,7 @@ static void memory_of_a_call_touches(void **state)
         }
 }
 
-/* Variables are found in any order of places, even if one is inside another or adjacent to another. */
+/* Variables are found in any order of addresses, even if one is inside or adjacent to another. */
 static void any_of_several_is_touched(void **state)
 {
     static const struct {
@@ -419,7 +420,7 @@ static void any_of_several_is_touched(void **state)
     }
 }
 
-/* Replicas take part in only one meeting at a time. */
+/* Replicas take part in only one collective at a time. */
 static void meetings_touch(void **state)
 {
     sketch s;

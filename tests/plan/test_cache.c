@@ -1,6 +1,6 @@
 /*
- * test_cache.c: plans from a cache equal the stored ones in every text and in every trained bit. Only complete files of
- * the same request are used, and loading is many times faster than compiling.
+ * test_cache.c: plans from a cache print and train exactly like the compiled ones. Only complete files of the same
+ * request are used, and loading is many times faster than compiling.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@
 
 enum { MICRO_BATCH = 3, OPTIONS_BYTES = 808, MOST_REQUESTS = 48 };
 
-/* The texts that describe a plan. */
+/* The printed forms of a plan. */
 typedef struct description {
     char *texts[5];
     bg_plan_summary summary;
@@ -177,7 +177,7 @@ static void set_proportions(bg_options *options)
     options->memory.matmul_proportion_count = 4;
 }
 
-/* With one micro-batch, no instruction has all calls of a backward in parts. */
+/* With one micro-batch, no instruction has all calls of a backward action that is split into parts. */
 static void set_parts(bg_options *options)
 {
     options->execution.strategy = BG_STRATEGY_SINGLE;
@@ -450,7 +450,7 @@ static bg_dtype choose_type(void *user, const char *name, const bg_type *type)
     return *(const bg_dtype *)user;
 }
 
-/* Options that do not shape the plan do not change the request. A new option changes the struct's size and must be
+/* Options that do not affect the plan do not change the request. A new option changes the struct's size and must be
  * added to cache_key.c or to this test. */
 static bool never_stop(void *user)
 {
@@ -700,7 +700,7 @@ static void test_bad_files(void **state)
     expect_refused(graph, folder, path, "", 0, "not a plan file");
     changed[size - 1] ^= 1;
     expect_refused(graph, folder, path, changed, size, "checksum");
-    /* A complete file of another request has this request's name. */
+    /* A complete file of another request has the name of this request's file. */
     test_folder_remove(folder);
     assert_int_equal(bgi_folder_create(folder, NULL), BG_OK);
     assert_int_equal(make_inference(other, folder, &said, &is_cached), BG_OK);

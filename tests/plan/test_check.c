@@ -1,7 +1,8 @@
 /*
- * test_check.c: a device's program may name only its own memory and messages that it sends; other programs are errors.
+ * test_check.c: a device's program may refer only to the device's memory and to messages that the device sends; other
+ * programs are errors.
  *
- * In the model, B and C read A's result, each on its own device.
+ * In the model, B and C read A's result, each on a separate device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +82,7 @@ static void a_message_is_copied_from_another(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The host reads it in the device's own memory, whenever the messages leave. */
+/* The host reads the value in the device's memory, even after the messages were sent. */
 static void an_output_is_kept_at_home(void **state)
 {
     bg_plan *plan = make_plan(true, "two readers and the host");

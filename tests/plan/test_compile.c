@@ -1,6 +1,6 @@
 /*
- * test_compile.c: from graphs and options to plans: unusual graphs by symbolic execution (support/plan_check.h),
- * outputs, streams, warnings, errors, failed allocations, and time.
+ * test_compile.c: compiles graphs and options to plans. It checks unusual graphs by symbolic execution
+ * (support/plan_check.h), outputs, streams, warnings, errors, failed allocations, and compile time.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -272,7 +272,7 @@ static void test_grouped_schedule_with_a_separate_loss(void **state)
     free(text);
     bg_plan_destroy(plan);
     plan = NULL;
-    /* M = 2 N - 1 does not fill the pipeline. */
+    /* M = 2 N - 1 micro-batches do not fill the pipeline. */
     options.execution.gradient_accumulation = 7;
     expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_ERROR_INVALID, &error,
            "gradient accumulation is 7: a pipeline of N = 4 stages with schedule `grouped` needs at least 8 (2 N)");
@@ -282,7 +282,7 @@ static void test_grouped_schedule_with_a_separate_loss(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* Names of other systems work as names of generators: in the plan, in its limits, and in comparisons of names. */
+/* Schedule names of other systems are accepted in plans, in their limits, and in comparisons of names. */
 static void test_names_of_other_systems(void **state)
 {
     static const struct {
@@ -314,8 +314,8 @@ static void test_names_of_other_systems(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* Two functions that add layers. With `opens` each function opens its own block, as PopTorch's BlockFunction does;
- * without it the caller opens the scope. */
+/* Two functions that add layers. With `opens` each function opens a block, as PopTorch's BlockFunction does; otherwise
+ * the caller opens the block. */
 static bg_value add_encoder(bg_graph *graph, bg_value x, bool opens)
 {
     if (opens)
@@ -388,7 +388,7 @@ static void test_blocks_by_function(void **state)
 }
 
 /* Every strategy runs all backward passes of a step before its one update. Phases run the first level of the update,
- * which changes no weights, after the stage's own backward. A model that accumulates as well is an error. */
+ * which changes no weights, after the stage's own backward. A model that itself accumulates gradients is an error. */
 static void test_training_accumulates_by_itself(void **state)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SINGLE, BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED,
@@ -434,7 +434,7 @@ static void test_training_accumulates_by_itself(void **state)
     }
 }
 
-/* Given stages remain the model's stages even if the last two have no ops left. */
+/* Explicit stages remain the model's stages even if the last two have no ops left. */
 static void test_inference_leaves_out(void **state)
 {
     model m = make_model();

@@ -1,5 +1,6 @@
 /*
- * test_describe.c: golden texts of a small plan, and the message of one that does not fit.
+ * test_describe.c: compares the printed forms of a small plan with expected texts, and tests the message of a plan that
+ * does not fit.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,7 +91,7 @@ static void test_memory(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A phase holds the memory that it touches: 1024 bytes are a matrix, 256 bytes are x, which has two slots. */
+/* A phase has the memory that it touches: 1024 bytes for a matrix, and 256 bytes for x, which has two slots. */
 static void test_phases(void **state)
 {
     bg_plan *plan = small_plan();

@@ -1,5 +1,5 @@
 /*
- * test_devices.c: the devices of stages, and every rule about them: a table has each error and valid cases.
+ * test_devices.c: tests the devices of stages and every rule about them, with a table of errors and valid cases.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void test_placements(void **state)
         {{4, "", "", "0--1"}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "0121"},
         {{4, "", "", "0110"}, &fold, BG_STRATEGY_PIPELINED, 0, false, NULL, "0110"},
         {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, mapping, "0110"},
-        {{4, "", "", "0123"}, &line, BG_STRATEGY_PIPELINED, 2, false, mapping, "0110"}, /* an array over the blocks' ids
+        {{4, "", "", "0123"}, &line, BG_STRATEGY_PIPELINED, 2, false, mapping, "0110"}, /* indexed by block id
                                                                                          */
         {{4, "", "", ""}, &line, BG_STRATEGY_SHARDED, 0, false, reversed, "3210"},
         {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, gaps, "3113"},
@@ -273,7 +273,7 @@ static const limit_case limit_cases[] = {
     {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 3, 1, 0, false, NULL, NULL},
     {false, "", BG_STRATEGY_PIPELINED, "grouped", "A|B,C", 2, 1, 0, false, "needs at least 3", "below the 3"},
     {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 1, 1, 0, false, "needs at least 3", "below the 3"},
-    /* it is the same schedule with and without the name */
+    /* the schedule is the same whether it is named or the default */
     {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 2, 1, 0, false,
      "gradient accumulation is 2: a pipeline of N = 2 stages with schedule `interleaved` needs at least 3 (2 N - 1)",
      "gradient accumulation is 2, below the 3 that fill a pipeline of 2 stages with schedule `interleaved`"},
@@ -420,7 +420,7 @@ static void test_interleaved_with_a_shared_device(void **state)
     assert_int_equal(plan_case(&grouped, &options, warning, NULL), BG_OK);
 }
 
-/* A schedule that was not chosen explicitly does not move the stages. */
+/* A default schedule does not move the stages. */
 static void test_default_with_a_shared_device(void **state)
 {
     static const uint32_t mappings[][3] = {{0, 1, 2}, {0, 1, 1}, {0, 1, 0}, {0, 0, 0}};

@@ -1,7 +1,7 @@
 /*
- * test_final.c: gradients are summed when they are final. Sums begin in the middle of a stage's last backward pass,
- * over variables that no later call touches, right after the call that made the last of them final. Nothing else
- * changes.
+ * test_final.c: gradients are summed when they are final. In the middle of a stage's last backward pass, sums begin
+ * over variables that no later call touches, right after the call that made the last of them final. No other part of
+ * the plan changes.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,7 +98,7 @@ static uint32_t count_parts(const bg_plan *plan)
     return count;
 }
 
-/* Reads it from the operands, unlike the compiler. */
+/* Finds the last call from the operands, unlike the compiler. */
 static bool touches(const bgi_call *call, const bgi_reduced *reduced)
 {
     const size_t begin = reduced->operand.offset,
@@ -121,7 +121,7 @@ static bool touches_any(const bgi_call *call, const bgi_instruction *sum)
     return false;
 }
 
-/* ---- what is in parts ---- */
+/* ---- which actions are in parts ---- */
 
 /* No call of a backward touches values that were summed before it in the step, and the call right before a sum in the
  * middle of a backward completed one of its gradients. */
@@ -144,7 +144,7 @@ static void check_places(const bgi_plan_device *on, const char *what)
             before--;
         before--;
         if (!before->is_part &&
-            before->action.kind != BG_ACTION_REDUCE) /* all of them are final before that backward */
+            before->action.kind != BG_ACTION_REDUCE) /* all gradients are final before that backward pass */
             continue;
         if (!touches_any(&before->calls[before->call_count - 1], sum))
             fail_msg("%s: instruction %u could have been summed before", what, s);
@@ -215,7 +215,7 @@ static void what_is_final_leaves(void **state)
             fail_msg("%s: no backward in parts", ways[way].name);
 }
 
-/* In every order of turns each value is the one that the graph defines. */
+/* Values are those of the graph, in whatever order devices run. */
 static void plans_in_parts_are_right(void **state)
 {
     (void)state;
@@ -283,8 +283,8 @@ static void messages_leave_behind_the_same_call(void **state)
     bg_plan_destroy(whole);
 }
 
-/* With one stage on one device, the sums of all layers except the first overlap with the backward of the layers before
- * them. */
+/* With one stage on one device, the sum of each layer except the first overlaps with the backward pass of the layers
+ * before it. */
 static void sums_begin_before_the_last_calls(void **state)
 {
     enum { LAYERS = 4 };
@@ -332,7 +332,7 @@ static void parts_have_a_size(void **state)
     }
 }
 
-/* Cases in which no sum may run beside the program, a sum already does, or no device waits. */
+/* Cases in which no sum may run concurrently with the program, a sum already does, or no device waits. */
 static void whole_backwards(void **state)
 {
     bg_options options[5];
@@ -370,7 +370,7 @@ static void whole_backwards(void **state)
 
 /* ---- errors ---- */
 
-/* Moves an operand of a part after a sum to each variable of that sum. */
+/* Makes an operand of a part after a sum overlap each variable of that sum in turn. */
 static void gradients_that_are_not_final_are_refused(void **state)
 {
     const bg_options options = make_options(0, 2 * MATRIX);

@@ -1,5 +1,5 @@
 /*
- * test_layout.c: memory and programs of plans, by symbolic execution (support/plan_check.h).
+ * test_layout.c: checks memory and programs of plans by symbolic execution (support/plan_check.h).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "support/random_model.h"
 #include "support/zoo.h"
 
-/* For random models under random strategies, every content reaches the places that the graph requires. */
+/* For random models under random strategies, every value reaches all its readers in the graph. */
 static void test_random_training(void **state)
 {
     const uint64_t count = getenv("BRIGADE_TEST_ALL") != NULL ? 20000 : 600;
@@ -54,7 +54,7 @@ static void test_random_inference(void **state)
     }
 }
 
-/* Models with scratch and with stashes of several slots, whose free places transients use. */
+/* Models with scratch and with stashes of several slots, whose free slots transients use. */
 static void test_zoo(void **state)
 {
     static const struct {
@@ -86,7 +86,7 @@ static void test_zoo(void **state)
     }
 }
 
-/* Two stages of three layers each on one device, whose one-slot stashes have the bytes of widths and batch. */
+/* Two stages of three layers each on one device. The sizes of their one-slot stashes follow from widths and batch. */
 static bg_plan *make_stashes(bg_graph *graph, const int64_t *widths)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
@@ -112,7 +112,8 @@ static bg_plan *make_stashes(bg_graph *graph, const int64_t *widths)
     return plan;
 }
 
-/* A device's largest stash of one slot is the last one, right before the transients; of equal ones it is the first. */
+/* The largest one-slot stash of a device is placed last, right before the transients. If several are equal, the first
+ * of them is placed last. */
 static void test_the_stash_before_the_transients(void **state)
 {
     static const int64_t cases[][7] = {

@@ -4,7 +4,8 @@
  *
  * The bound depends only on the program, not on the places that the planner chose. A line of 64 bytes is live from the
  * call or copy that writes it to the last one that reads that content. Weights, gradients and optimizer state are live
- * all the time. No layout of the same program needs less than the moment at which most lines are live.
+ * all the time. Every layout of the same program needs at least the largest number of lines that are live at the same
+ * time.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -28,7 +28,7 @@ static void test_defaults_are_valid(void **state)
     assert_int_equal(options.reporting.trace_events, 65536);
 }
 
-/* Values with names, and invalid words. */
+/* Values with names, and invalid names. */
 static void test_names(void **state)
 {
     static const struct {
@@ -71,7 +71,7 @@ static void test_names(void **state)
     }
 }
 
-/* Invalid options, and the words of the errors. */
+/* Invalid options, and strings that the errors contain. */
 typedef struct bad_case {
     const char *words;
     void (*spoil)(bg_options *options);

@@ -1,6 +1,6 @@
 /*
- * test_pack.c: units that live at the same time share no byte: compares the packer with its definition, unit by unit
- * and pair by pair.
+ * test_pack.c: compares the packer with its definition, unit by unit and pair by pair. Units that are live at the same
+ * time share no byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static bool overlaps(const bgi_unit *a, size_t a_offset, const bgi_unit *b, size
     return a->size > 0 && b->size > 0 && a_offset < b_offset + b->size && b_offset < a_offset + a->size;
 }
 
-/* Offsets and peak by the definition in pack.h. The first `fixed_count` units have their places. */
+/* Computes offsets and peak by the definition in pack.h. The first `fixed_count` units have fixed offsets. */
 static size_t pack_by_pairs(const problem *p, uint32_t fixed_count, size_t limit, size_t *offsets)
 {
     bool is_placed[MOST_UNITS] = {false};

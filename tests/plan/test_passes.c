@@ -1,6 +1,6 @@
 /*
- * test_passes.c: the table of the compiler's passes: its rows are complete, each pass finds what it needs, `dump_after`
- * shows the results of a pass, and a damaged partition is detected.
+ * test_passes.c: tests the table of the compiler's passes. Its rows are complete, each pass finds its inputs,
+ * `dump_after` shows the results of a pass, and a damaged partition is detected.
  */
 #include <stdarg.h>
 #include <stddef.h>

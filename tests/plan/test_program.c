@@ -1,6 +1,6 @@
 /*
- * test_program.c: instructions as the runtime reads them: which acquire, release, copy, load and store. test_layout.c
- * shows that the contents are right.
+ * test_program.c: checks instructions as the runtime reads them: which ones acquire, release, copy, load and store.
+ * test_layout.c checks values.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,8 +86,8 @@ static bool touches(const bg_plan *plan, uint32_t device, const bgi_call *call, 
     return false;
 }
 
-/* A message that leaves before the action ends is complete: no later call touches any of its slots. It is not late
- * either: the call before it wrote to one of them. Returns the number of such messages. */
+/* A message that leaves before the action ends is complete: no later call touches any of its slots. The message is not
+ * late either: the call right before it wrote to one of them. Returns the number of such messages. */
 static uint32_t check_early_messages(const bg_plan *plan, uint32_t device)
 {
     const bgi_instruction *instructions = plan->devices[device].instructions, *maker = NULL;
@@ -134,7 +134,7 @@ static void test_messages_leave_when_they_are_whole(void **state)
     assert_true(count > 0);
 }
 
-/* Loads and stores are traced as such, occur in one update, and only they touch remote memory. */
+/* Loads and stores are traced as such and are in one update. No other instruction touches remote memory. */
 static void test_offload(void **state)
 {
     bgi_test_model model = bgi_test_random_model(4);

@@ -1,6 +1,6 @@
 /*
- * test_recompute.c: how recomputation changes plans: bytes computed by hand, AUTO compared with brute force, budgets,
- * errors.
+ * test_recompute.c: tests how recomputation changes plans. It compares bytes with numbers computed by hand, and AUTO
+ * with brute force, and tests budgets and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ enum { ROWS = 8, WIDTH = 16, VALUE = ROWS * WIDTH * 4 };
 typedef struct model {
     bg_graph *graph;
     bg_value loss;
-    bg_value marks[16]; /* results that may be marked */
+    bg_value marks[16]; /* results that may be marked as checkpoints */
     uint32_t mark_count;
 } model;
 
@@ -139,8 +139,8 @@ static size_t total_bytes(const model *m, const bg_options *options, uint32_t de
     return bytes;
 }
 
-/* A value that R makes stays until B has read it. On one device the stages share one place in turn; a device with one
- * stage and one micro-batch would save nothing, and stashes everything. The order never costs memory. */
+/* A value that R makes stays until B has read it. On one device the stages use the same memory in turn. A device with
+ * one stage and one micro-batch would save nothing, so it stashes all values. The order never increases memory. */
 static void test_then_costs_no_memory(void **state)
 {
     static const uint32_t one_device[5] = {0}, two_devices[] = {0, 1, 1, 0, 0};
@@ -161,7 +161,8 @@ static void test_then_costs_no_memory(void **state)
             options.memory.recompute = BG_RECOMPUTE_STAGE;
             options.memory.recompute_order = BG_RECOMPUTE_THEN;
             then = total_bytes(&m, &options, d, &repeated);
-            /* Each stage keeps three values fewer, and there is memory for the values that one of them makes. */
+            /* Each stage stashes three values fewer, and memory is needed only for the values that one stage
+             * recomputes. */
             assert_int_equal(all - then, (devices == 1 ? 3 : 1) * 3 * VALUE);
             assert_int_equal(repeated, 4 * 3);
         }
@@ -200,8 +201,8 @@ static bg_plan *plan_digits(bg_recompute recompute, const char *schedule, const 
     return test_train_plan(test_model_at(0), 4, &optimizer, &options, schedule);
 }
 
-/* The number of slots that a device needs depends on whether another device keeps everything. The second pass finds a
- * device on which recomputation no longer saves anything. */
+/* The number of slots that a device needs depends on whether another device stashes all values. The second pass finds a
+ * device on which recomputation no longer saves memory. */
 static void test_then_looks_again(void **state)
 {
     bg_plan *none = plan_digits(BG_RECOMPUTE_NONE, "interleaved", "B1|B2,B3|B4", true);
@@ -218,8 +219,8 @@ static void test_then_looks_again(void **state)
     bg_plan_destroy(none);
 }
 
-/* A loss stage whose backward directly follows its forward keeps everything; one whose backward comes later is
- * recomputed. */
+/* If the backward pass of the loss stage directly follows its forward pass, the stage stashes all values; otherwise it
+ * recomputes them. */
 static void test_separate_losses_run_again(void **state)
 {
     static const char stages[] = "B1@0|B2@1|B3@0|B4@1";
@@ -301,7 +302,8 @@ static outcome measure(bg_plan *plan)
     return o;
 }
 
-/* Tries every set of marks: a stage with marks keeps these values. The stage of the loss has no choice. */
+/* Tries every set of marks. A stage with marks stashes the marked values. The marks of the loss stage have no
+ * effect. */
 static uint32_t list_outcomes(const model *m, bg_options options, outcome *outcomes)
 {
     uint32_t count = 0;

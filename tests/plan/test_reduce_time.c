@@ -1,6 +1,7 @@
 /*
- * test_reduce_time.c: gradients summed after each stage's backward (the default) never need more memory than gradients
- * summed with the update, on any device or remote store, under any strategy and with any tensor locations.
+ * test_reduce_time.c: summing gradients after each stage's backward pass (the default) never needs more memory than
+ * summing them with the update. This holds for every device and remote store, under any strategy and with any tensor
+ * locations.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ static const struct {
 static const bg_location_class classes[] = {BG_LOCATION_WEIGHTS, BG_LOCATION_ACCUMULATORS, BG_LOCATION_STATE,
                                             BG_LOCATION_ACTIVATIONS};
 
-/* `places` has a bit for each class that is remote. */
+/* Bit c of `places` is set if class c is remote. */
 static bg_options make_options(size_t way, unsigned places, bool sharded, double norm, unsigned liveness)
 {
     bg_options options = bg_options_defaults();
@@ -145,7 +146,7 @@ static void test_sums_are_not_loaded_again(void **state)
     bg_plan_destroy(plan);
 }
 
-/* With a bounded norm, the update's first level computes squares and changes no values, so values that it loads are not
+/* With a clipped norm, the update's first level computes squares and changes no values, so values that it loads are not
  * stored again. A sum at that level would change them. */
 static void test_levels_that_read_do_not_store(void **state)
 {
@@ -169,8 +170,8 @@ static void test_levels_that_read_do_not_store(void **state)
     bg_plan_destroy(without);
 }
 
-/* Each replica stores a piece of its gradients. One of a tied table's two gradients stays whole, because the stage of
- * the other one adds both. */
+/* Each replica stores a shard of its gradients. One of the two gradients of a tied table stays whole, because the other
+ * gradient's stage adds both. */
 static void test_gradients_for_other_stages_stay_whole(void **state)
 {
     enum { TABLE = 20 * 32 * 4 };
@@ -184,14 +185,15 @@ static void test_gradients_for_other_stages_stay_whole(void **state)
     kept = bg_plan_remote_bytes(plan, 0, BG_LOCATION_ACCUMULATORS);
     all = bg_plan_remote_bytes(whole, 0, BG_LOCATION_ACCUMULATORS);
     assert_true(all > 2 * TABLE);
-    /* Pieces of biases are rounded up. */
+    /* The sizes of bias shards are rounded up. */
     assert_in_range(kept, TABLE + (all - TABLE) / 2, TABLE + (all - TABLE) / 2 + 64 * 4);
     bg_plan_destroy(whole);
     bg_plan_destroy(plan);
 }
 
-/* A norm in canonical order reads whole gradients. In phases it does so after the sum, before they are stored: each
- * replica stores a piece. In a pipeline they are loaded for it at the end of the step, and stay whole. */
+/* A norm in canonical order reads whole gradients. In phases the norm reads them after the sum and before they are
+ * stored, so each replica stores a shard. In a pipeline they are loaded for the norm at the end of the step, and stay
+ * whole. */
 static void test_gradients_that_are_read_later_stay_whole(void **state)
 {
     (void)state;
@@ -207,7 +209,7 @@ static void test_gradients_that_are_read_later_stay_whole(void **state)
         for (uint32_t d = 0; d < plan->device_count; d++) {
             const size_t kept = bg_plan_remote_bytes(plan, d, BG_LOCATION_ACCUMULATORS),
                          all = bg_plan_remote_bytes(whole, d, BG_LOCATION_ACCUMULATORS);
-            /* The tree's sums that are stored beside the accumulators are not in pieces. */
+            /* The tree's partial sums, which are stored in addition to the accumulators, are not sharded. */
             if (in_phases ? kept >= all : kept != all)
                 fail_msg("%s, device %u: %zu of %zu bytes", in_phases ? "phases" : "pipeline", d, kept, all);
         }
@@ -216,7 +218,7 @@ static void test_gradients_that_are_read_later_stay_whole(void **state)
     }
 }
 
-/* The place of a stage's first or last action of a kind in the program; UINT32_MAX: no such action. */
+/* The index of a stage's first or last action of a kind in the program; UINT32_MAX: no such action. */
 static uint32_t find_place(const bg_plan *plan, bg_action_kind kind, uint32_t stage, bool is_last)
 {
     const bgi_plan_device *device = &plan->devices[0];
@@ -229,8 +231,8 @@ static uint32_t find_place(const bg_plan *plan, bg_action_kind kind, uint32_t st
     return found;
 }
 
-/* On one device, phases begin to update a stage after the backward of the previous stage, and the sum runs beside that
- * backward. Strict phases, in which nothing overlaps, update at once. */
+/* On one device, phases begin to update a stage after the backward pass of the previous stage, and the sum runs during
+ * that pass. Strict phases, in which nothing overlaps, update at once. */
 static void test_strict_phases_update_at_once(void **state)
 {
     (void)state;

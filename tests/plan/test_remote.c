@@ -1,6 +1,6 @@
 /*
- * test_remote.c: the contents of remote stores and the bytes that a step moves, by class, against numbers computed by
- * hand.
+ * test_remote.c: compares the contents of remote stores, and the bytes of each class that a step moves, with numbers
+ * computed by hand.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 enum { MICRO_BATCHES = 8, MATRIX = 16 * 16 * 4, X = 4 * 16 * 4 };
 
-/* x [4, 16] -> A, B, C, each a linear layer, in phases, everything remote; C's mean is the loss. */
+/* x [4, 16] -> A, B, C, each a linear layer, in phases, with all classes remote; C's mean is the loss. */
 static bg_plan *make_plan_of(uint32_t micro_batches, uint32_t replicas, bool sharded, double max_norm)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -80,8 +80,8 @@ static void test_whole(void **state)
     bg_plan *plan = make_plan(1, false, 0.0);
 
     (void)state;
-    /* Weights are loaded once for the forward, and once for the backward and the update; those of C and of the phase
-     * after it are loaded once for all three. */
+    /* Weights are loaded once for the forward pass, and once for the backward pass and the update. Those of C are
+     * loaded once for all three. */
     expect(plan, BG_LOCATION_WEIGHTS, 3 * MATRIX, 5 * MATRIX, 3 * MATRIX);
     expect(plan, BG_LOCATION_STATE, 6 * MATRIX, 6 * MATRIX, 6 * MATRIX);
     /* The activations are x, which A keeps; a, stored once for B's forward and backward; b, which C keeps on the
@@ -103,9 +103,9 @@ static void test_whole(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A value between stages leaves the device when more micro-batches of it wait than it would have slots there: two for
- * writing, and two for reading, or one without loads ahead of time. C's input waits only for C's forward, which its
- * backward follows at once, so it has one more slot, for the values that it stashes. */
+/* A value between stages is stored remotely if more of its micro-batches wait than the device would have slots: two for
+ * writing, and two for reading (one without preloading). C's input waits only for C's forward pass, and C's backward
+ * pass follows at once, so the input has one more slot for the stash. */
 static void test_few_micro_batches_stay(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void test_few_micro_batches_stay(void **state)
         }
 }
 
-/* Two replicas keep half of the weights and state each; a load of weights gathers both halves. */
+/* Each of two replicas stores half of the weights and state, and a load of weights gathers both halves. */
 static void test_pieces(void **state)
 {
     bg_plan *plan = make_plan(2, true, 0.0);
@@ -144,8 +144,8 @@ static uint32_t count_calls(const bgi_instruction *instruction, const char *op)
     return count;
 }
 
-/* For gradients whose norm is bounded, the squares are computed after the reduction, before the backward of the
- * previous stage begins. The update, at the end of the step, loads only the replica's pieces of the gradients. */
+/* With a clipped norm, the squares of gradients are computed after the reduction, before the backward pass of the
+ * previous stage begins. The update, at the end of the step, loads only the replica's shards of the gradients. */
 static void test_clipped_pieces(void **state)
 {
     bg_plan *plan = make_plan(2, true, 1.0);
@@ -171,7 +171,7 @@ static void test_clipped_pieces(void **state)
     }
     assert_int_equal(reduced, 3);
     assert_int_equal(squared, 3);
-    /* The gradient of A, the last one, is still on the device. */
+    /* The gradient of A, which is the last one, is still on the device. */
     assert_int_equal(bg_plan_remote_bytes(plan, 0, BG_LOCATION_ACCUMULATORS), 3 * MATRIX / 2);
     assert_int_equal(bg_plan_traffic_bytes(plan, 0, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS), 3 * MATRIX / 2);
     assert_int_equal(bg_plan_traffic_bytes(plan, 0, BG_TRAFFIC_LOADED, BG_LOCATION_ACCUMULATORS), 3 * MATRIX / 2);
@@ -198,7 +198,7 @@ static void test_text(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ids [4] -> A: a table of 500 rows; B, C: one linear layer each; D: the table again, as the head has it. */
+/* ids [4] -> A: a table of 500 rows; B, C: one linear layer each; D: the head, with the same table. */
 static bg_plan *make_tied_plan(uint32_t replicas, bool parallel)
 {
     const bg_type ids_type = bg_vector(BG_INT32, 4), table_type = bg_matrix(BG_FLOAT32, 500, 16),
@@ -239,8 +239,8 @@ static bg_plan *make_tied_plan(uint32_t replicas, bool parallel)
 
 enum { TABLE = 500 * 16 * 4, ROWS = MICRO_BATCHES * 4 * 16 * 4, SLOTS = 1001 * 4, SLOTS_HOME = (SLOTS + 63) / 64 * 64 };
 
-/* The table is stored once, and so is its gradient, beside the rows that the embedding adds to it. A loads the table
- * for its forward, D once for its forward, backward and update. */
+/* The table is stored once, and so is its gradient, in addition to the embedding's rows. A loads the table for its
+ * forward pass, and D once for its forward pass, backward pass and update. */
 static void test_tied(void **state)
 {
     bg_plan *plan = make_tied_plan(1, false);
@@ -252,7 +252,7 @@ static void test_tied(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Two replicas keep half of the table each. */
+/* Each of two replicas stores half of the table. */
 static void test_tied_pieces(void **state)
 {
     bg_plan *plan = make_tied_plan(2, false);

@@ -20,7 +20,7 @@
 
 enum { MICRO_BATCH = 4, SEEDS = 80 };
 
-/* ---- every row names what its pass uses ---- */
+/* ---- every row names the results that its pass uses ---- */
 
 static void plan_random(uint64_t seed, bool training)
 {
@@ -111,7 +111,7 @@ static void test_searched_plans_see_what_they_use(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Everything is remote, in pieces, and recomputed. */
+/* All classes are remote and sharded, and values are recomputed. */
 static void test_remote_plans_see_what_they_use(void **state)
 {
     bg_options options = bg_options_defaults();
@@ -154,7 +154,7 @@ static void test_a_loop_sees_what_it_uses(void **state)
     bg_graph_destroy(condition);
 }
 
-/* ---- what the driver detects ---- */
+/* ---- errors that the driver detects ---- */
 
 typedef struct seen {
     bool partition, stages, graph;

@@ -1,6 +1,6 @@
 /*
- * test_call_costs.c: costs of calls: the table, the file and every invalid value in it, prices of known and unknown
- * calls, and the measured cost of a kernel that sleeps a known time.
+ * test_call_costs.c: costs of kernel calls: the table, the file with every kind of invalid value, prices of known and
+ * unknown calls, and the measured cost of a kernel that sleeps for a known time.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -144,8 +144,8 @@ static void wrong_files_are_refused(void **state)
     bgi_call_costs_clear(&costs);
 }
 
-/* Known calls have their own price; the price of other calls follows from their kernel's known ones, by operations and
- * bytes. */
+/* A measured call has its measured price. The price of another call is computed from operations and bytes and the
+ * measured calls of the same kernel. */
 static void unknown_calls_are_like_known_ones_of_the_kernel(void **state)
 {
     bg_type types[2] = {bg_vector(BG_FLOAT32, 8), bg_vector(BG_FLOAT32, 8)};
@@ -179,8 +179,8 @@ static void unknown_calls_are_like_known_ones_of_the_kernel(void **state)
     bgi_call_costs_clear(&costs);
 }
 
-/* If two cores take 4 where one takes 5, they divide 2 of the 5 between them; if helpers delay the call, the divided
- * part is negative. */
+/* If a call takes 5 on one core and 4 on two, the two cores divide 2 of the 5 between them. If helpers delay the call,
+ * the divided part is negative. */
 static void helpers_divide_what_they_save(void **state)
 {
     bg_type types[2] = {bg_vector(BG_FLOAT32, 8), bg_vector(BG_FLOAT32, 8)};
@@ -201,7 +201,7 @@ static void helpers_divide_what_they_save(void **state)
     assert_true(machine.prices.divisible_ns == bgi_measured_divisible_ns);
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == 2.0);
     assert_true(bgi_measured_divisible_ns(&machine.alone, &call) == -2.0);
-    types[0] = bg_vector(BG_FLOAT32, 16); /* unknown calls count as one op */
+    types[0] = bg_vector(BG_FLOAT32, 16); /* unknown calls of one kernel count as one op */
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == bgi_measured_call_ns(&machine.busy, &call));
     call.kernel.part_count = 1;
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == 0.0);

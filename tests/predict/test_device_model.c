@@ -1,5 +1,5 @@
 /*
- * test_device_model.c: descriptions of devices: those included in the program, and each invalid value.
+ * test_device_model.c: tests the device descriptions that the program includes, and each invalid value.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static void values_arrive(void **state)
     assert_true(model.network.bytes_per_ns == 1e10 * 1e-9 && model.remote_bytes == 4e9);
 }
 
-/* `good` with one text replaced by another. */
+/* Returns `good` with one string replaced by another. */
 static void with(const char *from, const char *to, char *out, size_t capacity)
 {
     const char *at = strstr(good, from);

@@ -2,8 +2,8 @@
  * test_memory.c: compares the predicted memory of a process with the measured peak, for each model of the zoo in
  * training and in inference. Each run is a separate process, which makes its plan, predicts, and then runs.
  *
- * `test_memory` prints the table. The test's bound is wider than the error on a quiet machine, because pages of
- * programs and libraries depend on the system.
+ * The program prints a table. The test's bound is wider than the error on a quiet machine, because pages of programs
+ * and libraries depend on the system.
  */
 #include <stdarg.h>
 #include <stddef.h>

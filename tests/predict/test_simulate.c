@@ -1,7 +1,7 @@
 /*
  * test_simulate.c: laws of simulated plans. With free links the first step takes the time of bg_schedule_simulate for
- * the same costs, under every strategy. One shared core takes the sum of all work; with enough cores the time is that
- * of separate devices. Latencies, domains and transfers take time. No test reads a clock.
+ * the same costs, under every strategy. On one shared core a step takes the sum of all work; with enough cores it takes
+ * the time of separate devices. Latencies, domains and transfers take time. No test reads a clock.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ enum { MICRO_BATCHES = 6, STEPS = 3 };
 
 static const double call_ns = 100.0;
 
-/* Prices of ops differ, so that stages differ. `user` is a plan; its updates are free when they have levels, because a
+/* Prices of ops differ, so that stages differ. `user` is the plan. If updates have levels, they are free, because a
  * schedule assumes levels of equal length. */
 static double price(const void *user, const bgi_call *call)
 {
@@ -119,7 +119,7 @@ static double work_of_step(const bg_plan *plan)
     return ns;
 }
 
-/* The costs of stages that follow from the prices. */
+/* Computes the costs of stages from the prices. */
 static double scheduled_makespan(const bg_plan *plan, const char *what)
 {
     bg_stage_cost *costs = calloc(plan->stage_count, sizeof *costs);
@@ -240,7 +240,7 @@ static void one_core_takes_the_sum_and_many_take_what_devices_do(void **state)
         own = simulate(plan, &model, 0, "own");
         for (uint32_t cores = 2; cores <= 4; cores++) {
             found = simulate(plan, &model, cores, "cores");
-            /* The time is between the cores' best case and the time without help. */
+            /* The time is between that of perfectly divided work and the time without help. */
             assert_true(found.total_ns >= STEPS * work / cores * (1.0 - 1e-9));
             assert_true(found.total_ns <= STEPS * work * (1.0 + 1e-9));
             bgi_simulation_clear(&found);
@@ -294,7 +294,7 @@ static void messages_take_their_links(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Phases load their values from streaming memory; if it is slow, only it determines the time. */
+/* Phases load their values from streaming memory. If this memory is slow, it alone determines the time. */
 static void transfers_take_streaming_memory(void **state)
 {
     bgi_device_model model = free_model();
@@ -317,7 +317,7 @@ static void transfers_take_streaming_memory(void **state)
     assert_true(slow.times[0][BGI_TIME_TRANSFERS] > 0.9 * slow.total_ns);
     bgi_simulation_clear(&fast);
     bgi_simulation_clear(&slow);
-    /* On one core copying occupies the core too. */
+    /* On one core copying occupies that core too. */
     model.remote.bytes_per_ns = 1.0;
     slow = simulate(plan, &model, 1, "one core");
     expect_near(slow.core_busy_ns, STEPS * (work_of_step(plan) + bytes), "one core");
@@ -367,7 +367,7 @@ static double received_bytes(const bg_plan *plan, uint32_t device)
     return bytes;
 }
 
-/* The core of a rank copies received data. If stages take turns, this takes as long as the link; otherwise it is
+/* The core of a rank copies received data. If stages alternate, the copy takes as long as the link. Otherwise it is
  * additional work of the receiver. */
 static void cores_of_ranks_copy_messages(void **state)
 {
@@ -389,7 +389,7 @@ static void cores_of_ranks_copy_messages(void **state)
     expect_near(found.first_step_ns, base, "free links");
     bgi_simulation_clear(&found);
     model.link = (bgi_link_model){.latency_ns = 1000.0, .bytes_per_ns = 1e-3};
-    /* Of the counts for the update, only the count of device 0, which ends last, adds to the time. */
+    /* Devices count values for the update; only the count on device 0, which ends last, adds to the time. */
     for (uint32_t e = 0; e < plan->edge_count; e++)
         if (plan->edges[e].from_device != plan->edges[e].to_device &&
             (!plan->edges[e].per_step || plan->edges[e].to_device == 0))
@@ -407,7 +407,7 @@ static void cores_of_ranks_copy_messages(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A rank has no second thread for sums that run beside its program. */
+/* A rank has no second thread for sums that run concurrently with its program. */
 static void cores_of_ranks_do_sums(void **state)
 {
     bgi_device_model model = free_model();

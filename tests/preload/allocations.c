@@ -1,11 +1,12 @@
 /*
  * allocations.c: a library to be preloaded (LD_PRELOAD) into any program, which makes the n-th allocation of the whole
- * process fail once, whether the program, a library or the C library makes it.
+ * process fail once, even inside other libraries or the C library.
  *
  *     BRIGADE_TEST_FAIL=N       which one (1: the first); 0 or nothing: none fails
  *     BRIGADE_TEST_COUNT=FILE   how many there were, written when the process ends
  *
- * It works under glibc, which has the real functions under other names, and not under sanitizers, which replace them.
+ * It needs glibc, which provides the original functions under other names, and does not work with sanitizers, which
+ * replace them.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -26,8 +27,7 @@ static _Atomic uint64_t count;
 static uint64_t failing;
 static const char *count_file;
 
-/* Allocations that were made before this, by the dynamic linker and by constructors of libraries under this one, are
- * not counted. */
+/* Earlier allocations, by the dynamic linker and by constructors that ran before this one, are not counted. */
 __attribute__((constructor)) static void begin(void)
 {
     const char *text = getenv("BRIGADE_TEST_FAIL");
@@ -50,7 +50,7 @@ __attribute__((destructor)) static void end(void)
     for (uint64_t left = atomic_load(&count); left > 0; left /= 10)
         digits[--at] = (char)('0' + left % 10);
     if (write(descriptor, digits + at, sizeof digits - at) < 0)
-        unlink(count_file); /* without the file the count is unknown */
+        unlink(count_file); /* if the file cannot be written, the count is unknown */
     close(descriptor);
 }
 

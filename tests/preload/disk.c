@@ -1,6 +1,6 @@
 /*
- * disk.c: a library to be preloaded (LD_PRELOAD) into any program, which simulates disk errors for files of
- * checkpoints: those with BRIGADE_TEST_DISK_FILES in their names ("checkpoint_train_step_" by default).
+ * disk.c: a library to be preloaded (LD_PRELOAD) into any program, which simulates disk errors for checkpoint files.
+ * These are the files with $BRIGADE_TEST_DISK_FILES in their names ("checkpoint_train_step_" by default).
  *
  *     BRIGADE_TEST_DISK=full:N     from the N-th write on there is no space left
  *     BRIGADE_TEST_DISK=torn:N     the N-th write writes half of it and says that it wrote all
@@ -25,7 +25,7 @@
 
 static _Atomic uint64_t counts[3]; /* counts of writes, flushes and renames */
 
-/* The n of "KIND:N" if the kind is the requested one, otherwise 0. */
+/* Returns the N of "KIND:N" if KIND is the requested kind, otherwise 0. */
 static uint64_t asked(const char *kind)
 {
     const char *text = getenv("BRIGADE_TEST_DISK");
@@ -113,7 +113,7 @@ int rename(const char *from, const char *to)
     }
     if (number == asked("slow")) {
         struct timespec left = {.tv_sec = 1, .tv_nsec = 600000000};
-        while (nanosleep(&left, &left) != 0) /* also when a signal arrives */
+        while (nanosleep(&left, &left) != 0) /* waits, even if a signal arrives */
             continue;
     }
     return real(from, to);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Reports in a browser: headless Chromium opens the report of a run and the comparison of two, and does what a user does
-# (browser.js). Skipped where there is no Chromium.
+# Headless Chromium opens the report of a run and the comparison of two, and does what a user does (browser.js). The
+# test is skipped if Chromium is not installed.
 . "$(dirname "$0")/../cli/support.sh"
 
 browser=
@@ -15,7 +15,7 @@ if [ -z "$browser" ] || [ -n "${BRIGADE_TEST_QUICK:-}" ]; then
 fi
 . "$root/tests/cli/mnist.sh"
 
-# visit FILE COUNT: opens a copy of a report with the user's script behind it; the page's text is in page.txt.
+# visit FILE COUNT: opens a copy of a report with the user's script at its end; the page's text is in page.txt.
 visit() {
     sed -e "s|<html lang=\"en\">|<html lang=\"en\" data-expected=\"$2\"><script>window.brigadeErrors = []; window.addEventListener('error', function (e) { window.brigadeErrors.push(e.message); });</script>|" \
         -e '/^<\/body>$/d' -e '/^<\/html>$/d' "$1" >visited.html

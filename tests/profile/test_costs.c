@@ -78,7 +78,7 @@ static void test_measured(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The weights after a run of two updates on images that differ. */
+/* Returns the weights after a run of two updates on different images. */
 static unsigned char *train(const bg_options *options, size_t *out_size)
 {
     bg_plan *plan = NULL;
@@ -155,7 +155,7 @@ static void test_costs_change_no_bit(void **state)
         split_count += plan->problem.splits_weights;
         bg_plan_destroy(plan);
     }
-    assert_true(order_count > 1 && split_count > 0); /* otherwise the test would prove nothing */
+    assert_true(order_count > 1 && split_count > 0); /* if not, the test would prove nothing */
     for (int i = 0; i < 8; i++)
         free(orders[i]);
     free(expected);
@@ -186,7 +186,7 @@ static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
     return plan;
 }
 
-/* `auto` separates W if the step then ends earlier, and is then as fast as the schedules that always separate it. */
+/* `auto` separates W if this makes the step end earlier. It is then as fast as the schedules that always separate W. */
 static void test_weights_apart(void **state)
 {
     static const char *const others[] = {"interleaved", "grouped", "zb-h1", "zb-h2"};
@@ -211,7 +211,7 @@ static void test_weights_apart(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Costs measured with or without a separate W work for schedules of both kinds. */
+/* Costs can be measured with or without a separate W, and used for schedules of both kinds. */
 static void test_costs_of_halves(void **state)
 {
     const bg_stage_cost whole = {.forward_ns = 500, .backward_ns = 3000};
@@ -239,7 +239,7 @@ static void test_costs_of_halves(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The smallest budget for one micro-batch at a time is enough; with less, the error is that of the plan. */
+/* The smallest budget for one micro-batch at a time is enough. With a smaller budget, the error is that of the plan. */
 static void test_budget_is_met(void **state)
 {
     bg_options options = make_options("sequential");
@@ -339,7 +339,7 @@ static void test_bad_files(void **state)
 
 /* ---- collectives ---- */
 
-/* Collectives of a tensor-parallel model cut a forward into several events, and its cost is their sum. */
+/* Collectives of a tensor-parallel model split a forward action into several events; the action's cost is their sum. */
 static void test_an_action_in_pieces_has_one_cost(void **state)
 {
     bg_gpt_options model = bg_gpt_defaults();

@@ -1,6 +1,6 @@
 /*
- * test_insights.c: an artificial problem is reported first, and following the advice gives at least 80 % of the
- * predicted gain. Kernels and loaders that sleep a known time need no processor, so this holds on any machine.
+ * test_insights.c: the report lists an artificial problem first, and following its advice gives at least 80 % of the
+ * predicted gain. Kernels and loaders sleep for a known time and need no processor, so this holds on any machine.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,7 +156,7 @@ static void assert_promise(rig *before, double before_pause_ns, rig *after, doub
     assert_true(gained >= 0.8 * promised);
 }
 
-/* Three long blocks before one short one; the advice cuts in the middle. */
+/* Three long blocks are followed by a short one; the advice splits stages in the middle. */
 static void test_uneven_stages(void **state)
 {
     static const double block_ns[BLOCKS] = {3e6, 3e6, 3e6, 1e6};
@@ -182,7 +182,7 @@ static void test_uneven_stages(void **state)
     close_rig(&even);
 }
 
-/* The caller waits for its data between runs. */
+/* The caller waits for data between runs. */
 static void test_slow_loader(void **state)
 {
     static const double block_ns[BLOCKS] = {1e6, 1e6, 1e6, 1e6}, pause_ns = 40e6;
@@ -198,7 +198,7 @@ static void test_slow_loader(void **state)
     assert_non_null(strstr(analysis.insights[0].option, "--loader-mode async"));
     assert_promise(&r, pause_ns, &r, analysis.insights[0].gain);
     bgi_analysis_clear(&analysis);
-    /* Waiting that is not caused by a loader is the program's own time. */
+    /* Time between runs that no loader causes is reported as the program's time. */
     bg_profile_start(r.session, NULL);
     run(&r, pause_ns);
     analysis = analyze(&r, NULL);
@@ -269,7 +269,7 @@ static double find_most(const bg_plan *plan)
     return most;
 }
 
-/* Activations of one device nearly use up the budget. */
+/* Activations of one device use nearly the whole budget. */
 static void test_memory_hog(void **state)
 {
     rig keeps, recomputes;

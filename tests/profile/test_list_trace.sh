@@ -1,12 +1,12 @@
 #!/bin/sh
-# tools/list_trace.py: an update of two small traces, whose overlaps can be counted by hand.
+# tools/list_trace.py lists an update of two small traces, whose overlaps were computed by hand.
 cd "$(dirname "$0")/../.." || exit 1
 command -v python3 >/dev/null 2>&1 || { echo "skipped: there is no python3"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
-# expect NAME: the listing of the trace is what standard input has.
+# expect NAME: checks that the listing of the trace equals standard input.
 expect() {
     cat >"$folder/expected"
     tools/list_trace.py "$folder/trace.json" >"$folder/out" 2>&1
@@ -26,7 +26,7 @@ arrow() {
 }
 end='{"ph":"C","name":"memory","pid":0,"ts":0}]}'
 
-# Two replicas with a device each; the sum of the first one runs beside its backward, half of the time.
+# Two replicas with one device each; half of the first replica's sum overlaps its backward pass.
 {
     echo '{"traceEvents":['
     for pid in 0 1; do
@@ -48,7 +48,7 @@ update 2, ms after it began
 sums of replica 0 device 0: 1.000 ms; 50 % while it computes, 75 % while others do
 END
 
-# Two devices; a message goes from the first to the second one while both compute.
+# Two devices; a message is sent from the first to the second while both compute.
 {
     echo '{"traceEvents":['
     track 0 0 'device 0 (stage 0: B1)'

@@ -1,6 +1,7 @@
 /*
- * test_long.c: many updates with a profile: the files and the memory of the process remain bounded. BRIGADE_TEST_LONG=N
- * trains N updates instead of a few, in turns with a session without recording, and prints the overhead.
+ * test_long.c: after many updates with a profile, the files and the memory of the process are bounded.
+ * BRIGADE_TEST_LONG=N trains N updates instead of a few, alternates with a session without recording, and prints the
+ * overhead.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,9 +130,10 @@ static void test_files_and_memory_are_bounded(void **state)
     open_rig(&traced, true);
     if (wanted != NULL)
         open_rig(&plain, false);
-    rings = wanted == NULL ? bgi_engine_table_bytes(traced.plan) : 0; /* in a short run they are still filling */
+    rings = wanted == NULL ? bgi_engine_table_bytes(traced.plan) : 0; /* in a short run the rings are not full yet */
     assert_int_equal(bg_profile_start(traced.session, NULL), BG_OK);
-    train(&traced, wanted != NULL ? &plain : NULL, runs / 2); /* touches memory, in long runs the rings */
+    train(&traced, wanted != NULL ? &plain : NULL,
+          runs / 2); /* touches all memory; in long runs this includes the rings */
     can_read = bgi_process_memory_read(&before, &peak);
     ratio = train(&traced, wanted != NULL ? &plain : NULL, runs - runs / 2);
     assert_int_equal(bgi_process_memory_read(&after, &peak), can_read);

@@ -38,7 +38,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* The last values that the progress callback of all plans here got. */
+/* The last values that the progress callback got, which all plans here share. */
 static struct asked {
     uint64_t calls, cancel_at, done, total;
     bool rises;
@@ -153,7 +153,7 @@ static double sum_values(const json_t *object)
 
 /* ---- contents ---- */
 
-/* Only rounding to whole nanoseconds may be missing. */
+/* The difference may only be that of rounding to whole nanoseconds. */
 static void test_times_add_up(void **state)
 {
     recorded r;
@@ -186,7 +186,7 @@ static void test_times_add_up(void **state)
     close_network(&r);
 }
 
-/* Each op of a pass is listed with the time of a call, and together they take the time of the actions. */
+/* Each op of a pass is listed with the time of a call, and the sum of all ops is the time of the actions. */
 static void test_ops(void **state)
 {
     double ops_ns[4] = {0}, forward_ns;
@@ -226,7 +226,7 @@ static void test_ops(void **state)
     close_network(&r);
 }
 
-/* The live bytes never exceed the plan's number, and reach it at some moment. */
+/* The live bytes never exceed the plan's number, and reach it at some time. */
 static void test_memory(void **state)
 {
     recorded r;
@@ -414,7 +414,7 @@ static void test_names_are_data(void **state)
     assert_null(strstr(html, "<img src=x"));
     for (const char *next = html; (next = strstr(next, "</script>")) != NULL; next++)
         scripts++;
-    assert_int_equal(scripts, 2); /* script ends of the data and of the page */
+    assert_int_equal(scripts, 2); /* the ends of the data script and of the page's script */
     free(html);
     require(bg_profile_print_report(r.folder, r.folder, false, &text, &error), &error);
     assert_null(strchr(text, '\x1b'));
@@ -485,7 +485,7 @@ static void test_progress(void **state)
     before = load(&r, "summary.json", &before_bytes);
     run(&r, 1);
     snprintf(folder, sizeof folder, "%s/new", r.folder);
-    for (int i = 0; i < 3; i++) { /* the first part, a part of the first file, and the last one */
+    for (int i = 0; i < 3; i++) { /* the first part, a part during the first file, and the last part */
         asked = (struct asked){.cancel_at = i == 0 ? 1 : i == 1 ? parts - 2 : parts};
         assert_int_equal(bg_profile_write(r.session, NULL, i == 1 ? folder : r.folder, &error), BG_ERROR_CANCELED);
         assert_non_null(strstr(error.message, "progress canceled the report before `"));

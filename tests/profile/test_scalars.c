@@ -1,5 +1,5 @@
 /*
- * test_scalars.c: event files, read back byte by byte according to their formats (TFRecord's frames, protocol buffers).
+ * test_scalars.c: event files are read back byte by byte according to their formats (TFRecord, protocol buffers).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,7 +118,8 @@ static void test_reads_back(void **state)
     path = strdup(file.path);
     assert_int_equal(bgi_event_file_open(&other, inner, 1700000000.25, 42, &error), BG_ERROR_IO); /* it exists */
     assert_int_equal(bgi_event_file_add(&file, 300, 1700000001.5, scalars, 3, NULL), BG_OK);
-    assert_int_equal(bgi_file_load(path, 1 << 20, &content, &size_bytes, NULL), BG_OK); /* before it is closed */
+    assert_int_equal(bgi_file_load(path, 1 << 20, &content, &size_bytes, NULL),
+                     BG_OK); /* readable before the writer is closed */
     assert_int_equal(bgi_event_file_close(&file, NULL), BG_OK);
 
     c = (cursor){(unsigned char *)content, (unsigned char *)content + size_bytes};
@@ -146,7 +147,7 @@ static void test_reads_back(void **state)
     test_folder_remove(folder);
 }
 
-/* The largest step with tags that are too long. */
+/* Writes the largest step, with tags that are too long. */
 static void test_most(void **state)
 {
     bgi_scalar scalars[BGI_SCALARS_MOST + 1];

@@ -130,7 +130,7 @@ static size_t count_phase(const json_t *events, const char *phase)
     return count;
 }
 
-/* Each slice begins after zero and names its place. */
+/* Each slice begins after time zero and names its device and track. */
 static void assert_slices_good(const json_t *events, const bg_plan_summary *summary)
 {
     const json_t *item;
@@ -186,7 +186,7 @@ static double check_memory(const json_t *events, const traced_run *run, uint32_t
     return highest;
 }
 
-/* Counts the devices, and those that load and store a second time. */
+/* Counts the devices, and those with a second track for loads and stores. */
 static uint32_t count_tracks(const traced_run *run)
 {
     uint32_t count = 0;
@@ -269,7 +269,7 @@ static void test_inference(void **state)
     check_run(&options, false);
 }
 
-/* The oldest events are missing, different ones on each device. */
+/* The oldest events are missing, and their number differs between devices. */
 static void test_short_ring(void **state)
 {
     bg_options options = make_options(true);
@@ -364,7 +364,7 @@ static void test_arrows(void **state)
     bg_options options = make_options(true);
     (void)state;
 
-    /* At least three edges forwards and three backwards. */
+    /* There are at least three edges forward and three backward. */
     assert_true(check_arrows(&options) >= RUNS * ITERATIONS * ACCUMULATION * 6);
 }
 
@@ -399,7 +399,8 @@ static void test_summary_says_what_was_dropped(void **state)
     }
 }
 
-/* The time of each stage's compute, with updates, divided by its forwards, computed from the recorded events. */
+/* Computes from the recorded events the compute time of each stage, with updates, divided by its number of forward
+ * actions. */
 static void sum_events(const traced_run *run, double *mean_us)
 {
     const bg_plan_summary summary = bg_plan_summarize(run->plan);
@@ -427,7 +428,7 @@ static void sum_events(const traced_run *run, double *mean_us)
         mean_us[stage] = 1e-3 * work_ns[stage] / forwards[stage];
 }
 
-/* The summary's stages are those of the events, and the balance is their longest over their mean. */
+/* The summary's stage times are those of the events, and the balance is the longest time divided by the mean. */
 static void check_stages(const traced_run *run, const char *text)
 {
     double wanted[8], longest = 0.0, sum = 0.0, found, balance;
@@ -506,7 +507,7 @@ static void test_refuses_bad_path(void **state)
     clear(&run);
 }
 
-/* ---- reductions beside backwards ---- */
+/* ---- reductions during backward actions ---- */
 
 enum { LAYERS = 4, LOOKS = 60 };
 
@@ -536,7 +537,7 @@ static traced_run make_gpt(bg_options options, uint32_t cores)
     return run;
 }
 
-/* In phases, with one device for each replica, or two devices that take turns. */
+/* Plans phases on one device for each replica, or on two devices that alternate. */
 static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
 {
     bg_options options = make_options(true);
@@ -568,7 +569,7 @@ static bg_trace_event event_at(const traced_run *run, uint32_t replica, uint32_t
     return event;
 }
 
-/* Whether a backward of the stage ran on this device of the replica while the reduction did. */
+/* Whether a backward action of the stage ran on this device of the replica during the reduction. */
 static bool meets_backward(const traced_run *run, const bg_trace_event *reduction, uint32_t stage, uint32_t device)
 {
     for (uint32_t i = 0; i < bg_session_trace_count(run->session, reduction->replica, device); i++) {
@@ -580,7 +581,8 @@ static bool meets_backward(const traced_run *run, const bg_trace_event *reductio
     return false;
 }
 
-/* With `apart`, counts reductions during backwards of the other of two devices; otherwise during the device's own. */
+/* Counts reductions during backward actions: with `apart` those of the other device of two, otherwise those of the same
+ * device. */
 static uint32_t count_overlaps(const traced_run *run, uint32_t apart)
 {
     uint32_t count = 0;
@@ -608,8 +610,8 @@ static void update(traced_run *run)
     free(data);
 }
 
-/* A layer's gradients are reduced after its last backward. By then, the previous layer has all inputs of its own
- * backward, so the two run at the same time. */
+/* A layer's gradients are reduced after its last backward. At that time the previous layer has all inputs of its
+ * backward action, so both run at the same time. */
 static void test_reductions_overlap_backwards(void **state)
 {
     traced_run run = make_phased_gpt(true, 4);
@@ -633,7 +635,8 @@ static void test_reductions_overlap_backwards(void **state)
     clear(&run);
 }
 
-/* A device that runs all phases continues with the phase before while a layer's gradients are reduced. */
+/* A device that runs all phases continues with the next phase, of the previous layer, while a layer's gradients are
+ * reduced. */
 static void test_reductions_overlap_backwards_of_the_device(void **state)
 {
     traced_run run = make_phased_gpt(false, 2);
@@ -649,7 +652,7 @@ static void test_reductions_overlap_backwards_of_the_device(void **state)
     clear(&run);
 }
 
-/* Whether any of the stage's sums ran during its own last backward. */
+/* Whether any of the stage's sums ran during the stage's last backward action. */
 static bool meets_own_backward(const traced_run *run)
 {
     for (uint32_t replica = 0; replica < 2; replica++)
@@ -661,7 +664,8 @@ static bool meets_own_backward(const traced_run *run)
     return false;
 }
 
-/* A device that has a single stage sums the gradients of the last layers while it does the backward of the first. */
+/* A device with a single stage sums the gradients of the last layers while it runs the backward pass of the first
+ * layers. */
 static void test_reductions_overlap_the_only_backward(void **state)
 {
     bg_options options = make_options(true);
@@ -670,7 +674,7 @@ static void test_reductions_overlap_the_only_backward(void **state)
 
     (void)state;
     options.execution.strategy = BG_STRATEGY_SINGLE;
-    options.execution.io_threads = 1; /* the thread that runs them */
+    options.execution.io_threads = 1; /* the thread that runs the sums */
     options.replicas.reduce_bytes = 100000;
     run = make_gpt(options, 2);
     assert_true(bg_plan_summarize(run.plan).sums_beside >= LAYERS);
@@ -683,7 +687,7 @@ static void test_reductions_overlap_the_only_backward(void **state)
     clear(&run);
 }
 
-/* When the stage's backwards of an update began and ended. */
+/* Finds when the stage's backward actions of an update began and ended. */
 static void find_backwards(const traced_run *run, uint32_t replica, uint32_t stage, uint64_t *begin_ns,
                            uint64_t *end_ns)
 {
@@ -698,7 +702,8 @@ static void find_backwards(const traced_run *run, uint32_t replica, uint32_t sta
 }
 
 /* One worker runs both replicas: the replica that reaches a reduction first runs all backwards of the next phase before
- * the other one reaches it. The events traced beside the program show each replica's share, after both have arrived. */
+ * the other one reaches it. The events on the track beside the program show each replica's share, after both have
+ * arrived. */
 static void test_nobody_waits_for_those_who_come_late(void **state)
 {
     traced_run run = make_phased_gpt(false, 1);

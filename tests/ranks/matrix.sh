@@ -1,7 +1,8 @@
 #!/bin/sh
-# The large parity matrix under MPI's launchers: strategies, schedules, meshes, replicas, offload, sharding, recomputation
-# and canonical reductions, of the digit network and of GPT, over 2, 3, 4 and 8 ranks; weights have every bit of one
-# process. With each MPI that the build has. `make check-ranks`; BRIGADE_MATRIX_STEP=N takes every N-th cell.
+# Runs the large parity matrix under MPI's launchers (`make check-ranks`): strategies, schedules, meshes, replicas,
+# offload, sharding, recomputation and canonical reductions, of the digit network and of GPT, over 2, 3, 4 and 8 ranks.
+# Weights must be bit-identical to those of one process. It uses each MPI of the build. BRIGADE_MATRIX_STEP=N runs every
+# N-th cell.
 . "$(dirname "$0")/../cli/support.sh"
 
 cd "$folder" || exit 1
@@ -27,7 +28,7 @@ launcher() {
     esac
 }
 
-# row SAVE ARGUMENT...: one process, then ranks; SAVE names the option that saves weights.
+# row SAVE ARGUMENT...: runs one process, then ranks; SAVE is the option that saves weights.
 row() {
     save=$1
     shift

@@ -1,6 +1,7 @@
 /*
- * socket_transport.c: frames of lane, tag and size over stream sockets, one between any two ranks. Data to send are
- * copied at once and count as sent when they are written; data that arrive before their receive wait in a list.
+ * socket_transport.c: sends frames of lane, tag, size and data over stream sockets, one socket between any two ranks.
+ * Data to send are copied at once and count as sent when they are written to the socket. Data that arrive before their
+ * receive wait in a list.
  */
 #define _GNU_SOURCE
 #include "ranks/socket_transport.h"
@@ -25,7 +26,7 @@ typedef struct frame {
     uint32_t lane, tag;
 } frame;
 
-/* A message to be sent, one that has arrived, or a waiting receive. */
+/* A message that is being sent or has arrived, or a waiting receive. */
 typedef struct item {
     struct item *next;
     frame head;
@@ -49,7 +50,7 @@ typedef struct sockets {
     pthread_mutex_t mutex;
     int fds[MOST_RANKS];
     pid_t children[MOST_RANKS];
-    int done[2], go[2]; /* children report that they are done and wait until all are */
+    int done[2], go[2]; /* children report that they are done, and wait until all children are */
     list out[MOST_RANKS], come;
     item *in[MOST_RANKS]; /* the message has begun to arrive */
     frame heads[MOST_RANKS];
@@ -126,7 +127,7 @@ static void arrive(sockets *s, item *message)
     append(&s->come, message);
 }
 
-/* Frees a list with the memory that its items own. The caller owns a receive's content. */
+/* Frees a list and the memory that its items own. A receive's content belongs to the caller. */
 static void free_messages(list *l)
 {
     while (l->first != NULL) {

@@ -7,7 +7,7 @@
 
 #include <brigade/transport.h>
 
-/* Forks so that this many processes return from this function, each with its rank's transport; the caller is the first.
+/* Forks so that `count` processes return from this function, each with the transport of its rank. The caller is rank 0.
  */
 bg_transport *test_sockets_fork(uint32_t rank_count);
 /* Rank 0 waits for the others and returns 0 when all have exited with 0. Other ranks do not return. */

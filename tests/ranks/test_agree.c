@@ -1,6 +1,6 @@
 /*
- * test_agree.c: ranks whose hosts differ, in their processors or in the library that is installed there. The linker
- * replaces the functions that a rank would call on its host (Makefile).
+ * test_agree.c: tests ranks on hosts that differ in their processors or in the installed library. The linker replaces
+ * the functions that a rank would call on its host (Makefile).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ static float train(rig *r)
     return losses[0];
 }
 
-/* The cases are in the order of the message. */
+/* The cases are in the order in which the message lists them. */
 static void the_lowest_instructions_serve_all(void **state)
 {
     float loss, expected;

@@ -1,6 +1,7 @@
 /*
- * test_data.c: a rank reads the samples of its own devices, in the order of one process. The rest of an epoch, and
- * batches cut by max_steps, are read whole. Infeeds behave the same. test_fit.c tests training with these samples.
+ * test_data.c: a rank reads only the samples of its devices, in the same order as one process. The last samples of an
+ * epoch, and batches that max_steps cuts, are read completely. Infeeds behave in the same way. test_fit.c tests
+ * training with these samples.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,7 +138,7 @@ static void ranks_fetch_their_own(void **state)
         train(&fits[i]);
 }
 
-/* Which part of an input a rank reads. */
+/* Tests which part of an input a rank reads. */
 static void sessions_say_what_they_read(void **state)
 {
     const uint32_t rank = test_ranks_transport()->rank;

@@ -1,6 +1,6 @@
 /*
- * test_gate.c: runs follow each other closely on two ranks, one of which has slow data: no iteration of a run begins
- * because of that rank's reports about its data in the previous run.
+ * test_gate.c: runs follow each other closely on two ranks, one of which has slow data. No iteration of a run begins
+ * because of that rank's reports about data in the previous run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* The numbers of the elements, from 1; on rank 1 each arrives after a different pause. */
+/* The elements are the numbers from 1 on. On rank 1 each arrives after a different pause. */
 static bg_status count_up(void *user, void *const tensors[], bool *out_has_ended, bg_error *error)
 {
     uint32_t *count = user;

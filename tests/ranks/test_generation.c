@@ -17,8 +17,8 @@ typedef struct outcome {
     float logits[VOCABULARY]; /* after the first prompt */
 } outcome;
 
-/* Generates for several prompts at once, then for one prompt token by token. If `stages` is NULL, one device and so one
- * process runs it (wrap.c). */
+/* Generates for several prompts at once, then for one prompt token by token. If `stages` is NULL, the model has one
+ * device, so each process runs it separately (wrap.c). */
 static void generate(const char *stages, outcome *out)
 {
     const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);

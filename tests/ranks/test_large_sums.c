@@ -1,6 +1,6 @@
 /*
- * test_large_sums.c: gradients that two ranks sum in rounds have the bits of one process, when the sum is waited for
- * and when it runs beside the program, whole and in pieces.
+ * test_large_sums.c: gradients that two ranks sum in rounds are bit-identical to those of one process, whether the
+ * program waits for the sum or runs concurrently, and with whole or sharded gradients.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@
 #include "ranks/wrap.h"
 #include "transport/ranks.h"
 
-/* One weight has 2.3 MB, one has 1.5 MB, and the others are small; a round of two ranks has less. */
+/* One weight has 2.3 MB, one has 1.5 MB, and the others are small. A round of two ranks has fewer bytes than either
+ * large weight. */
 enum { WIDTH = 760, HIDDEN = 500, MICRO_BATCH = 2, ACCUMULATION = 2, STEPS = 2, REPLICAS = 2 };
 
 static void require(bg_status status, const bg_error *error)
@@ -120,7 +121,8 @@ static void pieces_in_rounds_have_the_same_bits(void **state)
     compare(&options);
 }
 
-/* A rank has one replica of both stages: the sum of the last one's gradients runs beside the first one's backward. */
+/* A rank has one replica of both stages. The sum of the last stage's gradients runs during the first stage's backward
+ * pass. */
 static void sums_beside_the_program_too(void **state)
 {
     bg_options options = make_options();

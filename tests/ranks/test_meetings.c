@@ -1,7 +1,7 @@
 /*
- * test_meetings.c: sums over members on different ranks. Short meetings need one message in each direction, larger ones
- * two with half the bytes each, and large data are sent in rounds. The bits are those of a plain loop over the members,
- * even in place.
+ * test_meetings.c: tests collectives (meetings) of members on different ranks. Short ones need one message in each
+ * direction, larger ones two with half the bytes each, and large data are sent in rounds. The bits are those of a plain
+ * loop over the members, even in place.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void lost(void *user, bg_status status, const char *why)
     fail_msg("%s", why);
 }
 
-/* ---- a group whose members are the devices; `owners` are their ranks ---- */
+/* ---- a group whose members are the devices; `owners` has the rank of each device ---- */
 
 typedef struct rig {
     bg_transport counting;
@@ -143,7 +143,7 @@ static float expect(uint32_t first, uint32_t members, uint32_t exchange, size_t 
     return sum;
 }
 
-/* Sums in rounds with this number of bytes. */
+/* Sums in rounds of this number of bytes. */
 static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exchanges)[MOST_EXCHANGES], uint32_t count,
                            const uint32_t *here, uint32_t here_count)
 {
@@ -169,7 +169,7 @@ static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exch
     }
 }
 
-/* The contributions of this rank's members; each meets the others. */
+/* Runs the collective with the contributions of this rank's members. */
 static void meet(const rig *r, size_t round_bytes, const size_t *sizes, uint32_t count, bool is_tree, bool in_place)
 {
     static float data[2][MOST_EXCHANGES][MOST_ELEMENTS], results[2][MOST_EXCHANGES][MOST_ELEMENTS];
@@ -203,10 +203,10 @@ static void meet(const rig *r, size_t round_bytes, const size_t *sizes, uint32_t
             }
 }
 
-/* Runs meetings of all kinds one after the other and counts the messages that this rank sends for each. */
+/* Runs collectives of all kinds one after the other and counts the messages that this rank sends for each. */
 static void meet_often(rig *r, uint32_t short_messages, uint32_t long_messages)
 {
-    const size_t longest = rank_count() == 2 ? 8192 : 4096 / (rank_count() - 2); /* elements of a short meeting */
+    const size_t longest = rank_count() == 2 ? 8192 : 4096 / (rank_count() - 2); /* elements of a short collective */
     const struct {
         size_t sizes[MOST_EXCHANGES];
         uint32_t count;
@@ -239,7 +239,7 @@ static void one_member_a_rank(void **state)
     close_rig(&r);
 }
 
-/* A carrier with a handshake for long messages gets slightly longer messages in pieces. */
+/* If a transport needs a handshake for long messages, slightly longer messages are sent in parts. */
 static void messages_are_cut_for_a_carrier_that_asks(void **state)
 {
     enum { EAGER = 512 };
@@ -263,7 +263,7 @@ static void messages_are_cut_for_a_carrier_that_asks(void **state)
     close_rig(&r);
 }
 
-/* The same sums are computed in rounds; small tensors share a round. */
+/* Computes the same sums in rounds; small tensors share a round. */
 static void much_comes_in_rounds(void **state)
 {
     static const struct {
@@ -289,7 +289,7 @@ static void much_comes_in_rounds(void **state)
     close_rig(&r);
 }
 
-/* Members on one rank read each other's memory, so short meetings are like others there. */
+/* Members on one rank read each other's memory, so short collectives are not special there. */
 static void two_members_on_a_rank(void **state)
 {
     rig r;

@@ -1,7 +1,7 @@
 /*
  * test_memmap.c: remote buffers in files over three ranks. Each rank has the files of its own devices. Any number of
- * ranks continues from the files of any other number, with the bits of a run in memory. When one rank cannot use its
- * files, all ranks return the same error.
+ * ranks can resume from the files of any other number, with the same bits as a run in memory. When one rank cannot use
+ * its files, all ranks return the same error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +99,7 @@ typedef struct way {
     uint32_t replicas;
     bool is_sharded;
     unsigned model, classes; /* the remote tensors */
-    const char *layout;      /* for the ranks that continue */
+    const char *layout;      /* for the ranks that resume */
 } way;
 
 static const way ways[] = {
@@ -236,7 +236,7 @@ static void any_number_of_ranks_goes_on(void **state)
         test_train_expect(train(w, &options, test_ranks_transport(), 3, UPDATES, "after 3"), &expected,
                           "over ranks, at last");
         meet();
-        if (own_rank() == 0) /* the files have their previous content */
+        if (own_rank() == 0) /* the files' content has not changed */
             test_train_expect(train(w, &options, NULL, UPDATES, UPDATES, "after 4"), &expected, "alone, at last");
         free(expected.bytes);
         remove_folder(folder);
@@ -322,7 +322,7 @@ static void values_of_the_index_go_to_who_has_them(void **state)
     assert_int_equal(stat(path, &facts), 0);
     assert_true(facts.st_size > RANKS * WIDTH * WIDTH * 4);
     meet();
-    plan->options.numerics.seed = 6; /* so that no value comes from the seed */
+    plan->options.numerics.seed = 6; /* so that no value is an initial value from the seed */
     require(bg_session_create(plan, NULL, &session, &error), &error);
     test_train_expect(take_weights(session), &expected, "from the index");
     bg_session_destroy(session);
@@ -475,7 +475,7 @@ static void readers_leave_the_files_untouched(void **state)
     remove_folder(folder);
 }
 
-/* ---- complete or not, on all ranks ---- */
+/* ---- completeness of files, on all ranks ---- */
 
 static void a_failure_of_rank_0_is_of_all(void **state)
 {
@@ -503,7 +503,7 @@ static void a_failure_of_rank_0_is_of_all(void **state)
         assert_true(rmdir(inner) == 0 && rmdir(path) == 0);
     meet();
     require(bg_session_flush(session, "", &error), &error);
-    /* They are not removed before a run either: no rank begins the run, and the files do not change. */
+    /* The old files are not removed before a run either: no rank begins the run, and the files do not change. */
     if (own_rank() == 0)
         assert_true(unlink(path) == 0 && mkdir(path, 0777) == 0 && mkdir(inner, 0777) == 0);
     meet();

@@ -1,7 +1,7 @@
 /*
- * test_outfeeds.c: the outfeeds of two ranks. Each has the rows that its own devices compute, with the bits of the
- * run's arrays, and zeros for replicas of other ranks. A rank whose devices do not compute any value of a row does not
- * get the row.
+ * test_outfeeds.c: tests the outfeeds of two ranks. Each has the rows that its rank's devices compute, with the same
+ * bits as the run's arrays, and zeros for replicas of other ranks. A rank whose devices do not compute any value of a
+ * row does not get the row.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_parts.c: checkpoints that several ranks write in parts. One process and ranks of another strategy load them,
- * from one folder and from several. Incomplete, damaged or missing parts give the same error on all ranks.
+ * test_parts.c: tests checkpoints that several ranks write in parts. One process, and ranks with another strategy, load
+ * them from one folder and from several. Incomplete, damaged or missing parts give the same error on all ranks.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static uint32_t own_rank(void)
     return test_ranks_transport()->rank;
 }
 
-/* `held` lends the thread that writes checkpoints; if it is NULL, the system does. */
+/* `held` lends the thread that writes checkpoints; if it is NULL, the library creates the thread. */
 static void open_rig_with(rig *r, bg_strategy strategy, bool is_alone, test_held_thread *held)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -287,7 +287,7 @@ static void writing_beside_training(void **state)
         test_folder_remove(folder);
 }
 
-/* ---- which files exist ---- */
+/* ---- the files of checkpoints ---- */
 
 static void older_parts_go(void **state)
 {
@@ -332,7 +332,7 @@ static void a_rank_that_cannot_write(void **state)
     open_rig(&r, BG_STRATEGY_PIPELINED, false);
     train(&r, 1);
     save(&r, folder, 1);
-    if (own_rank() == 1) { /* a file has the folder's name */
+    if (own_rank() == 1) { /* a file with the folder's name makes writing fail */
         test_folder_remove(folder);
         stream = fopen(folder, "w");
         assert_non_null(stream);

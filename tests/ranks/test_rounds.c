@@ -1,6 +1,6 @@
 /*
- * test_rounds.c: values that one rank reads from others, for example for a checkpoint, are sent in messages of at most
- * 1 MiB, for all sizes; so are outputs.
+ * test_rounds.c: values of any size that one rank reads from others, for example for a checkpoint, are sent in messages
+ * of at most 1 MiB. So are outputs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static bg_status begin_receive(void *user, void *lane, uint32_t from, uint32_t t
     return t->receive(user, lane, from, tag, data, size_bytes, operation, error);
 }
 
-/* The library, not this transport, cuts longer messages. */
+/* The library must split longer messages. */
 static void watch(bg_transport *transport)
 {
     transport->send = begin_send;
@@ -144,7 +144,7 @@ static void weights_come_in_rounds(void **state)
 
 /* ---- outputs ---- */
 
-/* The number of elements of a value and of values in a run, in two stages of each replica. */
+/* Tests a number of elements of a value and a number of values in a run, with two stages in each replica. */
 typedef struct shape {
     int64_t elements;
     uint32_t count, replicas;
@@ -210,8 +210,8 @@ static void expect_outputs(const shape *s)
     free(y);
 }
 
-/* Values longer than a round (which are not sent between stages), and short ones of which many fill a round; sent by
- * one rank, and by both in turns. */
+/* Values are longer than a round (and not sent between stages), or so short that many fill a round. One rank sends
+ * them, or both ranks alternate. */
 static void outputs_come_in_rounds(void **state)
 {
     static const shape shapes[] = {

@@ -1,6 +1,6 @@
 /*
- * test_sessions.c: operations that sessions of several ranks do together, and their errors. All ranks (wrap.h) run each
- * test.
+ * test_sessions.c: tests operations that sessions of several ranks do together, and their errors. All ranks (wrap.h)
+ * run each test.
  */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void a_rank_has_memory_for_its_own_devices(void **state)
     close_rig(&r);
 }
 
-/* **out_polls is whether a waiting worker polls for a while, because no other rank needs its processor. */
+/* ***out_polls is true if a waiting worker polls for a while, because no other rank needs its processor. */
 static uint32_t count_workers(const uint32_t *hosts, bool *out_polls)
 {
     bg_transport transport = *test_ranks_transport();
@@ -192,7 +192,7 @@ static void ranks_of_a_host_share_its_processors(void **state)
     CPU_SET(cpu, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     assert_int_equal(count_workers(NULL, &polls), 1);
-    assert_int_equal(polls, online > 1); /* a launcher gives ranks that it binds their own processors */
+    assert_int_equal(polls, online > 1); /* ranks that a launcher binds have separate processors */
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
@@ -200,7 +200,7 @@ static void ranks_of_a_host_share_its_processors(void **state)
 
 enum { INNER = 12, PIECES = 3 };
 
-/* A projection in pieces, over rows or columns of its weight; two replicas, the optimizer's state in pieces. */
+/* A projection that is split over rows or columns of its weight, on two replicas, with sharded optimizer state. */
 static void plan_pieces(rig *r, bg_serialize_mode mode)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, MICRO_BATCH, INNER);
@@ -244,8 +244,8 @@ static bg_status compare_all(void *user, bg_error *error)
     return BG_OK;
 }
 
-/* Initial values of pieces are those of the whole on every rank; when only one rank reads values, the others only send
- * them. */
+/* Initial values of pieces are those of the whole tensor on every rank. If only one rank reads values, the others only
+ * send them. */
 static void one_rank_reads_the_weights_of_all(void **state)
 {
     const bg_serialize_mode modes[] = {BG_SERIALIZE_OUTPUT_CHANNELS, BG_SERIALIZE_REDUCING_DIM};
@@ -541,7 +541,7 @@ static void neighbors_are_together(void **state)
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,2", "entry 7 is not a rank from 0 to 1");
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,0", "rank 1 gets no device");
     expect_owners(r.plan, 2, NULL, "1,1,1,1,0,0,0,0,0,0,0,0", "it has more than the 8 devices");
-    /* The list of a training with two replicas is used for its test with one. */
+    /* The rank list of training with two replicas is used for a test with one replica. */
     test = *r.plan;
     test.training = false;
     test.replicas = 1;
@@ -586,7 +586,7 @@ static void layouts_of_one_process_are_checked(void **state)
     close_rig(&r);
 }
 
-/* This many ranks rule out any loop over pairs of ranks. */
+/* With this many ranks, a loop over pairs of ranks would take too long. */
 static void many_ranks_are_laid_out_at_once(void **state)
 {
     enum { MANY = 200000, HOSTS = 25000 };

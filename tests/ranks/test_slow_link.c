@@ -1,5 +1,5 @@
 /*
- * test_slow_link.c: a report names a link between two ranks that is some milliseconds slower first, and removing the
+ * test_slow_link.c: if a link between two ranks is some milliseconds slower, a report lists it first, and removing the
  * delay gives the predicted gain.
  */
 #include <stdarg.h>
@@ -101,7 +101,8 @@ static bg_status slow_poll(void *user, void *lane, void **out_operations, uint32
 
 /* ---- two devices on two ranks ---- */
 
-/* Seconds of the fastest run; rank 0 gets the insights in `analysis`, and *out the plan, whose names they use. */
+/* Returns the seconds of the fastest run. Rank 0 gets the insights in `analysis`, and the plan, whose names they use,
+ * in *out. */
 static double run(bg_transport *transport, bgi_analysis *analysis, bg_plan **out)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH);
@@ -177,7 +178,7 @@ static void a_slow_link_is_named_first(void **state)
         bgi_analysis_clear(&analysis);
     }
     bg_plan_destroy(plan);
-    /* Waits for a link do not depend on what else the machine does, but runs over a fast one do. */
+    /* Waits for a slow link do not depend on the load of the machine, but runs over a fast link do. */
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         const double seconds = run(&fast, &analysis, &plan);
         after_s = seconds < after_s ? seconds : after_s;

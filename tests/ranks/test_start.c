@@ -1,6 +1,6 @@
 /*
- * test_start.c: 64 ranks have one stage each of a small network. At the start, a rank allocates only the memory that
- * its own stage needs, and the rank that reads all weights has memory for only one of them.
+ * test_start.c: each of 64 ranks has one stage of a small network. At the start, a rank allocates only the memory that
+ * its stage needs, and the rank that reads all weights has memory for only one weight.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static long find_kb(const char *name)
     return found;
 }
 
-/* Measures the peak of resident memory from now on, relative to the present value. */
+/* Measures the peak of resident memory from now on, relative to the current value. */
 static long forget_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
@@ -91,7 +91,7 @@ static void build(bg_graph *graph, bg_value *out_loss)
     bg_graph_initialize(graph, "fc3.weight", "orthogonal", 1.0, 0.0);
 }
 
-/* Ranks that exchange only the end of a run have one parcel of notes for each other. */
+/* Two ranks that exchange only the end of a run send each other one message of notes. */
 static void check_parcels(const bg_session *session)
 {
     const ranks *r = bgi_ranks_of(session->engine->transport);

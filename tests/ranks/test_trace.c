@@ -1,7 +1,7 @@
 /*
- * test_trace.c: one trace of two ranks, on one clock: messages arrive after they left, and a reduction over the ranks
- * runs while another device computes a backward pass. A rank with a single thread continues its sums between the calls
- * of a backward pass.
+ * test_trace.c: two ranks write one trace on one clock. Messages arrive after they were sent, and a reduction over the
+ * ranks runs while another device computes a backward pass. A rank with a single thread continues its sums between the
+ * calls of a backward pass.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,8 @@
 #include "support/folder.h"
 
 enum { WIDTH = 512, MICRO_BATCH = 16, ACCUMULATION = 4, ITERATIONS = 20, STAGES = 2, REPLICAS = 2, TRACED_RUNS = 3 };
-static const uint64_t skew_ns = 100000000000u, slack_ns = 1000000u; /* longer than a message waits on a busy machine */
+static const uint64_t skew_ns = 100000000000u,
+                      slack_ns = 1000000u; /* longer than the delay of a message on a busy machine */
 
 typedef struct rig {
     bg_graph *graph;
@@ -201,7 +202,7 @@ static void share(const uint32_t *hosts)
         assert_int_equal(check_messages(&e), 2 * REPLICAS * per_device);
     }
     free(e.all);
-    /* On a busy machine, ranks often take turns. */
+    /* On a busy machine, ranks often run one after the other. */
     for (int look = 0; look < TRACED_RUNS; look++) {
         run(&r);
         require(bg_session_share_trace(r.session, 0, &error), &error);

@@ -1,6 +1,7 @@
 /*
- * wrap.c: the linker replaces main and the functions that make plans by those in this file. BRIGADE_TEST_RANKS is the
- * number of processes, 2 by default. Suites leave out cells as under sanitizers, unless BRIGADE_TEST_ALL is set.
+ * wrap.c: the linker replaces main and the functions that create plans with those in this file. BRIGADE_TEST_RANKS is
+ * the number of processes, 2 by default. Suites run the reduced set of cases that they have for sanitizers, unless
+ * BRIGADE_TEST_ALL is set.
  */
 #include "ranks/wrap.h"
 

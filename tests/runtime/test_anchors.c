@@ -1,6 +1,6 @@
 /*
- * Values that the graph does not mark as outputs are returned on request (anchors). Every value of a model, under every
- * strategy, equals the graph's result when the value is marked. The request does not change other results.
+ * Values that the graph does not mark as outputs are returned on request (anchors). Under every strategy, every value
+ * of a model is the same whether it is requested or marked as an output. The request does not change other results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,7 +146,7 @@ static bg_options strategy_options(int strategy)
     return options;
 }
 
-/* A value that fusion makes part of another op unless it is marked. */
+/* A value that fusion removes unless it is marked. */
 static bool is_swallowed(const bg_graph *graph, bg_value value)
 {
     const char *type = graph->ops[graph->values[value.id].op].type->name;
@@ -154,7 +154,7 @@ static bool is_swallowed(const bg_graph *graph, bg_value value)
     return strcmp(type, "conv2d") == 0 || strcmp(type, "max_pool2d") == 0;
 }
 
-/* The model with `count` values marked, on one device. */
+/* Runs the model with `count` marked values, on one device. */
 static result *run_marked(unsigned number, const bg_value *values, uint32_t count)
 {
     const bg_options options = strategy_options(0);
@@ -197,8 +197,8 @@ static void expect_all(unsigned number, const bg_graph *graph, const bg_value *h
     for (uint32_t i = 0; i < kept_count; i++)
         expect_same(anchored, expected, bg_graph_name(graph, kept[i]), ITERATIONS * ACCUMULATION);
     free_result(expected);
-    /* Marking these values changes the ops that remain, so their gradients round differently; the values are equal
-     * before the first update. */
+    /* Marking these values prevents fusion, so gradients round differently; the values are equal before the first
+     * update. */
     for (uint32_t i = 0; i < count; i++)
         if (is_swallowed(graph, hidden[i])) {
             expected = run_marked(number, &hidden[i], 1);

@@ -1,6 +1,6 @@
 /*
- * test_arguments.c: how every public function that can fail handles its arguments. A NULL for a required value is an
- * error that names the parameter. A bg_error needs no preparation: success leaves it clear, and failure reports only
+ * test_arguments.c: tests how every public function that can fail handles its arguments. A NULL for a required value is
+ * an error that names the parameter. A bg_error needs no preparation: success leaves it clear, and failure reports only
  * its own cause. tests/style/test_entry.sh checks that every function clears it.
  */
 #include <stdarg.h>

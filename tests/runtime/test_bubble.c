@@ -1,7 +1,6 @@
 /*
- * test_bubble.c: measured idle time is the simulated one. Kernels that sleep a known time need no processor, so a
- * pipeline of 8 or 16 devices runs at its own speed on any machine, and the measured idle share must equal the
- * simulated one.
+ * test_bubble.c: measured idle time equals simulated idle time. Kernels sleep for a known time and need no processor,
+ * so a pipeline of 8 or 16 devices takes the same time on any machine.
  *
  *     y = x + w, then sleep     dx: sleep, dx = dy     dw: sleep, dw = sum of dy
  *
@@ -30,8 +29,8 @@
 enum { WIDTH = 4, MOST_STAGES = 16 };
 
 /*
- * A millisecond of a nap, in nanoseconds. Under the thread sanitizer the engine's own work between two naps takes
- * several times as long, so naps are longer too; otherwise that work would count as idle time.
+ * The nanoseconds that a nap of nominally 1 ms takes. Under the thread sanitizer the engine's work between two naps
+ * takes several times as long and would count as idle time, so naps are longer too.
  */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -338,7 +337,7 @@ static void test_messages_do_not_wait_for_w(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Two stages on each device make a V. Times are those of the papers, F = B = W, and others. */
+/* Two stages on each device make a V. Times are F = B = W, as in the papers, and others. */
 static void test_measured_bubble_with_w_apart(void **state)
 {
     static const pipeline pipelines[] = {

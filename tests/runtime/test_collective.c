@@ -1,6 +1,6 @@
 /*
- * test_collective.c: collectives of a model against direct loops over the replicas, for random meshes, groups, shapes
- * and types. All members of a group get the same bits, namely those of a sum in the members' order.
+ * test_collective.c: compares collectives of a model with direct loops over the replicas, for random meshes, groups,
+ * shapes and types. All members of a group get the same bits, those of a sum in the members' order.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return (*state >> 8) % below;
 }
 
-/* The part of one replica: [2, 6 columns, 3] of a tensor cut along both axes. */
+/* One replica's shard, [2, 6 columns, 3], of a tensor that is sharded along both axes. */
 typedef struct rig {
     bg_mesh mesh;
     uint32_t axes;
@@ -78,7 +78,7 @@ static void fill(rig *r, bg_weights *weights, uint32_t *random)
     free(whole);
 }
 
-/* One element over the group of a replica, added up in float (double for float64), rounded once. A NaN stays one. */
+/* Sums one element over the group of a replica in float (double for float64), and rounds once. A NaN stays a NaN. */
 static double combine(const rig *r, uint32_t replica, int64_t e, bool adds)
 {
     const uint32_t size = bg_mesh_group_size(&r->mesh, r->axes);

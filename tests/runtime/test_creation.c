@@ -1,6 +1,6 @@
 /*
- * test_creation.c: the creation of a session reports its progress, and can be canceled at each call. Then weights,
- * memory and folders are as before, and a later creation has the bits of one that was not canceled.
+ * test_creation.c: the creation of a session reports its progress, and can be canceled at each call. After that,
+ * weights, memory and folders are as before, and a session that is created later gives the same bits.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* ---- what the callback gets ---- */
+/* ---- the callback's arguments ---- */
 
 typedef struct asked {
     uint64_t calls, cancel_at, done, total;
@@ -239,7 +239,7 @@ static void test_inference(void **state)
             require(bg_session_run(session, (const void *[]){x}, (void *[]){y}, &error), &error);
             assert_float_equal(y[0], 17, 0);
             assert_float_equal(y[1], 39, 0);
-            require(bg_weights_set(weights, "w", &weight, values, &error), &error); /* a new value, in a run */
+            require(bg_weights_set(weights, "w", &weight, values, &error), &error); /* a run makes a new value */
             require(bg_session_run(session, (const void *[]){x}, (void *[]){y}, &error), &error);
             assert_int_equal(a.calls, 2);
             bg_session_destroy(session);

@@ -1,5 +1,5 @@
 /*
- * test_engine.c: any number of workers gives the bits of plain loops.
+ * test_engine.c: any number of workers gives the same bits as plain loops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 
 enum { RUNS = 3 };
 
-/* Everything that a session computed in some runs, and the results of the plain loops. */
+/* All results of a session in some runs, and the results of the plain loops. */
 typedef struct outcome {
     float *inputs, *outputs, *expected;
     float weights[TOY_MOST_STAGES * TOY_WIDTH], expected_weights[TOY_MOST_STAGES * TOY_WIDTH];
@@ -180,9 +180,10 @@ static void as_many_workers_as_there_are_cores(void **state)
 /* With credits, a ring of one slot makes the producer wait for every message. */
 /* ---- messages that leave early ---- */
 
-/* The calls after a message in the last stage's backward wait until the stage before has processed the message. */
+/* The calls after a message in the last stage's backward action wait until the previous stage has processed the
+ * message. */
 typedef struct behind {
-    _Atomic uint32_t done_before; /* backwards of the stage before */
+    _Atomic uint32_t done_before; /* backward actions of the previous stage */
     uint32_t waited_for;
     bool is_late;
 } behind;
@@ -208,7 +209,7 @@ static void tell_behind(const bg_kernel_call *call, uint32_t part)
     atomic_fetch_add(&b->done_before, 1);
 }
 
-/* Every backward of the device has one more call, for which its message, if any, does not wait. */
+/* Every backward action of the device has one more call; the action's message does not wait for this call. */
 static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, behind *b, bgi_call calls[2])
 {
     bgi_instruction *instructions = toy_instructions(plan, device);
@@ -226,7 +227,7 @@ static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, beh
     }
 }
 
-/* The trace also shows that it leaves inside the action and arrives after that. */
+/* The trace also shows that a message leaves inside the action and arrives after that. */
 static void expect_early_in_trace(const bg_session *session)
 {
     const uint32_t count = bg_session_trace_count(session, 0, 1);
@@ -398,7 +399,7 @@ static void no_wake_up_is_lost(void **state)
     }
 }
 
-/* ---- what a run costs ---- */
+/* ---- the cost of a run ---- */
 
 static void a_run_allocates_nothing(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * test_feed.c: infeeds and outfeeds deliver the data of arrays, whichever side waits; and every way in which one side
- * stops.
+ * test_feed.c: infeeds and outfeeds deliver the same data as arrays, whichever side waits. The test covers every way in
+ * which one side stops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -168,7 +168,7 @@ static uint32_t count_threads(void)
     return count;
 }
 
-/* A joined thread may still be in the table for a moment. */
+/* The system may still list a joined thread for a short time. */
 static void expect_threads(uint32_t count)
 {
     for (int look = 0; look < 1000 && count_threads() != count; look++)
@@ -250,7 +250,7 @@ static void queues_give_the_bits_of_arrays(void **state)
     }
 }
 
-/* Sums over the micro-batches of a step are made in order. */
+/* Sums over the micro-batches of a step are computed in order. */
 static void accumulated_rows_are_sums(void **state)
 {
     const rig_options *way = &ways[1];
@@ -273,7 +273,7 @@ static void accumulated_rows_are_sums(void **state)
     sums = open_outfeed(&r, &options);
     options.accumulate_dtype = BG_FLOAT64;
     wides = open_outfeed(&r, &options);
-    /* The second run's rows have the places of the first one's. */
+    /* The second run's rows use the slots of the first run's rows. */
     for (uint32_t run = 0; run < RUNS; run++) {
         expect_ok(&r, bg_session_run_infeed(r.session, infeed, NULL, &r.error));
         for (uint32_t step = 0; step < way->device_iterations; step++) {
@@ -694,7 +694,7 @@ static void data_that_end(void **state)
     }
 }
 
-/* Samples of a batch that do not fill a micro-batch are neither dropped nor combined with the following samples. */
+/* A batch with samples that do not fill a micro-batch is an error. */
 static void uneven_batches_are_refused(void **state)
 {
     enum { SAMPLES = 7 };
@@ -835,7 +835,7 @@ static void endless_runs_are_stopped(void **state)
     clear_source(&s);
 }
 
-/* The parts are destroyed early, late, and in any order, and no thread remains. */
+/* Infeeds, outfeeds and sessions are destroyed early, late, and in any order, and no thread remains. */
 static void no_thread_is_left(void **state)
 {
     const uint32_t before = count_threads();
@@ -1215,7 +1215,7 @@ static void infeeds_go_on_where_others_left_off(void **state)
     expect_ok(&r, bg_loader_create(data, &loading, &loader, &r.error));
     infeed_options.repeat = true;
     for (uint32_t first = 0; first < EPOCHS * EACH; first++) {
-        /* The end of an epoch is the beginning of the next one, expressed in two ways. */
+        /* The end of an epoch and the beginning of the next one are the same position. */
         infeed_options.first_epoch = first / EACH - (first % EACH == 0 && first % 2 == 1);
         infeed_options.first_element = first - infeed_options.first_epoch * EACH;
         expect_ok(&r, bg_infeed_create_loader(loader, &infeed_options, &infeed, &r.error));
@@ -1304,7 +1304,7 @@ static bg_value build_rated(bg_graph *graph)
 
 enum { RATED_ELEMENTS = 2 * 3 * 4 }; /* replicas, iterations, accumulation */
 
-/* The losses of three calls, each with another rate; a rate is one value, or one for each element. */
+/* The losses of three calls, each with another rate. A rate is one value, or one value for each element. */
 static void train_rated(const char *stages, const char *schedule, bool is_constant, float *losses)
 {
     static const float rates[] = {0.5f, 1.25f, 0.75f};
@@ -1375,7 +1375,7 @@ static void constant_inputs_pass_through_stages(void **state)
 
 typedef struct spare {
     atomic_uint calls, inside;
-    unsigned answers; /* the number of times that there is work */
+    unsigned answers; /* the number of times that work is available */
     long sleep_ns;
 } spare;
 
@@ -1391,7 +1391,7 @@ static bool do_spare(void *user)
     return call < s->answers;
 }
 
-/* Whatever work idle workers do, the results are the same, and no such work continues after the run. */
+/* Work of idle workers does not change results, and does not continue after the run. */
 static void the_idle_have_something_to_do(void **state)
 {
     static const rig_options way = {"B1|B2|B3|B4", "interleaved", 3, 4, 1, 3};

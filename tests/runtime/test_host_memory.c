@@ -1,6 +1,6 @@
 /*
- * test_host_memory.c: free memory as the system reports it, read from folders that imitate /proc and /sys, and a
- * session that needs more memory than is free.
+ * test_host_memory.c: reads the system's free memory from folders that imitate /proc and /sys, and creates a session
+ * that needs more memory than is free.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void the_least_holds(void **state)
     expect(root, 1024 * UINT64_C(300100), false);
     put(root, "sys/fs/cgroup/user/job/memory.max", "999999999999\n");
     expect(root, 1024 * UINT64_C(300100), false);
-    /* A group above the process's own has a limit; its file cache counts as free. */
+    /* A parent of the process's group has a limit; the parent's file cache counts as free. */
     put(root, "sys/fs/cgroup/user/memory.max", "10000000\n");
     put(root, "sys/fs/cgroup/user/memory.current", "4000000\n");
     expect(root, 6000000, true);
@@ -82,7 +82,7 @@ static void old_groups_and_mounts_of_a_container(void **state)
     (void)state;
     test_folder_create(root);
     put(root, "proc/meminfo", "MemAvailable: 300000 kB\n");
-    /* The path is that of the host; only the mount itself exists here. */
+    /* The path is that of the host; only the mount point exists here. */
     put(root, "proc/self/cgroup", "12:cpu,cpuacct:/x\n4:memory:/docker/0123\n0::/docker/0123\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "5000000\n");
     put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "2000000\n");
@@ -99,7 +99,7 @@ static void old_groups_and_mounts_of_a_container(void **state)
     test_folder_remove(root);
 }
 
-/* More replicas than fit any machine's memory; only their number makes them large. */
+/* More replicas than any machine's memory can hold, because of their number. */
 static void a_session_that_does_not_fit_is_refused(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 4096, 1024);

@@ -1,6 +1,6 @@
 /*
- * test_in_place.c: a session for inference reads whole weights in the memory of bg_weights. It follows them to other
- * memory, to another session's files and back, and keeps them alive as long as a kernel reads them.
+ * test_in_place.c: a session for inference reads whole weights in the memory of bg_weights. It uses them even after
+ * they move to other memory, to another session's files and back, and keeps them alive as long as a kernel reads them.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -163,7 +163,7 @@ static void try_training(const char *folder)
     training = make_training(weights, folder);
     if (folder != NULL) {
         assert_null(weights->items[0].data);
-        check(inference, weights); /* the same value is in the training's file */
+        check(inference, weights); /* the same value is in the file of the training session */
         assert_null(find_place(inference));
     }
     for (int i = 0; i < 2; i++) {

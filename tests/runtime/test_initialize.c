@@ -115,7 +115,7 @@ static void the_distribution_is_the_one_asked_for(void **state)
     assert_true(low == 1.25 && high == 1.25);
 }
 
-/* Uniform values computed directly from the generator's words. */
+/* Uniform values, computed directly from the generator's output. */
 static void uniform_values_are_the_words_of_a_block(void **state)
 {
     const bg_initializer initializer = {BG_INITIALIZE_UNIFORM, -0.3, 0.9};
@@ -168,7 +168,7 @@ static const bgi_test_oracle *oracle(void)
     return opened;
 }
 
-/* The vectors that PyTorch drew: the rows if there are fewer rows than columns, otherwise the columns. */
+/* The orthonormal vectors, as in PyTorch: the rows if there are fewer rows than columns, otherwise the columns. */
 static void orthogonal_weights_are_pytorchs(void **state)
 {
     static const struct {

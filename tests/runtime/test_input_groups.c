@@ -1,7 +1,7 @@
 /*
- * Replicas that follow from the number of devices, and groups of replicas that get the same data: which row each
- * replica reads, from arrays and from an infeed; the batch arithmetic; training that does not depend on the copies;
- * errors.
+ * Tests replicas that follow from the number of devices, and groups of replicas that get the same data. It checks which
+ * row each replica reads from arrays and infeeds, batch sizes, training that does not depend on the number of copies,
+ * and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +136,7 @@ static void each_replica_reads_its_groups_row(void **state)
             x[i] = (float)(i + 1);
         assert_int_equal(bg_session_run(session, (const void *[]){x}, (void *[]){y}, NULL), BG_OK);
         expect_rows(wanted, y);
-        /* The same from a queue, twice, without a lost or repeated element. */
+        /* Reads the same from a queue, twice, without a lost or repeated element. */
         assert_int_equal(bg_infeed_create(&type, 1, next_row, &next, &infeed_options, &infeed, NULL), BG_OK);
         assert_int_equal(bg_infeed_start(infeed, session, NULL), BG_OK);
         memset(y, 0, sizeof y);
@@ -202,7 +202,7 @@ static size_t copy_weights(bg_weights *weights, unsigned char *out)
     return used;
 }
 
-/* Makes one run; returns all weights in a row. */
+/* Makes one run; returns all weights, one after the other. */
 static size_t train(const training_case *c, unsigned char *weights)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -274,7 +274,7 @@ static void training_equals_that_on_repeated_data(void **state)
     }
 }
 
-/* Four copies of each gradient have the same mean as one, because sums and counts are four times as large. */
+/* Four copies of each gradient have the same mean as one copy, because sums and counts are four times as large. */
 static void copies_that_read_the_same_do_not_change_a_bit(void **state)
 {
     const training_case one = {1, 1, BG_GROUPING_CONSECUTIVE, false}, four = {4, 4, BG_GROUPING_CONSECUTIVE, false};

@@ -1,7 +1,7 @@
 /*
- * test_io.c: transfers in pieces, on a handmade device. Each byte is copied once, by any number of threads, in the
- * order of the queue. An idle worker returns to other work after a piece. A transfer is counted when any thread has
- * copied its last piece.
+ * test_io.c: transfers in pieces, on a device that the test builds. Each byte is copied once, by any number of threads,
+ * in the order of the queue. An idle worker returns to other work after a piece. A transfer is counted when any thread
+ * has copied its last piece.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,7 +166,7 @@ static void many_threads_copy_each_byte_once(void **state)
     free(store);
 }
 
-/* From the second copy on, the device's call has unclaimed parts. */
+/* From the second copy on, the device has a call with parts that no worker has started. */
 static void offer_parts(queue *q, uint32_t copies)
 {
     if (copies == 2)

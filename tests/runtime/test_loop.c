@@ -1,5 +1,5 @@
 /*
- * test_loop.c: loops on the devices: carried values, conditions, nested loops, and errors.
+ * test_loop.c: tests loops on the devices: carried values, conditions, nested loops, and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,7 +96,7 @@ static void a_counter_counts(void **state)
     }
 }
 
-/* All carried values change at the same time: Fibonacci's numbers, and a plain exchange. */
+/* All carried values change at the same time, as in Fibonacci numbers and in an exchange of two values. */
 static void values_change_together(void **state)
 {
     const float first[] = {0.0f, 1.0f};
@@ -250,7 +250,7 @@ static void an_integer_counts(void **state)
     close_rig(&r);
 }
 
-/* Every comparison ends a loop over int32, and one over int64 with values that are equal as doubles. */
+/* Every comparison can end a loop over int32, and a loop over int64 with values that are equal as doubles. */
 static void comparisons_end_the_loop(void **state)
 {
     static const int64_t base = ((int64_t)1 << 60) + 1;
@@ -292,8 +292,8 @@ static void comparisons_end_the_loop(void **state)
 
 /*
  * Carried values are n, an int32 counter; total, an int64 to which even n are added; and the largest x so far. One
- * stage has n and total, the other the largest x. The loop runs from total = base while total < base + 12, that is for
- * n = 0 .. 6. Every strategy gives the same results.
+ * stage has n and total, the other stage the largest x. The loop runs from total = base while total < base + 12, that
+ * is for n = 0 .. 6. Every strategy gives the same results.
  */
 static void integers_count_under_every_strategy(void **state)
 {

@@ -1,7 +1,7 @@
 /*
- * test_memmap.c: remote buffers in files give the bits of memory, within a session and from one session to the next.
- * Files opened read-only do not change. Foreign, damaged, incomplete and busy files give one clear error and are not
- * used.
+ * test_memmap.c: remote buffers in files give the same bits as those in memory, within a session and from one session
+ * to the next. Files that are opened read-only do not change. Files that are damaged, incomplete, in use or from
+ * another plan give one clear error and are not used.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -158,7 +158,7 @@ static test_result expect(const way *w)
     return r;
 }
 
-/* Checks that a session of these options fails, and with which words. */
+/* Checks that creating a session with these options fails, and what the message contains. */
 static void refuse(const way *w, const bg_options *options, bg_status status, const char *words)
 {
     bg_plan *plan = plan_for(w, options);
@@ -343,10 +343,10 @@ static void runs_that_did_not_end_are_refused(void **state)
     refuse(w, &options, BG_ERROR_INVALID, "did not end properly");
     options.files.memmap_mode = BG_MEMMAP_RENEW;
     train(w, &options, 0, STOP, "", &r);
-    train(w, &options, STOP, UPDATES, "", &r); /* whole values are not renewed */
+    train(w, &options, STOP, UPDATES, "", &r); /* complete values are not renewed */
     free(r.bytes);
     test_folder_remove(folder);
-    /* A second run that does not end properly removes the index of the first run. */
+    /* After a second run that does not end properly, the index of the first run is gone. */
     r = (test_result){0};
     test_folder_create(folder);
     options = options_for(w, folder);
@@ -357,7 +357,7 @@ static void runs_that_did_not_end_are_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* Stores beside an index of version 0.1 are not remains of a failed run, and are renewed only on request. */
+/* Stores with an index of version 0.1 are not treated as those of a failed run, and are renewed only on request. */
 static void an_index_of_an_earlier_release_is_refused(void **state)
 {
     const way *w = &ways[0];
@@ -490,7 +490,7 @@ static void other_plans_are_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* LAMB's state has the names of AdamW's. The plan that made the files continues with them. */
+/* LAMB's state has the names of AdamW's. The plan that made the files can resume from them. */
 static void another_optimizer_is_refused(void **state)
 {
     const bg_optimizer lamb = bg_lamb(0.003);
@@ -565,7 +565,7 @@ static void foreign_files_are_not_overwritten(void **state)
     test_folder_remove(folder);
 }
 
-/* Whichever allocation fails, the folder has either no files or the previous ones, and no temporary files. */
+/* Each allocation fails once; the folder then has no files or the previous files, and no temporary files. */
 static void out_of_memory_is_an_error(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -676,7 +676,7 @@ static void checkpoints_are_the_same(void **state)
     }
 }
 
-/* Sessions take turns with the same weights, one in files and one in memory; the weights outlive both. */
+/* Two sessions, one in files and one in memory, train the same weights alternately; the weights outlive both. */
 static void weights_are_shared(void **state)
 {
     const way *w = &ways[1];
@@ -696,7 +696,7 @@ static void weights_are_shared(void **state)
     plans[1] = plan_for(w, &in_memory);
     require(bg_weights_create(&weights, &error), &error);
     require(bg_session_create(plans[1], weights, &sessions[1], &error), &error);
-    require(bg_session_create(plans[0], weights, &sessions[0], &error), &error); /* they move into the files */
+    require(bg_session_create(plans[0], weights, &sessions[0], &error), &error); /* the weights move into the files */
     for (uint32_t update = 0; update < UPDATES; update++)
         play(sessions[update % 2], &options, update, update + 1, &found);
     append_weights(sessions[0], &found);

@@ -1,6 +1,6 @@
 /*
- * test_own_plan.c: sessions that make their own plan: they give the numbers and errors of an explicitly compiled plan,
- * and the plan lives as long as anything reads it.
+ * test_own_plan.c: sessions that make their own plan give the same results and errors as with an explicitly compiled
+ * plan. The plan lives as long as a session or kernel reads it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void test_training(void **state)
     assert_true(own[STEPS - 1] < own[0]);
 }
 
-/* The session uses the weights of a training. */
+/* The session uses weights that were trained. */
 static void test_inference(void **state)
 {
     const bg_optimizer sgd = bg_sgd(0.0);

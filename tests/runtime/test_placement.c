@@ -1,5 +1,5 @@
 /*
- * test_placement.c: the processors of workers, the number of workers, and the throughput of sessions of several
+ * test_placement.c: tests the processors of workers, the number of workers, and the throughput of sessions on several
  * threads.
  */
 #define _GNU_SOURCE
@@ -226,7 +226,7 @@ static bg_session *open_bound(bg_plan *plan, int *out_cpu)
 }
 
 /* Two sessions that pin have separate processors, and a processor that one gives up is used by the next one. Another
- * program may be bound to one of them meanwhile, so there are several tries. */
+ * program may be bound to one of them at the same time, so the test tries several times. */
 static void pinned_sessions_avoid_each_other(void **state)
 {
     const cpu_set_t allowed = affinity_of(pthread_self());
@@ -381,7 +381,7 @@ static uint32_t count_threads(void)
     return count;
 }
 
-/* A session of one worker needs no thread, and gives the bits of two workers; a pinned session has threads. */
+/* A session of one worker needs no thread, and gives the same bits as two workers; a pinned session has threads. */
 static void one_worker_is_the_caller(void **state)
 {
     static net one, two, pinned;
@@ -411,7 +411,7 @@ static void one_worker_is_the_caller(void **state)
     assert_int_equal(count_threads(), before);
 }
 
-/* Inference of one image is done before a second worker would wake up; that of 64 images is not. */
+/* Inference of one image ends before a second worker would wake up; inference of 64 images does not. */
 static void short_runs_have_one_worker(void **state)
 {
     const cpu_set_t set = affinity_of(pthread_self());

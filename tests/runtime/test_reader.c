@@ -1,6 +1,6 @@
 /*
- * test_reader.c: sessions that read published weights: which versions readers see, what is shared, and that a run never
- * sees a mixture of versions during a training. It also runs under the thread sanitizer.
+ * test_reader.c: tests sessions that read published weights: which versions readers see, which memory is shared, and
+ * that a run never sees a mixture of versions during training. It also runs under the thread sanitizer.
  */
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #include <stdarg.h>
@@ -199,9 +199,9 @@ static void test_set(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ---- what is shared ---- */
+/* ---- shared memory ---- */
 
-/* Readers of weights that are not being trained compute in the weights' own memory. */
+/* Readers of weights that are not being trained read the weights in place. */
 static void test_shared(void **state)
 {
     enum { READERS = 3 };
@@ -255,7 +255,7 @@ static void test_shared(void **state)
     bg_plan_destroy(plan);
 }
 
-/* With each of these options a reader has the bits of an ordinary session. */
+/* With each of these options a reader gives the same bits as an ordinary session. */
 static void test_strategies(void **state)
 {
     bg_session *training = make_training(NULL);
@@ -322,7 +322,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Waits until each thread has had another turn, so that all take part even on a busy machine. */
+/* Waits until each thread has made another run, so that all take part even on a busy machine. */
 static void wait_for(server servers[SERVERS])
 {
     for (int i = 0; i < SERVERS; i++) {

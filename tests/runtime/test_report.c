@@ -187,7 +187,8 @@ static void a_replica_that_does_not_come(void **state)
     toy_plan_destroy(plan);
 }
 
-/* The same for a sum that runs beside the program: two devices wait for it, and a third one has not begun it. */
+/* Tests the same for a sum that runs concurrently with the program: two devices wait for it, and a third has not begun
+ * it. */
 static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
 {
     toy_options options = impatient();
@@ -261,7 +262,7 @@ static void a_load_that_does_not_end(void **state)
     toy_plan_destroy(plan);
 }
 
-/* A load of pieces waits for a replica that has not stored its own. */
+/* A load of shards waits for a replica that has not stored its shard. */
 static void a_piece_that_does_not_come(void **state)
 {
     static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.piece_axes = BG_MESH_DATA, .peer_wait = 3}};
@@ -443,7 +444,7 @@ static void creation_survives_any_failed_allocation(void **state)
         assert_int_equal(error.status, status);
         assert_true(error.message[0] != '\0');
         assert_int_equal(bg_weights_count(weights), 0);
-        /* The table of weights retains its capacity. */
+        /* The table of weights keeps its capacity. */
         assert_in_range(test_allocations_live(), live, live + 1);
     }
     assert_true(failures > 20);

@@ -1,5 +1,5 @@
 /*
- * test_runner.c: the work of a device on one instruction: the state that kernels can read, and the calls that make one
+ * test_runner.c: tests how a device runs one instruction: the state that kernels can read, and the calls that make one
  * trace event. With kernels that only sleep, a pipeline takes the time of its schedule.
  */
 #include <stdarg.h>
@@ -198,7 +198,7 @@ static void kernels_see_operands_scratch_and_the_moment(void **state)
 
 /* ---- time ---- */
 
-/* Backward passes of the toy sleep twice as long as forward passes; they do no other work. */
+/* Backward passes of the toy model sleep twice as long as forward passes, and do no other work. */
 enum { FORWARD_US = 3000, BACKWARD_US = 6000 };
 
 static void sleep_us(long us)

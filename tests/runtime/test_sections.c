@@ -1,6 +1,6 @@
 /*
- * test_sections.c: weights that a model stores whole or in pieces. Each form continues with the weights that the other
- * has trained, however they are passed, and starts from the same values. Inference without its weights is an error.
+ * test_sections.c: weights that a model stores whole or in pieces. Each form starts from the same values and can
+ * continue from weights that another form has trained, however they are passed. Inference without weights is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ typedef struct form {
     uint32_t embedding, projection;
     bg_serialize_mode mode; /* pieces of the projection: rows (OUTPUT_CHANNELS) or columns of its weight */
     bool is_tied;           /* the projection's weight is the embedding's */
-    uint32_t replicas;      /* 0 means 1; with more, the optimizer's state is in pieces over them */
+    uint32_t replicas;      /* number of replicas; 0 means 1; with several, the optimizer state is sharded */
     const char *memmap_dir; /* the weights and the state are remote, in files */
     bool is_float16;        /* type of the parameters */
 } form;
@@ -192,7 +192,7 @@ static void copy_weights(bg_weights *from, bg_weights *to)
     }
 }
 
-/* Through a safetensors file of everything. */
+/* Passes all values through a safetensors file. */
 static void copy_by_file(bg_weights *from, bg_weights *to, const char *folder)
 {
     bg_safetensors_entry entries[MOST_OUTPUTS];
@@ -302,7 +302,8 @@ static const form narrow[] = {
 static const struct {
     const form *forms;
     size_t count;
-    bool keeps_order; /* sums of the forward keep their pieces, so that bits of results do not depend on the form */
+    bool keeps_order; /* keeps the split of sums in the forward pass, so that bits of results do not depend on the form
+                       */
 } families[] = {
     {forms, sizeof forms / sizeof forms[0], true},
     {columns, sizeof columns / sizeof columns[0], false},
@@ -311,8 +312,8 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-/* Converts one form to another. No value is lost or changed, inference gives the results of the same weights set one by
- * one as wholes, and training continues as without the conversion. */
+/* Converts one form to another. No value is lost or changed. Inference gives the same results as with whole weights
+ * that are set one by one, and training continues as without the conversion. */
 static void move_between(const form *a, const form *b, road way, bool keeps_order)
 {
     machine first = {0}, next = {0}, same = {0}, test = {0}, plain = {0};
@@ -343,7 +344,7 @@ static void move_between(const form *a, const form *b, road way, bool keeps_orde
     close_machine(&test);
 
     /* Compares the weights, the optimizer's state, and the result of further training. The gradient of the projection's
-     * input is a sum over its pieces, so the same number of pieces gives the bits of the first form. */
+     * input is a sum over its pieces, so the same number of pieces gives the same bits as the first form. */
     move_on(&first, same_sums ? a : b, true, COPIED, &same, &same_weights);
     expect_weights(bg_session_weights(same.session), bg_session_weights(first.session), what);
     move_on(&first, b, true, way, &next, &next_weights);
@@ -366,7 +367,8 @@ static void any_form_goes_on(void **state)
                     move_between(&families[k].forms[a], &families[k].forms[b], (road)way, families[k].keeps_order);
 }
 
-/* Sums of columns have another order, so their bits differ; the trained weights still belong to the whole. */
+/* Sums over columns have another order, so their bits differ; the trained weights are still those of the whole
+ * tensor. */
 static void columns_train_like_the_whole(void **state)
 {
     machine whole = {0};
@@ -413,7 +415,7 @@ static void first_values_are_equal(void **state)
     }
 }
 
-/* Two sessions alive at the same time: each run sees the other's results. */
+/* With two sessions at the same time, each run sees the other session's results. */
 static void sessions_take_turns(void **state)
 {
     static const form other = {.embedding = 12, .projection = 3, .mode = ROWS_OF};
@@ -498,7 +500,7 @@ static void pieces_are_taken(void **state)
                          BG_ERROR_NOT_FOUND);
         assert_non_null(strstr(error.message, "weights have all of it, `embedding.weight`"));
         memset(&error, 0, sizeof error);
-        /* Sets a piece of an existing whole, with any number of pieces. */
+        /* Sets a piece of an existing whole tensor, for any number of pieces. */
         fill(values + 6 * WIDTH, 6 * WIDTH, 9.0f);
         require(give_piece(weights, 1, 4, values));
         expect_table(weights, values);
@@ -537,7 +539,7 @@ static void incomplete_pieces_are_refused(void **state)
     }
 }
 
-/* Checkpoints of pieces, as in earlier releases, are made with sessions of a model whose pieces are separate
+/* The test makes checkpoints with pieces, like those of earlier releases, with a model whose pieces are separate
  * parameters. */
 static void checkpoints_of_pieces_are_read(void **state)
 {
@@ -640,7 +642,7 @@ static void files_keep_sections(void **state)
         require(bg_session_flush(m.session, NULL, &error));
         close_machine(&m);
     }
-    /* Weights that existed before get their values back too. */
+    /* Existing weights get the values from the files too. */
     f.memmap_dir = other;
     open_machine(&m, &f, true, bg_session_weights(alone.session));
     train(&m, 1);
@@ -702,8 +704,8 @@ static void missing_weights_are_named(void **state)
     close_machine(&m), close_machine(&trained);
 }
 
-/* A long list in the message ends with the number of the others. Running statistics are required like parameters;
- * values that the model itself writes are not. */
+/* A long list in the message ends with the number of names that are left out. Running statistics are required like
+ * parameters; values that the model itself writes are not. */
 static void the_list_is_bounded(void **state)
 {
     const bg_type images = {.dtype = BG_FLOAT32, .rank = 2, .dims = {4, 6}};

@@ -1,5 +1,5 @@
 /*
- * test_session.c: weights shared by sessions, initial values, the optimizer's numbers, traces.
+ * test_session.c: tests weights that sessions share, initial values, optimizer settings, and traces.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +99,7 @@ static void first_values(float *values)
 
 /* ---- sharing ---- */
 
-/* One model, trained by two sessions in turn and read by a third, as if there were one session. */
+/* Two sessions train one model alternately and a third reads it; results are those of a single session. */
 static void sessions_see_each_others_weights(void **state)
 {
     toy_options options = toy_defaults();
@@ -133,7 +133,7 @@ static void sessions_see_each_others_weights(void **state)
         run_rig(&rigs[2], values);
         assert_int_equal(bg_session_step(rigs[2].session), (round + 1) * 4);
     }
-    /* The next run starts from the values set here, wherever the newest ones were. */
+    /* The next run starts from the values that are set here, wherever the newest values were. */
     first_values(values);
     set_weights(weights, 4, values);
     run_rig(&rigs[0], values);
@@ -204,7 +204,7 @@ static void types_must_match(void **state)
     toy_plan_destroy(plan);
 }
 
-/* Values that only a failed session had are not returned as if they were valid. */
+/* Reading values that only a failed session had is an error. */
 static void values_of_a_failed_session_are_lost(void **state)
 {
     toy_options options = toy_defaults();
@@ -225,7 +225,8 @@ static void values_of_a_failed_session_are_lost(void **state)
     first_values(values);
     set_weights(weights, 4, values);
     run_rig(r, values);
-    /* From now on no message leaves the first device; until now, even a busy machine had enough time. */
+    /* From now on no message leaves the first device. The time limit is long enough for the runs before this, even on a
+     * busy machine. */
     r->plan->options.execution.wait_limit_s = 0.1;
     for (uint32_t i = 0; i < r->plan->devices[0].instruction_count; i++)
         if (toy_instructions(r->plan, 0)[i].action.kind == BG_ACTION_SEND)

@@ -1,6 +1,6 @@
 /*
- * test_shape.c: the shapes of a run's results, for device iterations x accumulation x replicas and every output mode,
- * against values written by hand.
+ * test_shape.c: compares the shapes of a run's results with values written by hand, for device iterations x
+ * accumulation x replicas and every output mode.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static const shape_case cases[] = {
     {1, 1, 1, 0, 0, A, 0, "[]", "[]"},
     {1, 1, 1, 3, 4, E, 1, "[3,4]", "[3,4]"},
     {1, 0, 1, 3, 4, A, 0, "[3,4]", "[3,4]"},
-    /* each factor by itself */
+    /* each factor alone */
     {1, 5, 1, 3, 4, A, 0, "[15,4]", "[5,3,4]"},
     {1, 5, 1, 3, 4, F, 0, "[3,4]", "[3,4]"},
     {1, 5, 1, 3, 4, S, 0, "[3,4]", "[3,4]"},
@@ -65,7 +65,7 @@ static const shape_case cases[] = {
     {1, 1, 3, 3, 4, F, 0, "[9,4]", "[3,3,4]"},
     {1, 1, 3, 0, 0, S, 0, "[3]", "[3]"},
     {1, 0, 3, 0, 0, A, 0, "[3]", "[3]"},
-    /* two, and three */
+    /* two and three factors */
     {4, 3, 1, 2, 2, A, 0, "[24,2]", "[12,2,2]"},
     {4, 3, 1, 2, 2, E, 2, "[12,2]", "[6,2,2]"},
     {4, 3, 1, 2, 2, E, 4, "[6,2]", "[3,2,2]"},

@@ -1,6 +1,6 @@
 /*
  * test_share.c: a helper runs the parts of a call until all are taken, or until a device can continue. One thread has
- * both roles, on a handmade engine of two devices: the owner's first part helps with its own call.
+ * both roles, on an engine of two devices that the test builds: the owner's first part helps with its own call.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_snapshot.c: a copy of many values has the newest ones, wherever they are and however they are cut. The session
- * owns the copy's memory, and reports whether a run leaves a processor free.
+ * test_snapshot.c: a copy of many values has the newest values, wherever they are and however they are sharded. The
+ * session owns the copy's memory, and reports whether a processor is free during a run.
  */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <stdarg.h>
@@ -27,7 +27,7 @@ enum { WIDTH = 96, LARGE_WIDTH = 1100, SAMPLES = 2, MOST_WEIGHTS = 16 };
 typedef struct form {
     const char *name;
     int64_t width;
-    uint32_t replicas; /* the optimizer's state is in pieces over them */
+    uint32_t replicas; /* number of replicas; the optimizer state is sharded over them */
     bool is_in_files;
 } form;
 
@@ -148,7 +148,8 @@ static void expect_newest(rig *r)
     }
 }
 
-/* After updates, values are on the devices; values that were read are also on the host; and one value is set. */
+/* After updates, values are on the devices, and values that were read are on the host too. The test also sets one
+ * value. */
 static void values_are_the_newest(void **state)
 {
     static const form forms[] = {{"plain", LARGE_WIDTH, 1, false},
@@ -217,7 +218,7 @@ static void its_memory_stays(void **state)
     second = bgi_session_take_room(r.session, 1000, &second_is_kept);
     assert_true(first != NULL && second != NULL && first != second);
     assert_true(first_is_kept && !second_is_kept);
-    bgi_session_drop_room(r.session); /* not while the copy is used */
+    bgi_session_drop_room(r.session); /* memory is not released while the copy is used */
     assert_ptr_equal(r.session->room.memory, first);
     memset(first, 1, 1000);
     bgi_session_return_room(r.session, second, second_is_kept);

@@ -1,6 +1,6 @@
 /*
  * test_stream.c: inputs appear in the outputs that the output mode selects, for every element type; and sums over
- * replicas are made in replica order. The plans here have no kernels: HOST_IN writes a place, HOST_OUT reads it.
+ * replicas are made in replica order. The plans here have no kernels: HOST_IN writes a buffer, and HOST_OUT reads it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,7 +107,7 @@ typedef struct mode_case {
     bool training;
     uint32_t iterations, micro_batches;
     uint32_t count;                      /* rows of results of one replica */
-    uint32_t places[MOST_MICRO_BATCHES]; /* which micro-batches these are */
+    uint32_t places[MOST_MICRO_BATCHES]; /* the micro-batches of these rows */
 } mode_case;
 
 static const mode_case mode_cases[] = {

@@ -1,6 +1,6 @@
 /*
  * test_threads.c: one thread at a time uses weights and the sessions that share them. A second thread gets an error and
- * does no harm, and sessions with separate weights are not delayed.
+ * changes nothing, and sessions with separate weights are not delayed.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -289,7 +289,7 @@ static void a_second_thread_is_refused(void **state)
     assert_int_equal(bg_session_trace_count(r.session, 0, 0), 0);
     end_run(&first, &g);
 
-    /* Now all calls are allowed that are otherwise valid. */
+    /* Now all valid calls are allowed again. */
     assert_int_equal(bg_session_step(r.session), 1);
     assert_int_equal(run(r.session, NULL), BG_OK);
     assert_int_equal(run(other.session, NULL), BG_OK);
@@ -302,7 +302,7 @@ static void a_second_thread_is_refused(void **state)
     toy_plan_destroy(r.plan);
 }
 
-/* An inference run excludes other threads too, and the message names the run. Another thread may use its own weights.
+/* An inference run excludes other threads too, and the message names the run. Another thread may use other weights.
  */
 static void other_weights_are_not_held_up(void **state)
 {
@@ -383,7 +383,7 @@ static void destroying_waits(void **state)
     toy_plan_destroy(plan);
 }
 
-/* ---- many at once ---- */
+/* ---- many threads at once ---- */
 
 typedef struct hammer {
     pthread_t thread;

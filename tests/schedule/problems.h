@@ -1,5 +1,5 @@
 /*
- * problems.h: scheduling problems for tests: handmade chains and random ones made from a seed.
+ * problems.h: scheduling problems for tests: chains written by hand, and random problems from a seed.
  */
 #ifndef TESTS_SCHEDULE_PROBLEMS_H
 #define TESTS_SCHEDULE_PROBLEMS_H
@@ -25,7 +25,7 @@ typedef struct test_problem {
     bg_schedule_edge *chain; /* malloc'ed */
 } test_problem;
 
-/* Stage i on device i, the edges of a chain. */
+/* Stage i is on device i, with the edges of a chain. */
 static inline bool test_chain(test_problem *test, uint32_t stage_count, uint32_t micro_batch_count, bool training)
 {
     memset(test, 0, sizeof *test);
@@ -106,7 +106,7 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
                                                    .to_kind = BG_ACTION_RECOMPUTE,
                                                    .last_kind = a % 2 == 0 ? BG_ACTION_RECOMPUTE : last,
                                                    .to_stage = a});
-        /* Without these edges, the order depends only on the stage. */
+        /* Without a problem's edges, the order depends only on the stage. */
         if (test_random(random, 4) != 0)
             test_add_edge(test, (bg_schedule_edge){.from_kind = recomputes ? BG_ACTION_RECOMPUTE : BG_ACTION_FORWARD,
                                                    .from_stage = a,
@@ -146,7 +146,7 @@ static inline void test_random_positions(test_problem *test, uint64_t *random)
     p->stage_phases = test->phases;
 }
 
-/* Draws everything except stages, devices and positions. */
+/* Draws all fields except stages, devices and positions. */
 static inline void test_random_rest(test_problem *test, uint64_t *random, bool splits_weights)
 {
     bg_schedule_problem *p = &test->problem;

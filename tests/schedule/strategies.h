@@ -1,6 +1,6 @@
 /*
- * strategies.h: functions that tests of generators share: a chain placed as a strategy requires, the order of a device
- * as text, the values that a device stashes, and its idle time.
+ * strategies.h: functions that tests of generators share. They place a chain as a strategy requires, print the order of
+ * a device, count the values that a device stashes, and measure idle time.
  */
 #ifndef TESTS_SCHEDULE_STRATEGIES_H
 #define TESTS_SCHEDULE_STRATEGIES_H
@@ -71,7 +71,7 @@ static inline void assert_order(const bg_schedule *schedule, uint32_t device, co
     free(text);
 }
 
-/* The largest number of pairs of a stage and a micro-batch whose forward a device has done and whose values are still
+/* The largest number of pairs of a stage and a micro-batch whose forward a device has done while their values are still
  * needed. The last reader is W if the problem splits weights, otherwise B. */
 static inline uint32_t most_kept(const bg_schedule *schedule, const bg_schedule_problem *problem, uint32_t device)
 {

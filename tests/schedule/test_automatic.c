@@ -1,7 +1,7 @@
 /*
- * test_automatic.c: the search for the order that ends first. It is compared with every other strategy, with all orders
- * of small problems (enumerated here from the documented rules), and with the published bound of zero-bubble pipelines;
- * limits are checked by slots counted in a simulated run.
+ * test_automatic.c: compares the search for the order that ends first with every other strategy, with all orders of
+ * small problems (enumerated here from the documented rules), and with the published bound of zero-bubble pipelines.
+ * Limits are checked by counting slots in a simulated run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static bool fits(const bg_schedule *schedule, const bg_schedule_problem *problem
     return true;
 }
 
-/* A kind of problem that another strategy accepts; strategies take turns. */
+/* Draws a problem of a kind that another strategy accepts, for each strategy in turn. */
 static void make_problem(test_problem *test, uint64_t seed)
 {
     uint32_t count = 0;
@@ -66,7 +66,7 @@ static void make_problem(test_problem *test, uint64_t seed)
     test_random_problem_for(test, seed, bg_schedule_generator_at((uint32_t)(seed % count)));
 }
 
-/* Uneven costs, sizes and a speed of messages for a random problem. */
+/* Draws uneven costs, sizes and a message speed for a random problem. */
 static void add_costs(test_problem *test, bg_stage_cost *costs, uint64_t *random)
 {
     const uint32_t spread = 1 + test_random(random, 20);
@@ -143,7 +143,7 @@ static void test_no_other_is_better(void **state)
 
 /* ---- limits ---- */
 
-/* The largest number of bytes in used slots of a device at any moment of a simulated step. A slot is used from the
+/* The largest number of bytes in used slots of a device at any time of a simulated step. A slot is used from the
  * beginning of its producer to the end of its last reader. */
 static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_problem *problem, uint32_t device)
 {
@@ -175,7 +175,7 @@ static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_pr
     return most;
 }
 
-/* Limits between the memory of one micro-batch at a time and that of the given order. */
+/* Draws memory limits between those of one micro-batch at a time and of the given order. */
 static void set_limits(const bg_schedule_problem *problem, size_t *limits, uint32_t percent)
 {
     bg_schedule *one = must_create(problem, "sequential"), *all = must_create(problem, "auto");
@@ -228,7 +228,7 @@ static void test_too_small_a_limit_is_explained(void **state)
     (void)state;
     assert_true(test_chain(&test, 4, 6, true));
     test.problem.device_slot_bytes = limits;
-    /* Stage 2 has a stash and, with send_ahead 1, two messages from either side, of 64 bytes each. */
+    /* Stage 2 has a stash and, with send_ahead 1, two messages from each neighbor, of 64 bytes each. */
     limits[2] = 5 * 64 - 1;
     assert_int_equal(bg_schedule_create(&test.problem, bg_schedule_generator_find("auto"), &schedule, &error),
                      BG_ERROR_INVALID);

@@ -1,5 +1,6 @@
 /*
- * test_buffers.c: remote buffers in schedules: the places of LOAD and STORE, the verifier's errors, and overlaps.
+ * test_buffers.c: tests remote buffers in schedules: the positions of LOAD and STORE, the verifier's errors, and
+ * overlaps.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +39,7 @@ static bg_status generate_phases(const bg_schedule_problem *problem, bg_schedule
 static const bg_schedule_generator phases = {
     .name = "phases", .generate = generate_phases, .minimum_micro_batches = bgi_schedule_minimum_of_one};
 
-/* Two stages on one device, two micro-batches. */
+/* Two stages on one device, with two micro-batches. */
 static void make_phases(test_problem *test)
 {
     assert_true(test_chain(test, 2, 2, true));
@@ -366,8 +367,8 @@ static void impossible_buffers_are_refused(void **state)
     test_problem_clear(&test);
 }
 
-/* For all problems, orders and residencies, the result of complete.c verifies, and more buffers or other places never
- * change the order of compute. */
+/* For all problems, orders and residencies, the schedule from complete.c is valid. More buffers or other positions of
+ * their actions never change the order of compute. */
 static void random_problems_are_completed_rightly(void **state)
 {
     const uint64_t count = getenv("BRIGADE_TEST_ALL") != NULL ? 5000 : 300;
@@ -461,8 +462,8 @@ static double simulate_phases(double bytes_per_ns, bool preload, size_t store_by
     return makespan;
 }
 
-/* The step has 12 of work and three loads of 2 on which the device waits. After each stage, the next load waits for a
- * store of 2, or of 0.5 for the replica's quarter. */
+/* The step has work that takes 12, and three loads that take 2 each, for which the device waits. After each stage, the
+ * next load waits for a store of 2, or of 0.5 for the replica's quarter. */
 static void stores_of_pieces_are_shorter(void **state)
 {
     (void)state;
@@ -472,8 +473,8 @@ static void stores_of_pieces_are_shorter(void **state)
 }
 
 /* Three stages of 4 micro-batches take 12; a load takes 2. On demand, the device waits for each load; if loads are
- * issued a visit earlier, it waits only for the first. With loads of 6, work of 4 hides 4 of the second load, which
- * begins when the first is done. */
+ * issued a visit earlier, it waits only for the first. With loads that take 6, work that takes 4 hides 4 of the second
+ * load, which begins when the first is done. */
 static void preloads_overlap(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * test_csv.c: PyTorch's CSV and Brigade's lists are two forms of one schedule; every invalid text gives an error with
- * its position; and problems are inferred from lists.
+ * test_csv.c: converts schedules between PyTorch's CSV and Brigade's lists. Every invalid text gives an error with its
+ * position. The test also infers problems from lists.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void assert_prints(const bg_schedule *schedule, const char *expected)
     free(text);
 }
 
-/* The output of PyTorch's own 1F1B for two ranks, and the equivalent schedule. */
+/* The output of PyTorch's 1F1B for two ranks, and the equivalent schedule. */
 static void test_golden(void **state)
 {
     uint64_t skipped = 99;
@@ -46,7 +46,7 @@ static void test_golden(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* Half backwards with a full one among them, quotation marks, \r\n, blanks, overlaps, and skipped cells. */
+/* The file has half backward actions and a full one, quotation marks, \r\n, blanks, overlaps, and skipped cells. */
 static void test_the_whole_grammar(void **state)
 {
     uint64_t skipped = 0;
@@ -82,7 +82,7 @@ static char *print_without_updates(const bg_schedule *schedule)
 }
 
 /* Before PyTorch had I, B was the half for the inputs if W was separate, and BW was both halves. One file may have B, W
- * and BW, and newer files a full B beside I and W. */
+ * and BW; newer files may have a full B as well as I and W. */
 static void test_the_older_form(void **state)
 {
     static const char expected[] = "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 HOST_IN0.1 F0.1 HOST_OUT0.1 B0.0 B0.1 W0.1 "
@@ -113,7 +113,7 @@ static void test_the_older_form(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* PyTorch's zb1p for 2 ranks of 2 stages, in its present and in its older form: the actions of every rank are in this
+/* PyTorch's zb1p for 2 ranks of 2 stages, in the current and the older format. The actions of every rank are in this
  * order. */
 static void test_interleaved_zero_bubble(void **state)
 {
@@ -235,7 +235,7 @@ static uint32_t find_cell(const char *csv, const char *action)
     return commas;
 }
 
-/* Every value is read in a later cell than the one that makes it. */
+/* Every value is read in a later cell than the cell that makes it. */
 static void test_cells_are_steps(void **state)
 {
     test_problem test;

@@ -1,6 +1,7 @@
 /*
- * test_damage.c: the verifier judges damaged schedules exactly as the definition does. The test executes the definition
- * of brigade/schedule.h without code of the verifier: devices do one action at a time, and values exist or not.
+ * test_damage.c: the verifier accepts or rejects damaged schedules exactly as the definition in brigade/schedule.h
+ * does. The test executes the definition without code of the verifier: devices run one action at a time, and values
+ * exist or not.
  *
  *     an action is wrong     when it is not the problem's, not on its stage's device, done before in this step, out of
  *                            the micro-batches' order, or reads a missing value; when it uses a remote buffer that is
@@ -10,7 +11,7 @@
  *     a schedule is valid    when no action is wrong, all actions of the problem are done, and two steps in a row end
  *                            with some number of slots (more slots never hurt, so the test uses one per micro-batch)
  *
- * In a valid schedule the verifier must also find that the depths are sufficient, and that they are those in the lists.
+ * For a valid schedule, the verifier's depths must also be sufficient and equal those counted from the lists.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +33,7 @@ static bool crosses(const bg_schedule_problem *p, const bg_schedule_edge *edge)
     return p->stage_devices[edge->from_stage] != p->stage_devices[edge->to_stage];
 }
 
-/* The number of actions of this kind that a step has on this stage; for kinds that belong to levels or edges, on each
- * of these. */
+/* The number of actions of this kind in a step on this stage, or on each level or edge if the kind belongs to these. */
 static uint32_t times(const bg_schedule_problem *p, bg_action_kind kind, uint32_t stage)
 {
     const uint32_t all = p->micro_batch_count;
@@ -115,12 +115,12 @@ static size_t count_all(const bg_schedule_problem *p)
 
 /* ---- the execution ---- */
 
-/* Numbers continue from step to step: step * times + micro-batch. */
+/* Micro-batches are numbered over all steps: step * times + micro-batch. */
 typedef struct world {
     const bg_schedule *schedule;
     const bg_schedule_problem *p;
     const uint32_t *depths;
-    bool hears_all; /* every RECEIVE finds its message, so only errors within a device are found */
+    bool hears_all; /* if true, every RECEIVE finds its message, so only errors within a device are found */
     bool done[BG_ACTION_KIND_COUNT][MOST_STAGES][MOST_LEVELS][MOST_NUMBERS];
     struct {
         bool made, sent, here, read;
@@ -196,8 +196,8 @@ static bool has_bit(uint32_t bits, bg_action_kind kind)
     return (bits >> kind & 1) != 0;
 }
 
-/* A load must bring values that are not on the device; values that were loaded or stored in this step must not be
- * again. */
+/* A load must bring values that are not on the device. Values that were loaded or stored in this step must not be
+ * loaded or stored again. */
 static outcome move_edge(world *w, const bg_action *a, uint32_t n)
 {
     const uint32_t b = a->index, m = a->micro_batch;
@@ -305,7 +305,7 @@ static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t
     return WENT;
 }
 
-/* Each device in turn does one action until all have reached their end (WENT), no device can continue, or an action is
+/* Each device in turn runs one action until all have reached their end (WENT), no device can continue, or an action is
  * wrong. */
 static outcome run_world(world *w, uint32_t steps)
 {
@@ -403,7 +403,7 @@ static uint32_t count_held(const bg_schedule *schedule, const bg_schedule_proble
     return most;
 }
 
-/* The same of a remote edge's loaded micro-batches. */
+/* The same for a remote edge's loaded micro-batches. */
 static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_problem *p, uint32_t b)
 {
     const bg_schedule_buffer *buffer = &p->buffers[b];
@@ -488,7 +488,7 @@ static void swap_kin(bgi_schedule_list *list, size_t a)
         }
 }
 
-/* Sends a message later, or receives it earlier, which makes deadlocks. */
+/* Sends a message later, or receives it earlier, which can cause deadlocks. */
 static void delay_message(bg_schedule *schedule, uint32_t device, size_t from, uint32_t way)
 {
     bgi_schedule_list *list = &schedule->lists[device];
@@ -507,8 +507,8 @@ static void delay_message(bg_schedule *schedule, uint32_t device, size_t from, u
 
 enum { DAMAGE_KINDS = 20 };
 
-/* Makes one change. Half of the changes keep the set of actions, so the verifier checks more; moves over a short
- * distance often leave a schedule valid. */
+/* Makes one change. Half of the changes keep the set of actions, so that the verifier gets to later checks. Moves over
+ * a short distance often leave a schedule valid. */
 static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t *random)
 {
     const uint32_t device = test_random(random, schedule->device_count);
@@ -526,7 +526,7 @@ static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t
     case 0: /* delete */
         remove_at(list, a);
         break;
-    case 1: /* duplicate an action, perhaps at another place */
+    case 1: /* duplicate an action, perhaps at another position */
         insert_at(schedule, other, test_random(random, (uint32_t)schedule->lists[other].count + 1), taken);
         break;
     case 2:
@@ -700,7 +700,7 @@ static void test_damage_is_judged_like_the_definition(void **state)
                   (unsigned long long)counts.concurrent, (unsigned long long)counts.shared,
                   (unsigned long long)counts.reduces, (unsigned long long)counts.recomputes,
                   (unsigned long long)counts.buffers);
-    /* The comparison is meaningful only if each verdict and each kind of problem occurs often. */
+    /* The comparison is meaningful only if each outcome and each kind of problem occurs often. */
     assert_true(counts.verdicts[VALID] > wanted / 10);
     assert_true(counts.verdicts[WRONG] > wanted / 2);
     assert_true(counts.verdicts[DEADLOCK] > wanted / 200);

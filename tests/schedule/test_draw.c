@@ -1,5 +1,5 @@
 /*
- * test_draw.c: the SVG of a schedule is well-formed for all titles; boxes are placed by time and device; input that
+ * test_draw.c: the SVG of a schedule is well-formed for all titles, and boxes are placed by time and device. Input that
  * cannot be drawn is an error.
  */
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 /* Checks that tags are balanced, that every attribute has quotation marks, and that all characters are valid in XML.
- * The check covers the XML of such pictures and is independent of the drawing code. */
+ * The check covers the XML that such diagrams use and is independent of the drawing code. */
 static void assert_well_formed(const char *text)
 {
     char open[16][32];

@@ -1,6 +1,6 @@
 /*
- * test_generators.c: the strategies against the timetables and tables that IPU software published (PopTorch's user
- * guide; TensorFlow for IPU's pipelining chapter), and laws for every generator.
+ * test_generators.c: compares the strategies with the timetables and tables that IPU software published (PopTorch's
+ * user guide; the pipelining chapter of TensorFlow for IPU), and checks laws for every generator.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -208,7 +208,7 @@ static void test_published_stash_depths(void **state)
     test_problem_clear(&test);
 }
 
-/* An edge that skips stages must not throttle the pipeline: its messages wait while the others catch up. */
+/* An edge that skips stages must not slow down the pipeline; its messages wait until the other inputs arrive. */
 static void test_skipping_edge_keeps_pace(void **state)
 {
     test_problem test;
@@ -390,7 +390,7 @@ static void test_refusals(void **state)
     test_problem_clear(&test);
 }
 
-/* Law: each strategy that accepts a problem gives a schedule that verifies. */
+/* Law: each strategy that accepts a problem gives a valid schedule. */
 static void test_every_generator_verifies(void **state)
 {
     const uint64_t seed_count = getenv("BRIGADE_TEST_ALL") != NULL ? 20000 : 1000;

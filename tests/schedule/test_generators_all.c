@@ -1,6 +1,6 @@
 /*
- * test_generators_all.c: laws of every strategy over all small sizes: its schedule verifies, concurrent stages run in
- * one step, and unsupported problems give errors with a reason and a remedy.
+ * test_generators_all.c: checks laws of every strategy over all small sizes: its schedule is valid, concurrent stages
+ * run in one step, and unsupported problems give errors with a reason and a remedy.
  */
 #include <stdarg.h>
 #include <stddef.h>

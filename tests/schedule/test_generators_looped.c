@@ -1,5 +1,6 @@
 /*
- * test_generators_looped.c: gpipe, looped, looped-bfs and phased against the published orders, bubbles and memory.
+ * test_generators_looped.c: compares gpipe, looped, looped-bfs and phased with the published orders, bubbles and
+ * memory.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,8 +148,8 @@ static void test_bubbles(void **state)
             }
 }
 
-/* From 2 p micro-batches on, with W separate, a device is idle for p - 1 times F + B - W at its ends and nowhere
- * between, as with zb-h1. Ramps are proportional to the length of stages. */
+/* From 2 p micro-batches on, with W separate, a device is idle for p - 1 times F + B - W at the beginning and end and
+ * never between, as with zb-h1. Ramps are proportional to the length of stages. */
 static void test_bubbles_with_weights_apart(void **state)
 {
     static const bg_stage_cost one = {.forward_ns = 1, .backward_ns = 1, .weights_ns = 1};
@@ -219,9 +220,9 @@ static uint32_t find_kept(const char *name, uint32_t p, uint32_t v, uint32_t m, 
     return kept;
 }
 
-/* GPipe and breadth first keep everything. In Megatron's loops, device i does 2 (p - 1 - i) + (v - 1) p forwards before
- * it alternates, and keeps one more. Device 0 thus keeps p v (1 + (p - 1) / (p v)), the published overhead over 1F1B's
- * p v. With v = 1 it is 1F1B. */
+/* GPipe and looped-bfs stash all micro-batches. In Megatron's loops, device i does 2 (p - 1 - i) + (v - 1) p forwards
+ * before it alternates, and keeps one more. Device 0 thus keeps p v (1 + (p - 1) / (p v)), the published overhead over
+ * 1F1B's p v. With v = 1 it is 1F1B. */
 static void test_memory(void **state)
 {
     (void)state;
@@ -235,7 +236,7 @@ static void test_memory(void **state)
         }
 }
 
-/* Micro-batches that do not fill a round of the loops cost no more time or memory than a full round would. */
+/* Micro-batches that do not fill a round of the loops need no more time or memory than a full round. */
 static void test_rounds_that_are_not_full(void **state)
 {
     (void)state;
@@ -261,7 +262,7 @@ static void test_rounds_that_are_not_full(void **state)
         }
 }
 
-/* The devices have a different order than the stages, which does not matter: only the grouping of stages does. */
+/* The order of devices differs from that of stages, which has no effect; only the grouping of stages matters. */
 static void test_loops_over_permuted_devices(void **state)
 {
     test_problem test;

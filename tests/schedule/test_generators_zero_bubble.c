@@ -1,9 +1,10 @@
 /*
- * test_generators_zero_bubble.c: the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev) against
- * the published orders, bubbles and memory. All tests use F = B = W, as those figures assume.
+ * test_generators_zero_bubble.c: compares the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev)
+ * with the published orders, bubbles and memory. Most tests use F = B = W, as the published figures assume.
  *
  * "Idle within" is the bubble of Qi et al.: the time of a device between its first and its last action, less its work.
- * The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
+ * The bubble does not include the ramp, during which the devices begin one after the other; the next weight update
+ * overlaps the ramp.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +68,7 @@ static void test_orders_by_hand(void **state)
 typedef struct figures {
     double within;    /* the idle time within, for the worst device */
     double whole;     /* the idle time of every device while any device works */
-    uint32_t kept;    /* the values kept by the device that keeps most */
+    uint32_t kept;    /* the values on the device that stashes most */
     double unit_time; /* the work of a device */
 } figures;
 
@@ -112,7 +113,7 @@ static void test_zb_h1_and_h2(void **state)
         }
 }
 
-/* The verifier finds the same: slots of the stash, from F to W, and micro-batches between F and B. */
+/* The verifier finds the same numbers: slots of the stash, from F to W, and micro-batches between F and B. */
 static void test_stash_of_zb_h1_and_h2(void **state)
 {
     const uint32_t p = 4, stash = 2 * (p - 1);
@@ -200,8 +201,8 @@ static void test_v_half_and_v_min(void **state)
         }
 }
 
-/* A DualPipeV in which a forward and the backward beside it run as one action of F + B + W, as the published figure
- * assumes. */
+/* A DualPipeV in which a forward and the backward paired with it run as one action of F + B + W, as the published
+ * figure assumes. */
 typedef struct paired_run {
     const bg_schedule *schedule;
     uint32_t devices, micro_batches;
@@ -299,7 +300,7 @@ static void test_dualpipev(void **state)
         }
 }
 
-/* With fewer micro-batches than the figures assume, idle time grows but memory does not. */
+/* With fewer micro-batches than the published figures assume, idle time grows but memory does not. */
 static void test_few_micro_batches(void **state)
 {
     static const char *const names[] = {"zb-v", "v-half", "v-min", "dualpipev"};

@@ -35,7 +35,7 @@ static void fail_each_allocation(bg_status (*operation)(const bg_schedule_proble
             fail_msg("allocation %llu: status %s, %lld blocks left, %s", (unsigned long long)n, bg_status_name(status),
                      (long long)(test_allocations_live() - before), error.message);
     }
-    assert_true(n > fewest); /* at least one allocation failed */
+    assert_true(n > fewest); /* checks that at least one allocation failed */
 }
 
 static const char *strategy = "interleaved";
@@ -154,7 +154,7 @@ static void test_each_allocation_of_a_strategy_may_fail(void **state)
     test_problem_clear(&test);
 }
 
-/* All orders of a small problem; rules and changes for a larger one, within limits. */
+/* The search tries all orders of a small problem, and rules and changes within limits for a larger one. */
 static void test_each_allocation_of_a_search_may_fail(void **state)
 {
     static const bg_stage_cost costs[] = {{.forward_ns = 3, .backward_ns = 8},

@@ -1,5 +1,5 @@
 /*
- * test_place.c: the devices on which strategies place their stages by default.
+ * test_place.c: tests the devices on which strategies place their stages by default.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_simulate.c: simulated times against closed forms, and laws for any costs.
+ * test_simulate.c: compares simulated times with closed forms, and checks laws for any costs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,8 +134,8 @@ static void test_times_by_hand(void **state)
     test_problem_clear(&test);
 }
 
-/* The first stage is fast and the second is slow. With one slot, the first waits until each message is read before it
- * computes the next one, so the second waits for the first as well. */
+/* The first stage is fast and the second is slow. With one slot, the first stage waits until each message is read
+ * before it computes the next one, so the second stage waits for the first as well. */
 static void test_slots_hold_the_producer_back(void **state)
 {
     const bg_stage_cost costs[] = {{.forward_ns = 1}, {.forward_ns = 10}};
@@ -162,8 +162,8 @@ static void test_slots_hold_the_producer_back(void **state)
     }
 }
 
-/* Law: no device has two actions at once, and each action of the schedule happens once and in order. A device is never
- * busy for longer than the makespan, and the bubble is between 0 and 1. */
+/* Law: no device has two actions at the same time, and each action of the schedule runs once and in order. A device is
+ * never busy for longer than the makespan, and the bubble is between 0 and 1. */
 static void test_laws_for_any_problem(void **state)
 {
     (void)state;
@@ -204,7 +204,8 @@ static void test_laws_for_any_problem(void **state)
     }
 }
 
-/* R runs while the device would wait for the gradient: as long as it fits there, it costs no time. */
+/* R runs while the device would otherwise wait for the gradient, and costs no time as long as it fits into this
+ * wait. */
 static void test_recompute_overlaps_the_wait(void **state)
 {
     static const bool recomputes[] = {true, false};

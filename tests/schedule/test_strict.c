@@ -1,6 +1,6 @@
 /*
- * test_strict.c: for a strict problem, the simulated times of a step are one sequence over all devices, in the order of
- * the data flow, and so is the timetable.
+ * test_strict.c: for a strict problem, the simulated actions of a step are one sequence over all devices, in the order
+ * of the data flow. So is the timetable.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ typedef struct made {
     bg_schedule_buffer buffers[MOST_STAGES];
 } made;
 
-/* Stages are on devices in turn, with remote weights and different costs. */
+/* Stages are assigned to devices in turn, with remote weights and different costs. */
 static void make(made *m, const char *name, uint32_t stages, uint32_t devices, uint32_t micro_batches, bool training,
                  bool strict)
 {
@@ -115,7 +115,7 @@ static void a_step_is_one_sequence(void **state)
                     assert_int_equal(count_overlaps(&strict), 0);
                     assert_true(strict.makespan <= sum_of_all(&m));
                     assert_true(strict.makespan >= loose.makespan);
-                    /* If the problem is not strict, devices overlap: in inference each device continues with the next
+                    /* If the problem is not strict, devices overlap; in inference each device continues with the next
                      * micro-batch. */
                     if (devices > 1)
                         assert_true(count_overlaps(&loose) > 0);
@@ -131,7 +131,7 @@ static void a_step_is_one_sequence(void **state)
                 }
 }
 
-/* The order is that of the data: micro-batch after micro-batch, forward and backward. */
+/* The order follows the data: micro-batch after micro-batch, each forward and then backward. */
 static void the_timetable_shows_it(void **state)
 {
     static const char inference[] = "step 0  1  2  3\n"
@@ -148,7 +148,8 @@ static void the_timetable_shows_it(void **state)
     clear(&m);
 }
 
-/* Lists from other sources are also verified in turns; turns name each device once for each of its actions. */
+/* The verifier also checks the turns of lists from other sources; turns name each device once for each of its
+ * actions. */
 static void lists_from_a_text_are_verified(void **state)
 {
     uint32_t counts[MOST_DEVICES] = {0};
@@ -174,7 +175,7 @@ static void lists_from_a_text_are_verified(void **state)
     clear(&m);
 }
 
-/* Three of the generators do one action at a time. The others accept a strict problem only on one device. */
+/* Three of the generators run one action at a time. The others accept a strict problem only on one device. */
 static void the_rest_refuses(void **state)
 {
     uint32_t accepted = 0;

@@ -1,5 +1,6 @@
 /*
- * test_text.c: print and parse are inverse; every invalid text gives an error with its position.
+ * test_text.c: parsing a printed schedule gives the same schedule, and every invalid text gives an error with its
+ * position.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,7 +96,7 @@ static void test_generated_schedules_round_trip(void **state)
     }
 }
 
-/* Any kind with any numbers, including numbers that the kind does not use. */
+/* Draws an action of any kind with any numbers, including numbers that the kind does not use. */
 static void test_arbitrary_actions_round_trip(void **state)
 {
     static const uint32_t numbers[] = {0, 1, 9, 10, 4294967295u};
@@ -222,7 +223,7 @@ static void test_huge_texts(void **state)
 
     (void)state;
     assert_non_null(text);
-    memset(text, '9', size); /* one long number */
+    memset(text, '9', size); /* a single long number */
     memcpy(text, "device 0: F", 11);
     text[size] = '\0';
     assert_int_equal(bg_schedule_parse(text, "f", &schedule, &error), BG_ERROR_PARSE);

@@ -1,6 +1,6 @@
 /*
- * test_verify.c: the messages of the verifier for each kind of damage. test_damage.c shows that it finds all kinds of
- * damage and no false ones.
+ * test_verify.c: checks the messages of the verifier for each kind of damage. test_damage.c shows that the verifier
+ * finds all damage and reports no false errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static void test_deadlock_is_described(void **state)
                    "F0.0 RECEIVE0.0:1 B0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0",
                    "deadlock: in step 0 device 0, action 2 (RECEIVE0.0:1), micro-batch 0, waits for the message of "
                    "edge 1 by B1.0 on device 1, which also waits");
-    /* Receiving early is unusual but valid; the messages are then held longer. */
+    /* Receiving early is unusual but valid; the device then holds the messages longer. */
     assert_verdict("RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 RECEIVE1.1:0",
                    "RECEIVE1.0:0 RECEIVE1.1:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1", NULL);
 }

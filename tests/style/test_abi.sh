@@ -1,5 +1,5 @@
 #!/bin/sh
-# The library has the binary interface of the baseline (abi/) or another SONAME, and the check would notice a change.
+# The library has the binary interface of the baseline (abi/) or another SONAME, and the check detects changes.
 . "$(dirname "$0")/../cli/support.sh"
 
 library=$build/libbrigade.so
@@ -12,7 +12,7 @@ begin_case baseline
 check "nothing changed under one SONAME: $(cat "$folder/check.out")" test $? -eq 0
 end_case
 
-# A struct of another size, and a function that is gone.
+# A struct with another size, and a missing function.
 begin_case noticed
 "$root/tools/abi.sh" write "$library" "$folder/own.gz"
 check "a library has its own interface" "$root/tools/abi.sh" check "$library" "$folder/own.gz" >/dev/null
@@ -26,7 +26,7 @@ for change in size function; do
 done
 check "a struct is named" grep -q 'bg_run' "$folder/size.out"
 check "a function is named" grep -q 'bg_was_here' "$folder/function.out"
-# Under another SONAME changes are expected, and counted.
+# Under another SONAME changes are expected and only counted.
 sed "s/soname='libbrigade.so.[0-9]*'/soname='libbrigade.so.999'/; s/name='bg_version'/name='bg_was_here'/" "$folder/abi.xml" |
     gzip -n >"$folder/soname.gz"
 check "another SONAME may change" "$root/tools/abi.sh" check "$library" "$folder/soname.gz" >"$folder/soname.out"

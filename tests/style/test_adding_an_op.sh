@@ -1,18 +1,18 @@
 #!/bin/sh
-# What docs/adding-an-op.md says of adding an op, counted on a real one: the files that speak of the op are those of the
-# page, it has one row for each kernel in each table, the code is that of the files; and every kernel of the kernels table
-# has its functions in the folder of its family.
+# Checks docs/adding-an-op.md on a real op: the files that mention the op are those of the page, each table has one row
+# for each of its kernels, and the page's code is that of the files. The test also checks that the functions of every
+# kernel are in the folder of its family.
 . "$(dirname "$0")/../cli/support.sh"
 cd "$root" || exit 1
 page=docs/adding-an-op.md
 op=log_softmax
 
-# listed: the files in the page's table.
+# listed: prints the files in the page's table.
 listed() {
     sed -n 's/^| `\([^`]*\)` |.*/\1/p' "$page" | sort
 }
 
-# speaking ROOT: the files of sources and tests that speak of the op, this script apart.
+# speaking ROOT: prints the source and test files that mention the op, except this script.
 speaking() {
     (cd "$1" && grep -rliI "$op" src include tests bench examples 2>/dev/null | grep -v '^tests/style/test_adding_an_op.sh$' | sort)
 }
@@ -25,7 +25,7 @@ diff "$folder/listed" "$folder/speaking" >"$folder/difference"
 check "files listed (<) and files that speak of $op (>): $(cat "$folder/difference")" test $? -eq 0
 
 begin_case one_more
-# The same with one file more, as after registering the op in another place.
+# Tests the check with one file more, as if the op were registered elsewhere.
 mkdir -p "$folder/copy/src/kernels"
 cp -r src include tests bench examples "$folder/copy/"
 echo "BGI_CHOICE(bgi_cpu_$op)" >>"$folder/copy/src/kernels/cpu/choose.c"
@@ -44,7 +44,7 @@ for name in "$op" "${op}_backward"; do
 done
 
 begin_case code
-# Each block of the page, named by its file, stands there word for word.
+# Each code block of the page names its file and is in that file unchanged.
 awk -v out="$folder/block" '/^```c / { n++; on = 1; print $2 > (out n ".file"); next } /^```$/ { on = 0 } on { print > (out n) }' "$page"
 count=0
 for block in "$folder"/block*.file; do
@@ -59,8 +59,8 @@ done
 check "the page has code" test "$count" -gt 5
 
 begin_case families
-# A section of kernels.def is a family: plain body, shape and fast body are in its folder. Families with attributes or
-# fast bodies are in the list at the head.
+# A section of kernels.def is a family, whose folder has the plain body, shape and fast body. Families with attributes
+# or fast bodies are in the list at the head.
 family= kernels=0
 while read -r line; do
     case $line in

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Every row of docs/capabilities.md names tests that run: "tests/x/test_y.c:function", a function that the program
-# registers with cmocka, or "tests/x/test_y.sh:case", a case that the script begins. tests/cli/support.sh sees to it that
-# such a case really runs; here a word of a comment or of a string is no case.
+# registers with cmocka, or "tests/x/test_y.sh:case", a case that the script begins. tests/cli/support.sh ensures that
+# such a case runs; words in comments or strings do not count as cases here.
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0
 
-# One process for all rows; it reads a file once.
+# One process checks all rows and reads each file once.
 counts=$(awk '
     function read_file(file, line, text) {
         if (file in known) return known[file]
@@ -28,7 +28,7 @@ counts=$(awk '
         id = $0
         sub(/^\| */, "", id)
         id = substr(id, 1, match(id, /[^C0-9]/) - 1)
-        # The last cell: names, each with a comma and a space between it and the next.
+        # The last cell has names, separated by a comma and a space.
         cell = $0
         sub(/ *\|$/, "", cell)
         sub(/.*\| /, "", cell)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Files of a room do not call each other in a circle: their objects, read by nm, have an order in which each one refers to
-# symbols of earlier ones alone. Held for the rooms below.
+# In the rooms below, files do not call each other in a circle: their objects, read by nm, have an order in which each
+# object refers only to symbols of earlier ones.
 . "$(dirname "$0")/../cli/support.sh"
 rooms='device kernels nn options plan profile transport'
 
-# edges OBJECT...: a line "user used" for each object that refers to a symbol of another one.
+# edges OBJECT...: prints a line "user used" for each object that refers to a symbol of another object.
 edges() {
     nm -A "$@" 2>/dev/null | awk '
         { object = $1; sub(/:.*/, "", object); type = $(NF - 1); symbol = $NF }
@@ -14,7 +14,7 @@ edges() {
                   if (part[2] in made && made[part[2]] != part[1]) print part[1], made[part[2]] } }' | sort -u
 }
 
-# has_order OBJECT...: prints a circle when there is one.
+# has_order OBJECT...: prints a circle if one exists.
 has_order() {
     edges "$@" | tsort 2>&1 >/dev/null | tee "$folder/circle"
     [ ! -s "$folder/circle" ]

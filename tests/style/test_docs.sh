@@ -1,6 +1,6 @@
 #!/bin/sh
-# Holds the documents against the tree: C code of docs/custom-ops.md stands in the test it is taken from, relative links
-# and their anchors, and files named in backquotes exist.
+# Compares the documents with the tree: the C code of docs/custom-ops.md is in its test, and relative links, anchors,
+# and files in backquotes exist.
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0
 scratch=$(mktemp -d) || exit 1
@@ -21,7 +21,7 @@ count=0
 for block in "$scratch"/block*; do
     [ -f "$block" ] || continue
     count=$((count + 1))
-    # Blocks are paragraphs of the test put together: each must be there word for word.
+    # A block consists of paragraphs of the test; each must be in the test unchanged.
     result "docs/custom-ops.md, C block ${block##*block}" "$(awk '
         NR == FNR { text = text $0 "\n"; next }
         { if ($0 == "" && (last == "}" || last == "};")) { look(); part = "" } else part = part $0 "\n"; last = $0 }
@@ -30,7 +30,7 @@ for block in "$scratch"/block*; do
 done
 result "docs/custom-ops.md has code" "$([ "$count" -gt 0 ] || echo none)"
 
-# The anchors that a page has: its headings as GitHub makes them, one a line.
+# Prints the anchors of a page, one per line, as GitHub makes them from headings.
 anchors() {
     awk '/^```/ { fence = !fence; next } !fence && /^#+ / { sub(/^#+ +/, ""); print tolower($0) }' "$1" |
         sed -E -e 's/\[([^]]*)\]\([^)]*\)/\1/g' -e 's/[^a-z0-9 _-]//g' -e 's/ /-/g'
@@ -65,7 +65,7 @@ result "docs/architecture.md: functions of the code paths" "$(missing docs/archi
 result "docs/architecture.md has code paths with functions" "$([ "$(code_paths docs/architecture.md | wc -l)" -gt 25 ] || echo too few)"
 sed 's/`bgi_engine_run`/`bgi_engine_walk`/' docs/architecture.md >"$scratch/other.md"
 result "a function that is not there is told" "$([ "$(missing "$scratch/other.md")" = 'src/runtime/engine.c has no bgi_engine_walk' ] || missing "$scratch/other.md"; echo)"
-# A place that the developers of this repository have and its users do not.
+# A path that only developers of this repository have.
 result "documents name no place of the developers" "$(grep -n 'shared/data' README.md docs/*.md docs/*/*.md share/presets/README.md)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

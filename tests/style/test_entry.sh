@@ -1,10 +1,10 @@
 #!/bin/sh
 # Every public function with a bg_error * clears it in the first statement of its body, so that callers may pass one that
-# is uninitialized or holds an older failure. Looked up in the sources, so that a new function cannot forget.
+# is uninitialized or holds an older failure. The test reads the sources, so that it covers new functions.
 . "$(dirname "$0")/../cli/support.sh"
 cd "$root" || exit 1
 
-# What is wrong: look HEADERS SOURCES (words).
+# look HEADERS SOURCES (lists of words): prints errors.
 look() {
     # shellcheck disable=SC2086
     awk '
@@ -21,14 +21,14 @@ look() {
             if (line !~ /;/) next
             if (declaration ~ /bg_error \*/ && match(declaration, /bg_[a-z0-9_]+ *\(/)) {
                 name = substr(declaration, RSTART, RLENGTH); gsub(/[ (]/, "", name)
-                # These work on what the error holds.
+                # These functions work on the content of the error.
                 if (name != "bg_error_set" && name != "bg_error_context" && name != "bg_error_clear") wanted[name] = 1
             }
             declaration = ""; name = ""
             next
         }
         expected != "" {
-            # src/mpi links nothing of the library, and has a function of its own for it.
+            # src/mpi does not link the library, and has a separate function for this.
             if ($0 != "    bg_error_clear(error);" && !(FILENAME ~ /^src\/mpi\// && $0 == "    clear(error);")) print expected " does not begin with bg_error_clear(error)"
             expected = ""
         }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every source file of the library and the program has a test: one named after it, tests/<room>/test_<file>, or those of a
-# line of tests/map.txt. Each line names tests that exist and files that are there and need the line.
+# Every source file of the library and the program has a test: one with its name, tests/<room>/test_<file>, or those in
+# a line of tests/map.txt. Each line names existing tests, and existing files that need the line.
 #
 # test_map.sh [ROOT]: only checks that other tree.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,7 +12,7 @@ report() {
     failed=$((failed + 1))
 }
 
-# named SOURCE: a test has its name.
+# named SOURCE: succeeds if a test has its name.
 named() {
     named_room=${1#src/}
     named_test=tests/${named_room%%/*}/test_$(basename "$1" .c)
@@ -20,7 +20,7 @@ named() {
     [ -f "$named_test.c" ] || [ -f "$named_test.sh" ]
 }
 
-# A line is stale when its files are gone, or all have tests of their names.
+# A line is stale if its files do not exist, or all have tests of their names.
 lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
 grep -v -e '^#' -e '^[[:space:]]*$' "$map" >"$lines"
@@ -57,9 +57,9 @@ for source in src/*/*.c src/*/*/*.c; do
     esac
 done
 
-# ---- a tree of four files, of which one after the other is wrong ----
+# ---- a tree of four files, each of which is wrong in turn ----
 
-# refuse WORDS: the check of the toy tree ends with 1 and says the words.
+# refuse WORDS: checks that the check of the toy tree exits with 1 and prints the words.
 refuse() {
     if said=$(sh "$here/test_map.sh" "$toy"); then
         report "not noticed: $1"

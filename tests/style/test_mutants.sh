@@ -1,8 +1,9 @@
 #!/bin/sh
-# Every mutant of tests/mutants still applies, and its tests exist; tools/mutants.py tells a test that notices from one
-# that does not, in a project of one function. The mutants themselves take long: run tools/mutants.py.
+# Every mutant of tests/mutants still applies, and its tests exist. In a project of one function, tools/mutants.py
+# distinguishes tests that detect a mutant from others. To run the mutants themselves, which takes long, use
+# tools/mutants.py.
 . "$(dirname "$0")/../cli/support.sh"
-# Some machines have a wrapper before the system's own, which takes longer than the tool.
+# Some machines have a wrapper before the system's python3, which takes longer than the tool.
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 if ! "$python" -c '' 2>/dev/null; then
@@ -15,7 +16,7 @@ begin_case list
 "$python" "$tool" --check >"$folder/out" 2>&1
 check "the list: $(cat "$folder/out")" test $? -eq 0
 
-# ---- a project of one function, of which a test sees half ----
+# ---- a project of one function, which a test covers by half ----
 
 mkdir -p "$folder/toy/src" "$folder/toy/tests/toy" "$folder/toy/tests/mutants" "$folder/toy/docs"
 cd "$folder/toy" || exit 1
@@ -39,13 +40,13 @@ chmod +x tests/toy/test_sign.sh
 echo 'all:' >Makefile
 echo '| C001 | signs | `sign` | tests/toy/test_sign.sh:plus |' >docs/capabilities.md
 
-# mutant NAME TEST OLD NEW: one more in the list.
+# mutant NAME TEST OLD NEW: adds a mutant to the list.
 mutant() {
     printf 'mutant %s\nrow C001\ntest tests/toy/test_sign.sh:plus\n%s\nfile src/sign.sh\n- %s\n+ %s\n\n' "$1" "$2" "$3" "$4" \
         >>tests/mutants/toy.txt
 }
 
-# run CODE WORDS ARGUMENT...: the tool ends with the code and says the words.
+# run CODE WORDS ARGUMENT...: checks that the tool exits with the code and prints the words.
 run() {
     run_code=$1 run_words=$2
     shift 2

@@ -1,12 +1,13 @@
 #!/bin/sh
-# What the documents name exists: functions, types and constants of the headers, members of bg_options, options of the
+# Names in the documents exist: functions, types and constants of the headers, members of bg_options, options of the
 # program.
 . "$(dirname "$0")/../cli/support.sh"
 cd "$root" || exit 1
 documents="README.md CONTRIBUTING.md SECURITY.md examples/README.md $(ls docs/*.md docs/*/*.md)"
 
-# unknown KNOWN PATTERN DOCUMENT...: "DOCUMENT NAME" for what matches the pattern and is in no line of KNOWN. Left out are
-# names of files, families of names that end with `_` or `*`, and the first columns of tables of other systems' names.
+# unknown KNOWN PATTERN DOCUMENT...: prints "DOCUMENT NAME" for names that match the pattern and are in no line of
+# KNOWN. It ignores names of files, families of names that end with `_` or `*`, and the first columns of tables with
+# other systems' names.
 unknown() {
     known=$1 pattern=$2
     shift 2
@@ -31,10 +32,10 @@ symbol='(bg|BG)_[A-Za-z0-9_]+'
 member='options[.](execution|memory|replicas|numerics|files|reporting)[.][a-z_0-9]+'
 flag='--[a-z][a-z0-9-]*[a-z0-9]'
 
-# Words of the headers, of the Python package, and of the programs that a page takes its code from; for pages about the
-# inside, of the sources.
+# Words of the headers, of the Python package, and of programs whose code a page shows; for pages about internals, also
+# of the sources.
 begin_case symbols
-echo bg_function >"$folder/symbols" # of any name, in docs/embedding.md
+echo bg_function >"$folder/symbols" # stands for any name in docs/embedding.md
 cat include/brigade.h include/brigade/* python/brigade/*.py tests/ops/test_check.c examples/*.[chf]* examples/tutorial/*.c |
     grep -oE "\\b$symbol" | sort -u >>"$folder/symbols"
 cat src/*/*.[ch] src/*/*.def src/kernels/*/*.[ch] include/brigade/*.h | grep -oE "\\b$symbol" | sort -u >"$folder/inside"
@@ -54,7 +55,7 @@ done >"$folder/members"
 found=$(unknown "$folder/members" "$member" $documents)
 check "bg_options has no: $found" test -z "$found"
 
-# --option: of some command's help, or of another program that a page shows.
+# --option must be in a command's help, or belong to another program on the page.
 begin_case options
 cat >"$folder/flags" <<END
 --cflags
@@ -87,11 +88,11 @@ cat >"$folder/flags" <<END
 --pipeline-model-parallel-size
 --recompute-granularity
 END
-help() { # all of it, also where `--help` alone says the most wanted first
+help() { # the whole help, even if `--help` shows only the most needed options
     "$program" "$@" --help 2>/dev/null
     "$program" "$@" --help all 2>/dev/null
 }
-parts() { # of what help says on its standard input
+parts() { # prints the words of the help on standard input
     sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ { print $1 }'
 }
 for command in $(help | parts); do
@@ -117,7 +118,7 @@ check "docs/migrating.md has rows" test "$(wc -l <"$folder/used")" -gt 60
 found=$(LC_ALL=C comm -13 "$folder/words" "$folder/used" | tr '\n' ' ')
 check "nothing has the names: $found" test -z "$found"
 
-# A page with names that do not exist, in a table and behind other text.
+# A page with names that do not exist, in a table and after other text.
 begin_case damage
 cat >"$folder/page.md" <<END
 \`bg_graph_creat\` and \`options.memory.budgets\`, with \`--recomputed stage\`; \`bg_graph_create\`, \`bg_plan_*\`, \`BG_ROLE_\`.

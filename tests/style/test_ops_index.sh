@@ -1,16 +1,17 @@
 #!/bin/sh
-# docs/ops.md against the headers: every function that adds an op, and every function of elements, comparison, reduction,
-# loss, padding, interpolation and logic that these take, stands there; and the page names none that does not exist.
+# Compares docs/ops.md with the headers. The page has every function that adds an op, and every elementwise function,
+# comparison, reduction, loss, padding, interpolation and logical function that they accept. It names none that does not
+# exist.
 . "$(dirname "$0")/../cli/support.sh"
 cd "$root" || exit 1
 page=docs/ops.md
 
-# builders: the functions of two headers that return values of a graph.
+# builders: prints the functions of two headers that return values of a graph.
 builders() {
     sed -n 's/^BG_API bg_value \(bg_[a-z0-9_]*\)(.*/\1/p' include/brigade/ops.h include/brigade/nn.h
 }
 
-# choices: what the enumerations of ops.h name that say what an op does.
+# choices: prints the constants of enumerations in ops.h that select what an op does.
 choices() {
     awk '/^typedef enum bg_(unary|binary|comparison|reduction|pointwise_loss_function|pad_mode|interpolation|coordinates|nearest|logic) / { is_in = 1 }
         is_in && !/typedef.*{ *$/ && !/^}/

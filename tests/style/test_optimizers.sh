@@ -1,6 +1,6 @@
 #!/bin/sh
-# The runtime and the program know no optimizer by name: they name none of the rows of src/options/optimizers.def, neither
-# the optimizers' kinds and builders nor members of bg_optimizer that are settings.
+# The runtime and the program do not depend on single optimizers: they do not name rows of src/options/optimizers.def,
+# kinds and builders of optimizers, or members of bg_optimizer that are settings.
 cd "$(dirname "$0")/../.." || exit 1
 table=src/options/optimizers.def
 settings=$(sed -nE 's/^(NUMBER|FLAG)\(([a-z0-9_]+),.*/\2/p' "$table" | paste -sd '|')
@@ -13,7 +13,7 @@ look() { # where
     grep -nE "(\.|->)($settings)\b|\b($kinds)\b|\b($builders)\(" $1
 }
 
-# The patterns find what they are for.
+# Checks that the patterns find such names.
 if [ "$(look tests/options/test_optimizer.c | wc -l)" -gt 20 ]; then
     passed=$((passed + 1))
 else

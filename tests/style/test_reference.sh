@@ -1,6 +1,5 @@
 #!/bin/sh
-# The reference: every public symbol carries the tags that apply to it and has a page, and thread rules stand in the
-# headers.
+# In the reference every public symbol has the tags that apply to it and a page, and the headers state thread rules.
 . "$(dirname "$0")/../cli/support.sh"
 if ! command -v python3 >/dev/null 2>&1; then
     echo "no Python to make the reference with"
@@ -9,7 +8,7 @@ if ! command -v python3 >/dev/null 2>&1; then
     exit
 fi
 
-# A copy of what the reference is made from, in which tags are taken away.
+# A copy of the reference's sources, from which the test removes tags.
 mkdir "$folder/copy"
 cp -r "$root/include" "$root/examples" "$root/abi" "$root/tools" "$root/VERSION" "$root/Makefile" "$folder/copy"
 cd "$folder" || exit 1
@@ -23,7 +22,7 @@ for header in copy/include/brigade/*.h; do
     case $header in */core.h) continue ;; esac
     check "$header says which threads may call it" grep -q '^ \* Threads: ' "$header"
 done
-# Without its line, the check names the symbol and the tag.
+# Without the tag's line, the check names the symbol and the tag.
 mkdir saved
 cp -r copy/include copy/abi saved
 sed -i '/^ \* Threads: /,+1d' copy/include/brigade/mesh.h

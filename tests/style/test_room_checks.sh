@@ -1,8 +1,8 @@
 #!/bin/sh
-# The checks of rooms notice a table that is not true: each way in which it can be wrong, with the words that say so.
+# The checks of rooms detect every kind of error in the table, and report it with the right words.
 . "$(dirname "$0")/../cli/support.sh"
 
-# refuses CHECK WORDS SCRIPT: the table of rooms, changed by a sed script, fails a check.
+# refuses CHECK WORDS SCRIPT: checks that the table of rooms, changed by a sed script, fails a check.
 refuses() {
     sed "$3" "$root/tests/rooms.txt" >"$folder/rooms.txt"
     if cmp -s "$folder/rooms.txt" "$root/tests/rooms.txt"; then
@@ -27,7 +27,7 @@ refuses test_room_symbols 'room `data` may not call `bg_session_run_kept` of `ru
 refuses test_room_symbols 'room `models` may not call `bgi_layer_cast` of `nn`' '/^models:/s/ nn+/ nn/'
 refuses test_room_symbols 'nn names device and uses nothing of it' '/^nn:/s/$/ device/'
 
-# circle WORDS: the list of circles in $folder/circles.txt fails.
+# circle WORDS: checks that the list of circles in $folder/circles.txt fails.
 circle() {
     if CIRCLES=$folder/circles.txt BRIGADE_BUILD=$build "$root/tests/style/test_room_symbols.sh" >"$folder/out" 2>&1; then
         fail "circles: $1 is not noticed"

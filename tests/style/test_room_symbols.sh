@@ -1,13 +1,12 @@
 #!/bin/sh
-# Holds the symbols that each room's objects define and ask for against tests/rooms.txt, and the circles of calls
-# between the files of a room against tests/circles.txt.
-# The tables may be others: ROOMS, CIRCLES (tests/style/test_room_checks.sh).
+# Compares the symbols that each room's objects define and use with tests/rooms.txt, and circles of calls between the
+# files of a room with tests/circles.txt. ROOMS and CIRCLES can name other tables (tests/style/test_room_checks.sh).
 cd "$(dirname "$0")/../.." || exit 1
 build=${BRIGADE_BUILD:-build}
 
 objects=
 for source in src/*/*.c src/kernels/*/*.c; do
-    # The libraries for MPI call nothing of Brigade's, and each MPI has its own.
+    # The MPI libraries do not call Brigade, and each MPI has a separate one.
     case $source in src/mpi/*) continue ;; esac
     object=$build/${source%.c}.o
     if [ ! -f "$object" ]; then
@@ -78,7 +77,7 @@ LC_ALL=C nm -A -P $objects | awk -v build="$build/src/" '
                 passed++
             used_symbols[a, b] = 1
         }
-        # Each room that is named is called, or (inline functions, structs) included.
+        # Each named room is called or (for inline functions and structs) included.
         for (pair in may) {
             split(pair, part, SUBSEP)
             if ((part[1], part[2]) in used_symbols)
@@ -92,7 +91,7 @@ LC_ALL=C nm -A -P $objects | awk -v build="$build/src/" '
             else
                 passed++
         }
-        # A file is on a circle when it reaches itself.
+        # A file is on a circle if it reaches itself.
         for (pair in call) {
             split(pair, part, SUBSEP)
             reach[part[1], part[2]] = 1

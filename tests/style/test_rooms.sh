@@ -1,5 +1,5 @@
 #!/bin/sh
-# Holds every #include of src/ against tests/rooms.txt, and the kernel and runtime rooms against graphs.
+# Compares every #include of src/ with tests/rooms.txt, and checks that kernels and runtime do not include graphs.
 cd "$(dirname "$0")/../.." || exit 1
 rooms=${ROOMS:-tests/rooms.txt}
 passed=0 failed=0
@@ -15,7 +15,7 @@ while IFS=: read -r room allowed; do
 done <<END
 $(grep -v '^#' "$rooms")
 END
-# The core uses the core alone.
+# The core uses only the core.
 core=" $(sed -n 's/^CORE_ROOMS := //p' Makefile) "
 for room in $core; do
     for used in $(sed -n "s/^$room://p" "$rooms"); do
@@ -25,7 +25,7 @@ for room in $core; do
     done
 done
 
-# One process for all sources: there are hundreds of them.
+# One process reads all sources, because there are hundreds of them.
 counts=$(awk '
     FILENAME == ARGV[1] {
         if (/^#/ || !/:/) next
@@ -59,8 +59,8 @@ counts=$(awk '
     }
     END { judge(); print passes + 0, failures + 0 }' "$rooms" src/*/*.[ch] src/kernels/*/*.[ch])
 passed=$((passed + ${counts% *})) failed=$((failed + ${counts#* }))
-# The runtime and reports read plans: of the plan room they may see plan.h only. Companions keep what the runtime hands
-# out: of it they may see state.h only, and reports and predictions what was recorded, record.h.
+# The runtime and reports read plans, so from the plan room they may include only plan.h. Companions may include only
+# state.h of the runtime, and reports and predictions also record.h.
 if grep -n '#include "plan/' src/runtime/*.[ch] src/profile/*.[ch] | grep -v '"plan/plan.h"'; then
     echo "src/runtime, src/profile: only plan/plan.h is for them"
     failed=$((failed + 1))

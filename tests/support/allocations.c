@@ -1,5 +1,5 @@
 /*
- * allocations.c: malloc and its relatives, with a count. glibc keeps the real ones under other names.
+ * allocations.c: malloc and related functions that count calls. glibc has the real functions under other names.
  */
 #include "support/allocations.h"
 

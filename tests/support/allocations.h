@@ -16,10 +16,10 @@ uint64_t test_allocations_count(void);
  * function and not freed. */
 int64_t test_allocations_live(void);
 
-/* Makes the n-th allocation of the program itself from now on (1: the next one) fail once. With 0 no allocation fails.
+/* Makes the n-th allocation of the program itself from now on (1: the next one) fail once; 0: no allocation fails.
  * Allocations of shared libraries succeed, because not all of these libraries survive a failure. */
 void test_allocations_fail(uint64_t n);
-/* The same, but allocations of shared libraries count too. */
+/* Does the same, but counts allocations of shared libraries too. */
 void test_allocations_fail_anywhere(uint64_t n);
 /* Whether that allocation has failed. */
 bool test_allocations_have_failed(void);

@@ -1,7 +1,7 @@
 /*
- * build_case.h: tests of ops through the public builders, including everything that a builder and its gradient rules
- * add. A case is a function that builds the op over some operands; the comparison with an oracle and the test of error
- * messages call it. (op_case.h holds one op, given as data, against the oracle.)
+ * build_case.h: helpers to test ops through the public builders, including all ops that a builder and its gradient
+ * rules add. A case is a function that builds the op over some operands; the comparison with an oracle and the test of
+ * error messages call it. (op_case.h compares one op, which is given as data, with the oracle.)
  */
 #ifndef BGI_TEST_BUILD_CASE_H
 #define BGI_TEST_BUILD_CASE_H
@@ -17,8 +17,8 @@ typedef bg_value (*bgi_test_build)(bg_graph *graph, const bg_value *inputs, cons
 void bgi_test_derive(bg_graph *graph, bg_value value, bg_value seed, const bg_value *wanted, uint32_t count,
                      bg_value *gradients);
 
-/* Builds over operands in0, in1, ... of the oracle's case in `dtype`, runs forward and backward with reference kernels,
- * and compares y and, if the oracle has a seed dy, the gradients d0, d1, ... */
+/* Builds the op over operands in0, in1, ... of the oracle's case in `dtype`, runs forward and backward with reference
+ * kernels, and compares y and, if the oracle has a seed dy, the gradients d0, d1, ... */
 void bgi_test_build_case(const bgi_test_oracle *oracle, const char *case_name, bg_dtype dtype, bgi_test_build build,
                          const void *argument, double absolute, double relative);
 

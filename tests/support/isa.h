@@ -1,5 +1,5 @@
 /*
- * isa.h: walks the instruction sets that this processor has.
+ * isa.h: iterates over the instruction sets of this processor.
  */
 #ifndef TESTS_SUPPORT_ISA_H
 #define TESTS_SUPPORT_ISA_H

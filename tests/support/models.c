@@ -46,7 +46,7 @@ static bg_value build_residual(bg_graph *graph, int64_t micro_batch)
     x = bg_add(graph, x, bg_conv2d_layer(graph, "b.conv", y, 8, 3, 3, true, &same));
     bg_block_end(graph);
     bg_block_begin(graph, "B4", BG_DEVICE_NONE);
-    x = bg_add(graph, x, skip); /* the skip connection from B1, over B2 and B3 */
+    x = bg_add(graph, x, skip); /* the skip connection from B1 across B2 and B3 */
     x = bg_flatten(graph, NULL, bg_avg_pool2d(graph, NULL, x, &pool));
     x = bg_linear_layer(graph, "head", x, 10, true);
     loss = bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, 3); /* digit 3 is not counted */
@@ -125,7 +125,7 @@ static bg_value build_fan(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* Two branches with nothing in common: B2 and B3 may be concurrent stages. */
+/* B2 and B3 are two independent branches, so they can be concurrent stages. */
 static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 20);
@@ -154,7 +154,8 @@ static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* Convolutions down and up again with a skip connection, then over three dimensions and over one. */
+/* Convolutions and transposed convolutions with a skip connection, then convolutions over three dimensions and over
+ * one. */
 static bg_value build_u_shape(bg_graph *graph, int64_t micro_batch)
 {
     static const int64_t three[] = {3, 3, 3}, two[] = {2, 2}, uneven[] = {4, 4}, few[] = {3};

@@ -1,5 +1,5 @@
 /*
- * models.h: small networks that are hard on the engine in different ways, for tests that run whole sessions.
+ * models.h: small networks that are difficult for the engine in different ways, for tests that run whole sessions.
  */
 #ifndef TEST_SUPPORT_MODELS_H
 #define TEST_SUPPORT_MODELS_H
@@ -14,8 +14,8 @@ typedef struct test_model {
 
 /* 0: the digit network. 1: a residual net with batch norm and a skip over three stages. 2: embeddings tied to the
  * output layer, layer norm and dropout, integer data that crosses stages. 3: a perceptron whose first stage's values
- * are read by every later one. 4: two branches, B2 and B3, that share nothing. 5: 2 with more rows than an update has
- * ids. 6: convolutions down and up again, transposed, deep and in a line, interpolation, weights of classes. NULL past
+ * are read by every later one. 4: two branches, B2 and B3, that share nothing. 5: model 2 with more rows than an update
+ * has ids. 6: plain and transposed convolutions over one to three dimensions, interpolation, class weights. NULL past
  * the end. */
 const test_model *test_model_at(unsigned index);
 

@@ -29,8 +29,7 @@ typedef struct bgi_test_op_case {
 void bgi_test_op_case_run(const bgi_test_oracle *oracle, const bgi_test_op_case *test, bg_dtype dtype, double absolute,
                           double relative, bool with_gradients);
 
-/* Tests both float types that are exact enough for tight bounds, and on request bfloat16 (8 bits, a few roundings)
- * without gradients. */
+/* Tests float32 and float64 with tight bounds, and on request bfloat16 (8 bits) without gradients. */
 void bgi_test_op_case_run_all(const bgi_test_oracle *oracle, const bgi_test_op_case *test, bool bfloat16_gradients);
 
 /* Compares the gradient rule with central differences, on the oracle's operands (or random ones) in float64. */

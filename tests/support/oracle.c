@@ -51,7 +51,7 @@ static void parse_dims(bgi_test_tensor *tensor, const char *dims, const char *pa
     }
 }
 
-/* Parses one line; the values do not point into it. */
+/* Parses one line and copies the values. */
 static void parse_line(bgi_test_tensor *tensor, const char *line, const char *path)
 {
     char dims[64];

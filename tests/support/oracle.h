@@ -1,5 +1,5 @@
 /*
- * oracle.h: another framework's numbers, from tests/oracle/<name>.txt (made by <name>.py beside it).
+ * oracle.h: another framework's results, from tests/oracle/<name>.txt (made by <name>.py in the same folder).
  *
  * Each tensor has one line with the case, the tensor, the dims in brackets and the values:
  *

@@ -191,7 +191,7 @@ static void put(uint64_t *words, size_t size, uint64_t hash)
         words[i] = hash + i * LINE_STEP;
 }
 
-/* The device whose memory has an operand of `device`: here, windows are the receiver's slots. */
+/* The device whose memory holds an operand of `device`; here, windows are the receiver's slots. */
 static uint32_t owner_of(const machine *m, uint32_t device, const bgi_operand *operand)
 {
     return operand->memory == BGI_MEMORY_WINDOW ? m->plan->edges[operand->edge].to_device : device;
@@ -235,7 +235,7 @@ static uint64_t read_operand(machine *m, uint32_t device, const bgi_operand *ope
 
 /* ---- instructions ---- */
 
-/* Outputs overlap neither each other, nor scratch, nor inputs, except an output that has exactly the place of an input.
+/* Outputs do not overlap each other, scratch or inputs; but an output may have exactly the memory of an input.
  */
 static void check_overlaps(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call)
 {
@@ -393,7 +393,7 @@ static void move_until(machine *m, uint32_t device, uint64_t target)
     }
 }
 
-/* Transfers may run at once, or only when a device waits for them. */
+/* Transfers may run when they are issued, or only when a device waits for them. */
 static void issue(machine *m, uint32_t device, uint32_t count)
 {
     m->issued[device] += count;
@@ -511,7 +511,7 @@ static void compare(machine *m, const uint64_t *contents, const uint64_t *output
         const bgi_plan_variable *variable = &plan->variables[v];
         const bg_value value = bg_graph_find_variable(m->graph, variable->name);
         if (variable->role == BG_ROLE_ACCUMULATOR && variable->places[0].operand.memory == BGI_MEMORY_REMOTE)
-            continue; /* it is not needed after the step */
+            continue; /* the value is not needed after the step */
         for (uint32_t p = 0; p < variable->place_count; p++)
             if (read_operand(m, variable->places[p].device, &variable->places[p].operand, 0,
                              bg_type_size_bytes(&variable->type), variable->name) != contents[value.id])
@@ -576,8 +576,7 @@ static void check_classes(const bg_plan *plan, const char *what)
     }
 }
 
-/* A phase is part of the memory of its device, and the device has memory for the values that are alive inside
- * phases. */
+/* The memory of a phase is part of its device's memory, which also includes the values that are live inside phases. */
 static void check_phases(const bg_plan *plan, const char *what)
 {
     for (uint32_t d = 0; d < plan->device_count; d++) {

@@ -1,6 +1,5 @@
 /*
- * random_model.c: rows of `width` numbers pass through blocks of random ops; a pool has the values that later ops may
- * read again.
+ * random_model.c: rows of `width` numbers pass through blocks of random ops. Later ops may read values in a pool again.
  */
 #include "support/random_model.h"
 
@@ -107,7 +106,7 @@ static bg_value add_op(builder *b)
         return by_reshaped_weight(b, x);
     case 5:
         return bg_cast(graph, NULL, bg_cast(graph, NULL, x, below(b, 2) == 0 ? BG_BFLOAT16 : BG_FLOAT16), BG_FLOAT32);
-    case 6: /* an integer on the way, through which no gradient passes */
+    case 6: /* an integer value, through which no gradient flows */
         return bg_add(graph, x, bg_cast(graph, NULL, bg_cast(graph, NULL, pick(b), BG_INT32), BG_FLOAT32));
     case 7:
         return bg_dropout(graph, NULL, x, 0.25);
@@ -118,7 +117,7 @@ static bg_value add_op(builder *b)
     }
 }
 
-/* Reads the labels; may be before the last block. */
+/* Adds the loss, which reads the labels and may be before the last block. */
 static bg_value add_loss(builder *b, bg_value labels)
 {
     bg_value loss = bg_cross_entropy(b->graph, NULL, bg_linear(b->graph, NULL, pick(b), weight(b), (bg_value){0}),

@@ -99,7 +99,7 @@ static void run_update(const bg_kernel_call *call, uint32_t part)
         w[i] = update(w[i], a[i], hyper[BGI_HYPER_LEARNING_RATE], call->env->step, stage->sample_count);
 }
 
-/* ---- the same in loops ---- */
+/* ---- the same computation in loops ---- */
 
 static void compute_micro_batch(const toy_options *options, uint64_t place, uint32_t micro_batch, bool is_first,
                                 const float *weights, float *sums, float *y)
@@ -172,7 +172,7 @@ static bgi_operand place(builder *b, uint32_t device, size_t size_bytes)
     return operand;
 }
 
-/* Elements of a piece; 0: replicas update all. */
+/* Elements of a replica's shard; 0: replicas update all elements. */
 static uint32_t piece_count(const builder *b)
 {
     const uint32_t replicas = b->options->replicas;
@@ -180,7 +180,7 @@ static uint32_t piece_count(const builder *b)
     return b->options->updates_pieces && replicas > 1 ? (TOY_WIDTH + replicas - 1) / replicas : 0;
 }
 
-/* Reserves a place for the value's reader. */
+/* Reserves a slot for the value's reader. */
 static bgi_operand in_edge(const builder *b, uint32_t edge)
 {
     return (bgi_operand){.edge = edge, .offset = b->plan->edges[edge].offset};
@@ -229,7 +229,7 @@ static void lay_out(builder *b, const bg_schedule *schedule)
 {
     bg_plan *plan = b->plan;
     const size_t pieces = piece_count(b) * sizeof(float) * plan->replicas;
-    const size_t row_bytes = pieces > ROW_BYTES ? pieces : ROW_BYTES; /* with the last pieces' padding */
+    const size_t row_bytes = pieces > ROW_BYTES ? pieces : ROW_BYTES; /* with the padding of the last shards */
 
     for (uint32_t i = 0; i < plan->edge_count; i++) {
         bgi_plan_edge *edge = &plan->edges[i];
@@ -257,7 +257,7 @@ static void lay_out(builder *b, const bg_schedule *schedule)
     b->y = b->out[plan->stage_count - 1];
 }
 
-/* One variable with a place for each stage. */
+/* One variable with an element range for each stage. */
 static void add_hyper(builder *b)
 {
     bg_plan *plan = b->plan;
@@ -271,7 +271,7 @@ static void add_hyper(builder *b)
     plan->variables[plan->hyper_variable].place_count = plan->stage_count;
 }
 
-/* The place to which an action writes the values of edge `edge`. */
+/* The location to which an action writes the values of edge `edge`. */
 static bgi_operand destination(const builder *b, uint32_t edge, bgi_operand local)
 {
     if (!crosses(b, edge))

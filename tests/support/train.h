@@ -24,7 +24,7 @@ bg_plan *test_train_plan(const test_model *model, int64_t micro_batch, const bg_
 test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimizer *optimizer,
                        const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what);
 
-/* The same with a plan compiled with these options, which the function destroys. */
+/* Does the same with a plan that was compiled with these options, and destroys the plan. */
 test_result test_train_run(bg_plan *plan, const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end,
                            const char *what);
 

@@ -1,6 +1,6 @@
 /*
- * trainer_rig.h: a small network with its data for tests of the trainer, and the plain loop that the trainer is
- * compared with: a session for each call, made and destroyed around it.
+ * trainer_rig.h: a small network with its data for tests of the trainer, and the plain loop that tests compare the
+ * trainer with. The loop creates a session for each call.
  */
 #ifndef TEST_SUPPORT_TRAINER_RIG_H
 #define TEST_SUPPORT_TRAINER_RIG_H
@@ -12,12 +12,12 @@ enum { TEST_NET_FEATURES = 4, TEST_NET_HIDDEN = 6, TEST_NET_CLASSES = 3, TEST_NE
 /* Inputs `x` and `labels` (predict: only `x`). Outputs: fit `loss`; validate `loss`, `correct`; test `logits`, `loss`,
  * `correct`; predict `logits`; each task also has `number`, filled with the task's number from 1. */
 typedef struct test_net {
-    uint32_t
-        device_count; /* the stages that its blocks name: 1, 2 or 4; 0: no names, a stage for each of four blocks */
+    uint32_t device_count; /* the number of stages that block names give: 1, 2 or 4; 0: no names, a stage for each of
+                              four blocks */
     bool has_dropout;
     bg_dtype dtype;                    /* type of x; NONE: float32 */
     bool has_shift;                    /* an input `shift` [samples, hidden] is added; fit has it as output `shift` */
-    bool has_mesh;                     /* on a mesh of 2 x 1 replicas */
+    bool has_mesh;                     /* the net is on a mesh of 2 x 1 replicas */
     bool fails[BG_TRAINER_TASK_COUNT]; /* the model's function reports an error */
 } test_net;
 

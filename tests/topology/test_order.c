@@ -29,7 +29,7 @@ static uint32_t list_allowed(uint32_t cpus[MOST])
     return count;
 }
 
-/* The lowest processor of the core that a processor belongs to, according to the system's files. */
+/* The processor with the lowest number on the same core as a processor, according to the system's files. */
 static uint32_t core_of(uint32_t cpu)
 {
     char path[128];
@@ -66,7 +66,7 @@ static uint32_t count_cores(const uint32_t *cpus, uint32_t count)
 }
 
 /* Checks that all given processors are listed, each once, in any order of cores. With spread, each core occurs once
- * before any core occurs again. With compact, all processors of a core follow each other. */
+ * before any core occurs again. With compact, all processors of a core are adjacent. */
 static void test_orders(void **state)
 {
     uint32_t allowed[MOST], cpus[MOST], sorted[MOST];

@@ -1,5 +1,5 @@
 /*
- * generation_model.h: small models whose next tokens are far from certain, for tests of generating.
+ * generation_model.h: small models whose next tokens are far from certain, for tests of text generation.
  */
 #ifndef GENERATION_MODEL_H
 #define GENERATION_MODEL_H

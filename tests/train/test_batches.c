@@ -1,6 +1,6 @@
 /*
- * test_batches.c: batches of every size give the rows of the largest batch, and do only the work of their own samples.
- * All sizes use new weights at once and share one set of weights.
+ * test_batches.c: batches of every size give the same rows as the largest batch, and compute only their samples. All
+ * sizes share one set of weights and use new weights at once.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,7 @@ static void test_sizes(void **state)
     bg_weights_destroy(weights);
 }
 
-/* The work of the samples in the plan of a size. */
+/* The work for the samples in the plan of a size. */
 static void test_cost(void **state)
 {
     bg_weights *weights = make_weights();

@@ -1,6 +1,6 @@
 /*
- * test_beam.c: with one beam for each possible beginning, beam search finds the results of a search over all sequences;
- * with few beams, those that the rule predicts. Text and callbacks are those of the best sequence.
+ * test_beam.c: with one beam for each possible prefix, beam search finds the results of a search over all sequences.
+ * With few beams, it finds those that its rule predicts. Text and callbacks are those of the best sequence.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const uint32_t end_tokens[] = {STOP, 1, 3};
 static uint32_t stop_count = 1; /* stop tokens among these, which end a sequence */
 static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
 
-/* Finds the log shares of the next token after the prompt and `count` more tokens. */
+/* Finds the log probabilities of the next token after the prompt and `count` more tokens. */
 static void find_log_shares(bg_generator *generator, const uint32_t *tokens, size_t count, double *log_shares)
 {
     const float *logits;
@@ -97,7 +97,7 @@ static void test_exhaustive(void **state)
         longest = found.count > longest ? found.count : longest;
         bg_generation_clear(&found, 1);
     }
-    assert_true(shortest < longest); /* the penalty decides something */
+    assert_true(shortest < longest); /* the penalty changes the result */
     bg_generator_destroy(generator);
     bg_weights_destroy(weights);
 }
@@ -222,7 +222,7 @@ static void test_few_beams(void **state)
     bg_weights_destroy(weights);
 }
 
-/* Some of the prompts have a best sequence that begins badly, and some have good ends that come too late. */
+/* For some prompts the best sequence begins with unlikely tokens, and for some good ends come too late. */
 static void test_other_prompts(void **state)
 {
     static const double penalties[] = {1.0, 0.5, 2.0};
@@ -243,7 +243,7 @@ static void test_other_prompts(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- when it ends ---- */
+/* ---- the end of the search ---- */
 
 static void count_run(void *user, bg_log_level level, const char *message)
 {
@@ -251,8 +251,8 @@ static void count_run(void *user, bg_log_level level, const char *message)
     *(size_t *)user += strstr(message, "cycles") != NULL;
 }
 
-/* The search ends exactly when no beam can become better, whether shorter or longer sequences are preferred, and
- * whether the number of tokens or of positions bounds the length. A step is a run. */
+/* The search ends exactly when no beam can become better. This holds for penalties that prefer shorter or longer
+ * sequences, and for limits on tokens or on positions. A step is a run. */
 static void test_end(void **state)
 {
     enum { MOST_TOKENS = 4, COUNT = 6 };
@@ -354,7 +354,7 @@ static void test_ties(void **state)
     }
     bg_generation_clear(found, 3);
 
-    /* The results are the stop token by itself, then four of the five sequences of two tokens; the fifth has the same
+    /* The results are the stop token alone, then four of the five sequences of two tokens; the fifth has the same
      * sum. */
     options.beams = options.returned_beams = 5;
     options.stop_token_count = 1;
@@ -462,7 +462,7 @@ static void test_text(void **state)
     options.tokenizer = tokenizer;
     options.beams = options.returned_beams = BEAMS;
     options.max_tokens = TOKENS;
-    options.length_penalty = 0.0; /* short sequences are not worse */
+    options.length_penalty = 0.0; /* short sequences are not penalized */
     options.on_token = read_token;
     options.user = &heard;
     require(bg_generator_run(generator, &prompt, 1, &options, plain, &error), &error);
@@ -492,7 +492,8 @@ static void test_text(void **state)
     assert_true(stopped > 0 && has_prefix);
     assert_int_equal(heard.count, found[0].count);
     assert_int_equal(heard.last_count, 1);
-    assert_int_equal(heard.text_bytes, found[0].text_bytes); /* never the beginning of the stop string */
+    assert_int_equal(heard.text_bytes,
+                     found[0].text_bytes); /* the text never contains the beginning of the stop string */
     assert_memory_equal(heard.text, found[0].text, found[0].text_bytes);
     bg_generation_clear(found, BEAMS);
 
@@ -509,7 +510,7 @@ static void test_text(void **state)
     bg_weights_destroy(weights);
 }
 
-/* More successors end in a stop string than are ranked at first: the search continues with successors that do not. */
+/* More successors end in a stop string than the search ranks at first; it then continues with other successors. */
 static void test_many_stops(void **state)
 {
     enum { BEAMS = 2, STOPS = 9, TOKENS = 3 };

@@ -1,5 +1,5 @@
 /*
- * test_events.c: which events callbacks receive and when, what ends a run, and how failures are reported.
+ * test_events.c: tests which events callbacks receive and when, what ends a run, and how failures are reported.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ typedef struct listener {
     bg_trainer_event_kind at; /* the event at which the callback acts */
     uint64_t batch;           /* the batch of a fit at which the callback acts */
     enum { NOTHING, STOP, CALL_STOP, INTERRUPT, FAIL, FAIL_SILENTLY } deed;
-    bool brief; /* without batches and calls */
+    bool brief; /* events of batches and calls are not recorded */
 } listener;
 
 static volatile sig_atomic_t interrupt;
@@ -78,7 +78,7 @@ typedef struct rig {
     bg_trainer *trainer;
 } rig;
 
-/* Each epoch of 6 samples is one full call of 4 samples and a remainder of one update. */
+/* Each epoch of 6 samples has one full call of 4 samples and a call for the last update. */
 static void open_rig(rig *r)
 {
     memset(&error, 0, sizeof error);
@@ -313,7 +313,7 @@ static bg_status stop_early(void *user, bg_trainer_event *event, bg_error *unuse
     return BG_OK;
 }
 
-/* A finished epoch counts even if a stop came with its last batch or after it, and its checkpoint is made. */
+/* A finished epoch counts even if a stop arrived during or after its last batch, and its checkpoint is written. */
 static void an_early_stop_counts_the_epoch(void **state)
 {
     static const bg_trainer_event_kind kinds[] = {BG_ON_BATCH_END, BG_ON_VALIDATION_END, BG_ON_EPOCH_END};
@@ -340,7 +340,7 @@ static void an_early_stop_counts_the_epoch(void **state)
     }
 }
 
-/* The fit ends after the current batch, whichever way the stop is requested, and can be started again. */
+/* For every way to request a stop, the fit ends after the current batch and can be started again. */
 static void runs_can_be_stopped(void **state)
 {
     struct sigaction action = {.sa_handler = on_signal}, before;
@@ -373,7 +373,7 @@ static void runs_can_be_stopped(void **state)
     assert_int_equal(sigaction(SIGINT, &before, NULL), 0);
 }
 
-/* A signal that arrives while a plan is made, after an event has occurred. */
+/* Sends a signal while a plan is being made, after an event has occurred. */
 typedef struct signal_in_plan {
     bg_trainer_event_kind at;
     test_net *net;
@@ -405,8 +405,7 @@ static bool is_interrupted(void *user)
     return interrupt != 0;
 }
 
-/* There are two calls in an epoch: one with two updates, and one with one; with a limit of one update, only one
- * update. */
+/* An epoch has two calls, one with two updates and one with one. With a limit of one update, only one update runs. */
 static void fit_with_signal(signal_in_plan *s, bool validates, uint64_t most, bg_status expected, uint64_t step)
 {
     bg_options fit = bg_options_defaults(), inference;
@@ -436,7 +435,7 @@ static void fit_with_signal(signal_in_plan *s, bool validates, uint64_t most, bg
 }
 
 /* After the first update, a signal while a plan (of the smaller last batch or of a validation) is made ends the fit
- * like a signal during a call. The fit is stopped, not canceled, and the checkpoint is made. */
+ * like a signal during a call. The fit is stopped, not canceled, and the checkpoint is written. */
 static void a_signal_while_a_plan_is_made_loses_no_update(void **state)
 {
     signal_in_plan rest = {.at = BG_ON_BATCH_END}, validation = rest, first = {.at = BG_ON_FIT_START};
@@ -490,13 +489,13 @@ static void models_that_fail_name_their_task(void **state)
         assert_int_equal(run_task(&r, (bg_trainer_task)task), BG_ERROR_SHAPE);
         assert_ptr_equal(strstr(error.message, wanted), error.message);
         assert_non_null(strstr(error.message, "this model is broken"));
-        /* A caller that runs a single task knows which one. */
+        /* Errors of a single task do not name the task. */
         assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &prepared), BG_ERROR_SHAPE);
         assert_string_equal(prepared.message, error.message + strlen(wanted));
         r.net.fails[task] = false;
         require(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &error)); /* with a limit of batches */
     }
-    /* The plan of a rest fails when it is needed. */
+    /* The plan for the last samples fails when it is needed. */
     memset(&error, 0, sizeof error);
     r.net.fails[BG_TRAINER_FIT] = true;
     assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_SHAPE);
@@ -535,7 +534,7 @@ static void data_that_fail_are_reported(void **state)
     assert_non_null(strstr(error.message, "the disk is gone"));
     assert_int_equal(bg_trainer_step(r.trainer), 2);
 
-    /* If an infeed's source fails, that is not the end of the data, whatever status it returns. */
+    /* A failure of an infeed's source is not treated as the end of the data, whatever status the source returns. */
     memset(&error, 0, sizeof error);
     data = (bg_trainer_data){0};
     require(bg_infeed_create_dataset(dataset, &infeed_options, &data.infeed, &error));

@@ -1,6 +1,6 @@
 /*
- * test_fit.c: a fit gives the bits of a plain loop, for whole calls, the smaller last batch, batches cut by max_steps,
- * other learning rates, a second epoch, a resumed run, and other sources.
+ * test_fit.c: a fit gives the same bits as a plain loop. This covers whole calls, the smaller last batch, batches that
+ * max_steps cuts, other learning rates, a second epoch, a resumed run, and other data sources.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,8 @@ typedef struct fit_case {
     uint32_t iterations, accumulation, replicas, device_count;
     bool has_dropout, shuffles, has_schedule; /* the schedule of the learning rate */
     double clip;
-    uint32_t group; /* groups of replicas that get the same data, consecutive or orthogonal; 0: each has its own data */
+    uint32_t group; /* groups of replicas that get the same data, consecutive or orthogonal; 0: each replica has
+                       separate data */
     bool is_orthogonal, has_mesh;
 } fit_case;
 
@@ -211,7 +212,7 @@ static void fits_equal_plain_loops(void **state)
         train_and_compare(&cases[i]);
 }
 
-/* Clipping must have an effect, or the case above proves nothing. */
+/* Clipping must have an effect; otherwise the case above proves nothing. */
 static void clipping_and_accumulation_matter(void **state)
 {
     static const fit_case cases[] = {{"plain", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0},
@@ -287,8 +288,8 @@ static void sources_agree(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* With canonical reductions the number of replicas does not change any bit, even of a smaller last batch, nor the
- * metric, which covers the micro-batches that the mode returns. */
+/* With canonical reductions the number of replicas does not change results, even for a smaller last batch, or the
+ * metric, which covers the micro-batches that the output mode returns. */
 static void canonical_fits_agree(void **state)
 {
     static const fit_case cases[] = {{"1 x 8", 2 * 32 + 11, 2, 0, 2, 8, 1, 1, true, true, true, .clip = 0.05},
@@ -357,7 +358,8 @@ static void infeeds_end(void **state)
     assert_int_equal(train_plainly(&ten, &net, samples.dataset, expected), 10);
     require(bg_trainer_create(&options, NULL, &trainer, &error), &error, "create");
     require(bg_infeed_create_dataset(samples.dataset, &infeed_options, &data.infeed, &error), &error, "infeed");
-    require(bg_trainer_fit(trainer, &data, NULL, &error), &error, "fit"); /* no data are left for a second epoch */
+    require(bg_trainer_fit(trainer, &data, NULL, &error), &error,
+            "fit"); /* the infeed has no data for a second epoch */
     assert_int_equal(bg_trainer_step(trainer), 10);
     assert_int_equal(bg_trainer_epoch(trainer), 1);
     test_weights_expect(bg_trainer_weights(trainer), expected);
@@ -431,7 +433,8 @@ static void resumed_fits_are_as_never_stopped(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* New settings between two fits, which continue from the weights; another kind of optimizer is an error. */
+/* Settings change between two fits, and the second fit continues from the weights. Another kind of optimizer is an
+ * error. */
 static void optimizers_change_their_numbers(void **state)
 {
     static const fit_case c = {"optimizer", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0};
@@ -494,7 +497,7 @@ static bg_weights *fit_in_calls(uint32_t iterations, bool for_updates, uint32_t 
     return weights;
 }
 
-/* Updates of one call, and of the call for the rest, follow the schedule as if each were a call. */
+/* Updates of one call, and of the call for the last samples, follow the schedule as if each update were a call. */
 static void rates_are_those_of_updates(void **state)
 {
     bg_weights *single = fit_in_calls(1, false, 2), *whole = fit_in_calls(5, true, 2),

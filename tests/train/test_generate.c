@@ -1,6 +1,6 @@
 /*
- * test_generate.c: a generator continues as the whole model would, with or without its cache, and draws tokens by their
- * shares.
+ * test_generate.c: a generator continues text as the whole model does, with or without a cache, and draws tokens by
+ * their probabilities.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +79,7 @@ static bg_generator *open_generator(const bg_gpt_options *model, bg_weights *wei
     return generator;
 }
 
-/* ---- against the whole model ---- */
+/* ---- compared with the whole model ---- */
 
 /* Continues `tokens` greedily up to the last position, running the whole model for each token. */
 static void continue_without_cache(bg_weights *weights, uint32_t *tokens, int64_t known)
@@ -117,7 +117,8 @@ static void continue_without_cache(bg_weights *weights, uint32_t *tokens, int64_
 
 static void test_greedy(void **state)
 {
-    const int64_t prompts[] = {1, 2, 33, 64, 66, 67, 69}; /* from 66 on the last step is longer than the rest */
+    const int64_t prompts[] = {1,  2,  33, 64,
+                               66, 67, 69}; /* from 66 on the last step is longer than the remaining positions */
     const bg_gpt_options model = small();
     bg_sampling greedy = bg_sampling_defaults();
     bg_weights *weights = make_weights();
@@ -145,7 +146,7 @@ static void test_greedy(void **state)
             require(bg_generator_feed(generator, &token, 1, &error), &error);
         }
         assert_int_equal(bg_generator_length(generator), POSITIONS);
-        if (p == 0) /* a model that only gives one token would prove nothing */
+        if (p == 0) /* a model that always gives the same token would prove nothing */
             assert_true((kinds & (kinds - 1)) != 0);
     }
     bg_generator_destroy(generator);
@@ -171,7 +172,7 @@ static uint32_t count_draws(bg_generator *generator, bg_sampling sampling, uint3
     return kinds;
 }
 
-/* The shares of all tokens at a temperature, and the tokens in descending order. */
+/* The probabilities of all tokens at a temperature, and the tokens in descending order. */
 static void find_shares(const bg_generator *generator, double temperature, double *shares, uint32_t *order)
 {
     const float *logits = bg_generator_logits(generator);
@@ -221,7 +222,7 @@ static void test_shares(void **state)
             assert_true(counts[order[i]] > 0);
             sum += shares[order[i]];
         }
-        /* A top_p of exactly the share of the k largest tokens keeps the same tokens. */
+        /* A top_p that equals the probability of the k likeliest tokens keeps these tokens. */
         sampling.top_k = 0;
         sampling.top_p = sum - 1e-9;
         assert_int_equal(count_draws(generator, sampling, draws, counts), k);
@@ -323,7 +324,7 @@ static void test_not_a_number(void **state)
     bg_weights_destroy(weights);
 }
 
-/* Prompts of any length, in steps of 128, 32 and 1 tokens: the bits of one token after the other. */
+/* Prompts of any length, in steps of 128, 32 and 1 tokens, give the same bits as one token at a time. */
 static void test_long_prompts(void **state)
 {
     enum { LONG = 260 };

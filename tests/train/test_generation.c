@@ -1,6 +1,6 @@
 /*
- * test_generation.c: prompts of several lengths, generated together under any strategy, give the results of each prompt
- * by itself, bit for bit. They end at the right places, and their text is returned in pieces that never contain a stop
+ * test_generation.c: prompts of several lengths that are generated together, under any strategy, give the same bits as
+ * each prompt alone. They end at the right tokens, and their text is returned in pieces that never contain a stop
  * string.
  */
 #include <string.h>
@@ -94,7 +94,7 @@ static void test_by_hand(void **state)
     bg_weights_destroy(weights);
 }
 
-/* A slot may already hold the beginning of its next prompt, or all of it and more. */
+/* A slot may already hold the beginning of its next prompt, or the whole prompt and more tokens. */
 static void test_same_beginnings(void **state)
 {
     static const size_t counts[] = {9, 4, 9, 1, 36, 5, 4};

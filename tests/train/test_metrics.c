@@ -1,6 +1,6 @@
 /*
- * test_metrics.c: metrics and predictions cover every sample once, for all batches, replicas and padding; the oracle is
- * a plain loop over single samples.
+ * test_metrics.c: metrics and predictions cover every sample once, for all batch sizes, replicas and padding. The
+ * reference is a plain loop over single samples.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,7 +134,7 @@ static void evaluate(const way *w, const test_net_samples *samples, bg_weights *
     bg_trainer_destroy(trainer);
 }
 
-/* The labels are the network's answers, so every sample is right, and counted padding would change the result. */
+/* The labels are the network's predictions, so every sample is correct, and counted padding would change the result. */
 static void label_as_predicted(const test_net_samples *samples, const totals *plain)
 {
     for (int i = 0; i < SAMPLES; i++) {

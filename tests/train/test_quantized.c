@@ -1,6 +1,7 @@
 /*
- * test_quantized.c: generating and evaluating with weights of 16, 8 and 4 bits gives the bits of a float32 model with
- * rounded matrices, under every strategy; quantized values follow the parameters; perplexity; errors.
+ * test_quantized.c: generation and evaluation with weights of 16, 8 and 4 bits give the same bits as a float32 model
+ * with rounded matrices, under every strategy. Quantized values follow changes of the parameters. The test also covers
+ * perplexity and errors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -110,7 +111,7 @@ static void test_bits(void **state)
 
         generate(&model, &options, weights, 1, found);
         rounded = dequantize(weights, types[t], &count);
-        assert_int_equal(count, 9); /* four of each layer, and the table */
+        assert_int_equal(count, 9); /* four matrices of each layer, and the table */
         generate(&model, NULL, rounded, 1, wanted);
         assert_memory_equal(found, wanted, sizeof wanted);
         assert_memory_not_equal(found, plain, sizeof plain);
@@ -250,7 +251,7 @@ static void test_missing(void **state)
     bg_weights_destroy(others);
 }
 
-/* The same with a plan from the cache. */
+/* Does the same with a plan from the cache. */
 static void test_cached(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -399,7 +400,7 @@ static void test_perplexity(void **state)
         run_batch(session, step * BATCH);
     bg_session_destroy(session);
     plain = find_perplexity(graph, BG_WEIGHTS_FLOAT, weights, &plain_bytes);
-    assert_true(plain < 3.5); /* it has learned: the vocabulary has 27 tokens */
+    assert_true(plain < 3.5); /* the model has learned: the vocabulary has 27 tokens */
     for (size_t t = 0; t < TYPES; t++) {
         rounded = find_perplexity(graph, types[t], weights, &bytes);
         if (!(fabs(rounded / plain - 1.0) < (types[t] == BG_WEIGHTS_INT4 ? 0.03 : 0.005)))

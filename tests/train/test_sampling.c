@@ -1,6 +1,6 @@
 /*
- * test_sampling.c: compares shares of tokens with values computed by hand, for temperature, each filter, penalties, and
- * several filters in sequence.
+ * test_sampling.c: compares probabilities (shares) of tokens with values computed by hand, for temperature, each
+ * filter, penalties, and several filters in sequence.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -151,7 +151,7 @@ static void test_penalties(void **state)
     find_shares(&sampling, history, 5, 2, shares);
     for (uint32_t t = 0; t < TOKENS; t++)
         assert_near(shares[t], wanted[t] / sum, "penalties", t);
-    /* Penalties also affect which token is the largest. */
+    /* Penalties also affect which token is the likeliest. */
     sampling.temperature = 0.0;
     find_shares(&sampling, history, 5, 2, shares);
     assert_near(shares[3] + shares[0], 0.0, "the likeliest tokens were said", 3);

@@ -1,6 +1,6 @@
 /*
- * test_score.c: precision, recall, F1 and perplexity of a pass equal PyTorch's over all its samples, for all batches,
- * replicas and output modes; errors.
+ * test_score.c: precision, recall, F1 and perplexity of a pass equal those of PyTorch over all samples, for all
+ * batches, replicas and output modes. The test also checks errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

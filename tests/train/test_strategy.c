@@ -1,5 +1,5 @@
 /*
- * test_strategy.c: the strategy's numbers as options and plans, and errors.
+ * test_strategy.c: tests how the settings of a trainer's strategy become options and plans, and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,7 +133,7 @@ static void given_options_win(void **state)
     assert_int_equal(bg_plan_summarize(bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT))).replicas, 2);
     bg_trainer_destroy(trainer);
 
-    /* If only training has options, its number of replicas also applies to inference. */
+    /* If only training has options, the number of replicas in these also applies to inference. */
     training.replicas.count = 2;
     options.strategy.inference_options = NULL;
     assert_int_equal(bg_ipu_strategy_options(&options.strategy, false, 4, &found, &error), BG_OK);
@@ -319,8 +319,8 @@ static void problems_are_listed(void **state)
     bg_trainer_destroy(NULL);
 }
 
-/* Given the devices of all copies together, the plan determines the number of copies, and training and test are as with
- * that number of replicas. */
+/* If the option gives the devices of all copies together, the plan determines the number of copies. Training and test
+ * then work as with that number of replicas. */
 static void total_devices_are_copies(void **state)
 {
     const test_net net = {.device_count = 2};

@@ -1,6 +1,6 @@
 /*
- * test_tasks.c: each task has its own plan over the same weights; results as metrics and as arrays; arguments, casts
- * and reports.
+ * test_tasks.c: each task has a separate plan over the same weights. The test covers results as metrics and as arrays,
+ * arguments, casts and reports.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +94,7 @@ static bg_status run_task(rig *r, bg_trainer_task task, bg_array *arrays)
     }
 }
 
-/* Each task returns its own number, 1 to 4, in any order, and uses the newest weights. */
+/* Each task, in any order, returns the task's number, 1 to 4, and uses the newest weights. */
 static void tasks_have_their_own_plans(void **state)
 {
     static const bg_trainer_task order[] = {BG_TRAINER_PREDICT, BG_TRAINER_FIT,  BG_TRAINER_TEST,
@@ -305,8 +305,8 @@ static bg_status give_elements(void *user, void *const tensors[], bool *out_has_
     return BG_OK;
 }
 
-/* An inference run of an infeed counts as one call, and data for less than a call are left out. Without a call, the
- * result has types but no rows. */
+/* An inference run with an infeed counts as one call, and data that do not fill a call are left out. Without a call,
+ * the result has types but no rows. */
 static void infeeds_in_inference(void **state)
 {
     static const uint64_t elements[] = {0, 1, 2, 7}, rows[] = {0, 0, 4, 12};
@@ -390,7 +390,7 @@ static void arguments_fill_their_inputs(void **state)
         }
 }
 
-/* Each sample has another type that represents its numbers, or is rounded to the input's type by the test. */
+/* Samples have another type that represents their values exactly, or the test rounds them to the input's type. */
 static void convert_samples(rig *r, bg_dtype to, bg_dtype rounded)
 {
     bg_array *const samples = &r->samples.arrays[0];
@@ -464,7 +464,7 @@ static void casts_touch_floats_only(void **state)
         bg_array_clear(&found[i / 2][i % 2]);
 }
 
-/* Replicas with the same data count once: metrics and predictions are those of one replica of each group. */
+/* Replicas with the same data count once, so metrics and predictions are those of one replica of each group. */
 static void groups_count_once(void **state)
 {
     (void)state;
@@ -610,7 +610,7 @@ static void reports_have_their_folders(void **state)
     rig r = {.net = {.device_count = 2}};
     bg_trainer_options options = options_for(&r.net);
     options.strategy.report_folder = root;
-    options.max_steps = 1; /* the data are only a rest */
+    options.max_steps = 1; /* the data do not fill a call */
     open_rig(&r, &options);
     for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++) {
         snprintf(path, sizeof path, "%s/%s", root, folders[task]);

@@ -1,6 +1,6 @@
 /*
- * test_watch.c: fits that end when a metric stops improving, the weights kept from the best epoch, the losses that
- * plateaus receive, and averages of weights.
+ * test_watch.c: tests fits that end when a metric stops improving, the weights of the best epoch, the losses that
+ * plateau schedules receive, and averages of weights.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { SAMPLES = 8, MICRO_BATCH = 2, MOST_CALLS = 16 };
 
-/* The weights of the second layer after each call, and their average by its definition. */
+/* The weights of the second layer after each call, and their average, computed by definition. */
 typedef struct history {
     double values[MOST_CALLS][64];
     int64_t elements;
@@ -121,7 +121,7 @@ static void a_fit_ends_without_progress(void **state)
     bg_weights *weights = make_weights(), *first = make_weights();
 
     (void)state;
-    /* Training makes the loss fall, so the fit is not ended early. */
+    /* The loss falls during training, so the fit does not end early. */
     watch.patience = 0;
     assert_int_equal(fit(5, &callback, 1, NULL, NULL, weights, BG_OK), 5);
     assert_false(watch.has_stopped);

@@ -1,6 +1,6 @@
 /*
- * test_autodiff.c: which gradients exist, in which blocks, and in which order they are added. Each op's gradient rule
- * is tested with the op.
+ * test_autodiff.c: tests which gradients exist, in which blocks, and in which order they are added. Tests of each op
+ * cover its gradient rule.
  */
 #include "transform/small.h"
 
@@ -49,7 +49,8 @@ static void test_text(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A weight used twice in A and once in C has one gradient in each block; that of A is the sum of two. */
+/* A weight that is used twice in A and once in C has one gradient in each block; the gradient in A is the sum of
+ * two. */
 static void test_tied_weights_are_kept_apart_by_block(void **state)
 {
     bg_graph *graph = small_create();
@@ -76,9 +77,9 @@ static void test_tied_weights_are_kept_apart_by_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Contributions to one value are added from the last reader to the first. If the readers are in one block, they are
- * added there, so that the previous block gets the sum and not the summands; otherwise in the block that makes the
- * value. */
+/* Contributions to one value are added from the last reader to the first. If the readers are in one block,
+ * contributions are added there, so that the previous block gets only the sum. Otherwise they are added in the block
+ * that makes the value. */
 static void check_order_of_contributions(const char *third_block, const char *sum_block)
 {
     bg_graph *graph = small_create();
@@ -102,7 +103,7 @@ static void check_order_of_contributions(const char *third_block, const char *su
     assert_non_null(sum);
     assert_string_equal(graph->blocks[sum->block].name, sum_block);
     assert_int_equal(sum->input_count, 3);
-    for (uint32_t i = 0; i + 1 < 3; i++) /* made in the order of the backward walk: third, second, first */
+    for (uint32_t i = 0; i + 1 < 3; i++) /* added in the order of the backward pass: third, second, first */
         assert_true(sum->inputs[i].id < sum->inputs[i + 1].id);
     /* The weight's gradient is always made in its own block. */
     assert_string_equal(graph->blocks[graph->ops[graph->op_count - 1].block].name, "A");

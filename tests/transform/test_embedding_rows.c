@@ -1,10 +1,10 @@
 /*
- * test_embedding_rows.c: when the gradient of a tied embedding is kept in rows, and how the graph changes.
+ * test_embedding_rows.c: tests when the gradient of a tied embedding is kept as rows, and how the graph changes.
  */
 #include "transform/small.h"
 
-/* An embedding of [rows, 4] for 6 ids in E, a layer in M, and in H the embedding's table again, read `dense` times as a
- * matrix, or by another embedding. */
+/* E has an embedding of [rows, 4] for 6 ids, M a layer, and H the same table again, read `dense` times as a matrix or
+ * by another embedding. */
 typedef struct form {
     int64_t rows;
     uint32_t accumulation, replicas, dense;

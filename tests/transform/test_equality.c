@@ -1,5 +1,5 @@
 /*
- * test_equality.c: along which axes of a mesh replicas have the same values, op by op.
+ * test_equality.c: tests along which axes of a mesh replicas have the same values, op by op.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static const bg_op_type their_op = {
     .output_count = 1,   .infer = infer_same, .kernel = refuse_kernel,
 };
 
-/* The op may read its replica's place. */
+/* The op may read its replica's position in the mesh. */
 static void an_unknown_op(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 6);

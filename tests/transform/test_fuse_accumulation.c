@@ -1,5 +1,5 @@
 /*
- * test_fuse_accumulation.c: which gradients are added where they are made, and which must not be.
+ * test_fuse_accumulation.c: tests which gradients are added by the ops that make them, and which must not be.
  */
 #include "kernels/linear/attributes.h"
 #include "transform/small.h"

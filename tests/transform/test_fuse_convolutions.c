@@ -1,5 +1,5 @@
 /*
- * test_fuse_convolutions.c: which chains of an inference become one op, and which must not.
+ * test_fuse_convolutions.c: tests which chains of ops become one op in inference, and which must not.
  *
  */
 #include <stdio.h>
@@ -86,7 +86,7 @@ static void test_which_chains(void **state)
     static const struct {
         chain how;
         uint32_t fused, ops; /* number of fused convolutions in the new graph */
-        const char *steps;   /* the steps of the last fused one: bias, norm, add, map */
+        const char *steps;   /* the steps of the last fused convolution: bias, norm, add, map */
     } cases[] = {
         {{0}, 1, 1, "-n-m"},
         {{.with_bias = true}, 1, 1, "bn-m"},

@@ -1,5 +1,5 @@
 /*
- * test_fuse_products.c: which products absorb the ops after them, and which must not.
+ * test_fuse_products.c: tests which products are fused with the ops after them, and which must not be.
  */
 #include "kernels/linear/attributes.h"
 #include "transform/small.h"
@@ -59,7 +59,8 @@ static void test_inference(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Values that the backward reads remain; the backward's product includes the derivative, before the weights' gradient.
+/* Values that the backward pass reads remain. The product in the backward pass includes the derivative, before the
+ * gradient of the weights.
  */
 static void test_training(void **state)
 {
@@ -176,7 +177,7 @@ static void test_what_stays_apart(void **state)
     }
 }
 
-/* A linear layer's own bias belongs to its product; a later bias is a separate op, and so is a function of a function.
+/* A linear layer's bias is part of its product. A further bias is a separate op, and so is a function of a function.
  */
 static void test_one_follower(void **state)
 {

@@ -1,5 +1,5 @@
 /*
- * test_fusion.c: which chains become one op, and which must not.
+ * test_fusion.c: tests which chains of convolution, pool and relu become one op, and which must not.
  */
 #include "kernels/conv_pool/attributes.h"
 #include "transform/small.h"

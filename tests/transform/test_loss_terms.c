@@ -1,6 +1,6 @@
 /*
- * test_loss_terms.c: the terms into which a loss is split, by the labels over which they average; which ops may be
- * between a mean over counted labels and the loss, and which are errors.
+ * test_loss_terms.c: tests how a loss is split into terms by the labels over which they average. It also tests which
+ * ops may be between a mean over counted labels and the loss, and which are errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,12 +85,12 @@ static void test_one_term(void **state)
     /* Two means over the same labels that ignore the same label count the same elements. */
     expect(&r, bg_add(r.graph, mean, mean), "c", terms);
     expect(&r, bg_subtract(r.graph, mean, add_loss(&r, r.labels, BG_LOSS_MEAN, -100)), "c", terms);
-    /* A term without parameters is not a term of the loss. */
+    /* A summand that does not depend on parameters is not a term. */
     expect(&r, bg_add(r.graph, mean, constant), "c", terms);
     expect(&r, bg_add(r.graph, mean, bg_multiply(r.graph, constant, constant)), "c", terms);
     ops = r.graph->op_count;
     expect(&r, bg_reduce(r.graph, NULL, BG_REDUCE_MEAN, r.weights, NULL, 0, false), "p", terms);
-    assert_int_equal(r.graph->op_count, ops + 1); /* the op is the test's: one term adds no op */
+    assert_int_equal(r.graph->op_count, ops + 1); /* the test added this op; a single term adds no op */
     bg_graph_destroy(r.graph);
 }
 
@@ -142,7 +142,7 @@ static void test_several_terms(void **state)
     expect(&r, bg_divide(r.graph, both, factor), "cp", terms);
     expect(&r, bg_add(r.graph, first, other), "cc", terms);
     expect(&r, bg_add(r.graph, first, another), "cc", terms);
-    /* Weights of classes are part of the counted values; smoothing and likelihoods are not. */
+    /* Class weights change the counted values; smoothing and likelihoods do not. */
     expect(&r, bg_add(r.graph, first, weighted), "cc", terms);
     expect(&r, bg_add(r.graph, weighted, likelihood), "c", terms);
     expect(&r, bg_add(r.graph, first, smooth), "c", terms);

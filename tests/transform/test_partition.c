@@ -1,5 +1,5 @@
 /*
- * test_partition.c: segments, levels, roots and crossings, as text.
+ * test_partition.c: compares segments, levels, roots and crossings with expected texts.
  */
 #include "transform/small.h"
 

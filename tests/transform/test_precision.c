@@ -1,6 +1,6 @@
 /*
- * test_precision.c: which ops of a float32 graph use 16 bits. Each case compares a graph with one that has explicit
- * casts.
+ * test_precision.c: tests which ops of a float32 graph use 16 bits. Each case compares a graph with one that has
+ * explicit casts.
  */
 #include "transform/small.h"
 
@@ -37,7 +37,7 @@ static void check(build_function build, bg_precision precision, bool is_returned
     bg_graph_destroy(wanted);
 }
 
-/* Products are narrow, the ops after them use their type, and a loss is wide. */
+/* Products use 16 bits (narrow), the ops after them use the same type, and a loss uses float32 (wide). */
 static bg_value build_regression(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), y = small_input(graph, "y"), w = small_weight(graph, "w");
@@ -48,7 +48,7 @@ static bg_value build_regression(bg_graph *graph, bool c)
     return bg_pointwise_loss(graph, "mse", BG_LOSS_SQUARED, 0.0, cast(graph, z, BG_FLOAT32, c), y, BG_LOSS_MEAN);
 }
 
-/* A parameter gets the type of the operands beside it, an input does not, and the final loss is float32. */
+/* A parameter gets the type of the op's other operands, but an input does not. The final loss is float32. */
 static bg_value build_sums(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");

@@ -1,5 +1,5 @@
 /*
- * test_quantize.c: which matrices become 8- or 4-bit buffers, and which ops read them.
+ * test_quantize.c: tests which matrices become 8- or 4-bit buffers, and which ops read them.
  */
 #include "transform/small.h"
 

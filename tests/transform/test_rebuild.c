@@ -1,5 +1,5 @@
 /*
- * test_rebuild.c: leaves keep their order and numbers, ops their blocks and names.
+ * test_rebuild.c: in a rebuilt graph, leaves keep their order and numbers, and ops their blocks and names.
  */
 #include "transform/small.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_recompute.c: which ops are recomputed, where they run, and the memory of a choice in bytes.
+ * test_recompute.c: tests which ops are recomputed, where they run, and the bytes that a choice needs.
  */
 #include "transform/small.h"
 
@@ -140,7 +140,7 @@ static void test_a_stage_keeps_what_enters_it(void **state)
     assert_int_equal(all.stash_bytes, 5 * LINE); /* and x */
     assert_true(all.ns == 0.0);
     apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
-    /* Stage 1 has the loss: the values that it would stash exist anyway when its backward begins. */
+    /* Stage 1 has the loss, so the values that it would stash are still live when its backward pass begins. */
     assert_int_equal(p.out.op_count, 4);
     assert_true(p.out.ns == 4.0);
     assert_int_equal(count_again(graph, "in") + count_again(graph, "a0") + count_again(graph, "a1"), 3);
@@ -292,7 +292,7 @@ static void test_dropout_and_batch_norm(void **state)
     end(&p);
 }
 
-/* Each tenth more saves more, and at most the requested amount is recomputed. */
+/* Each further tenth saves more memory, and at most the requested amount is recomputed. */
 static void test_fractions(void **state)
 {
     size_t previous = SIZE_MAX;
@@ -323,7 +323,7 @@ static void test_fractions(void **state)
     }
 }
 
-/* The values that cost the least time for each byte are given up first, in any order of the graph. */
+/* The values that take the least time per byte are recomputed first, in any order of the graph. */
 static void test_cheapest_first(void **state)
 {
     static const char *const chain[] = {"a0", "a1", "a2"};
@@ -358,7 +358,7 @@ static bg_value build_pairs(bg_graph *graph)
     return bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false);
 }
 
-/* Changing ops one by one has the same result as a measurement of the whole stage, in any order. */
+/* Updating the choice op by op, in any order, gives the same bytes as measuring the whole stage. */
 static void test_giving_up_is_measured(void **state)
 {
     (void)state;

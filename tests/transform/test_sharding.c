@@ -1,5 +1,5 @@
 /*
- * test_sharding.c: which ops and values are marked when replicas update pieces.
+ * test_sharding.c: tests which ops and values are marked if replicas update shards.
  */
 #include "transform/small.h"
 
@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* w (9 elements) is used in A and C, v (9) in B, with Adam; state is remote with `offload`; a norm of 0 means no bound.
+/* w (9 elements) is used in A and C, v (9) in B, with Adam. State is remote with `offload`. A norm of 0 means no
+ * clipping.
  */
 static bg_graph *train_bounded(bool offload, double norm, bool is_canonical, bg_options *options, bgi_stages *stages)
 {
@@ -91,8 +92,7 @@ static void test_pieces(void **state)
     }
 }
 
-/* With a loss of two terms, the sum of both terms' accumulators is also made in pieces, while their scales are
- * whole. */
+/* With a loss of two terms, the sum of both terms' accumulators is sharded too, but their scales are whole. */
 static void test_pieces_of_two_terms(void **state)
 {
     bg_graph *graph = small_create();
@@ -128,7 +128,7 @@ static void test_pieces_of_two_terms(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A rule requests pieces only of its own classes. */
+/* A rule requests shards only for its classes. */
 static void test_rules(void **state)
 {
     const bg_location_rule rules[] = {
@@ -162,8 +162,8 @@ static void test_minimum(void **state)
     bg_graph_destroy(graph);
 }
 
-/* LAMB's update has two halves, of which the second reads the result of the first: both work on the piece. A value with
- * one element has no pieces. */
+/* LAMB's update has two ops, of which the second reads the result of the first; both work on the shard. A value with
+ * one element is not sharded. */
 static void test_halves_and_scalars(void **state)
 {
     bg_graph *graph = small_create();
@@ -190,7 +190,7 @@ static void test_halves_and_scalars(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A norm of all gradients needs their whole sums; the update still works on pieces. */
+/* A norm of all gradients needs their whole sums; the update still works on shards. */
 static void test_gradients_that_are_read_whole(void **state)
 {
     bgi_stages stages = {0};
@@ -211,7 +211,7 @@ static void test_gradients_that_are_read_whole(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Counts the sums of squares, those of them over pieces, and the all-reduces between them and the bound. */
+/* Counts all sums of squares, the sums over shards, and the all-reduces between these and the clipping. */
 static void count_squares(const bg_graph *graph, uint32_t *all, uint32_t *of_pieces, uint32_t *meetings)
 {
     *all = *of_pieces = *meetings = 0;
@@ -222,8 +222,8 @@ static void count_squares(const bg_graph *graph, uint32_t *all, uint32_t *of_pie
     }
 }
 
-/* Squares are summed where the pieces are: no gradient is needed as a whole, and the sum of w's two accumulators is a
- * piece. Every replica has all pieces of tensors that stay whole. */
+/* Each replica sums the squares of its shard, so no gradient is needed as a whole, and the sum of w's two accumulators
+ * is a shard. Every replica has all elements of tensors that stay whole. */
 static void test_squares(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void test_squares(void **state)
     }
 }
 
-/* For bits that do not depend on the number of replicas, sums are over the whole. */
+/* With canonical reductions, sums are over the whole tensor. */
 static void test_canonical_squares(void **state)
 {
     bgi_stages stages = {0};
@@ -343,7 +343,7 @@ static double time_layers(int layers)
     return least;
 }
 
-/* For four times the number of layers the time is four times as long, not sixteen times. */
+/* Four times the number of layers take about four times as long, not sixteen times. */
 static void test_time_grows_with_layers(void **state)
 {
     const double few = time_layers(400), many = time_layers(1600);

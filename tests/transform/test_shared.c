@@ -1,5 +1,5 @@
 /*
- * test_shared.c: copies of tied parameters, and parameters that must not be shared.
+ * test_shared.c: tests copies of tied parameters, and parameters that must not be shared.
  */
 #include "transform/small.h"
 
@@ -92,8 +92,8 @@ static uint32_t share_homes(bool is_remote, bool is_apart, bool fixed, uint32_t 
     return refreshes;
 }
 
-/* Values in the device's store are loaded from there. A stage that does not contribute to the gradient, and on which
- * the update does not wait, keeps its own copy. */
+/* Values in the device's store are loaded from there. A stage that does not contribute to the gradient, and for which
+ * the update does not wait, keeps a separate copy. */
 static void test_homes_are_shared(void **state)
 {
     uint32_t shared;
@@ -144,7 +144,7 @@ static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy polic
     return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this op never runs");
 }
 
-/* Running statistics change once in each micro-batch of a training. */
+/* Running statistics change once in each micro-batch of training. */
 static void test_what_micro_batches_change_is_not_shared(void **state)
 {
     static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS,        .name = "tick",      .minimum_inputs = 2,

@@ -1,6 +1,6 @@
 /*
- * test_slice_gradients.c: the gradient of a value that is read in slices has the right numbers, and costs at most as
- * much as writing the value twice.
+ * test_slice_gradients.c: the gradient of a value that is read in slices is correct, and writes at most twice the bytes
+ * of the value.
  */
 #include "transform/small.h"
 
@@ -142,7 +142,7 @@ static void test_pieces_of_a_whole(void **state)
     close_rig(&r);
 }
 
-/* The bytes written by the ops that combine `count` slices, in multiples of the whole. */
+/* The bytes that the ops which combine `count` slices write, in multiples of the whole value. */
 static double measure_joining(uint32_t count, int64_t gap)
 {
     static reading readings[MOST_SLICES];
@@ -169,7 +169,7 @@ static void test_slices_cost_their_own_bytes(void **state)
     (void)state;
     assert_true(measure_joining(512, 0) == 2.0);
     assert_true(measure_joining(30, 0) == 1.0);
-    assert_true(measure_joining(512, 1) == 3.0); /* each one is also padded to its neighbor */
+    assert_true(measure_joining(512, 1) == 3.0); /* each slice is also padded to its neighbor */
 }
 
 int main(void)

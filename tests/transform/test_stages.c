@@ -1,12 +1,12 @@
 /*
- * test_stages.c: the mapping of blocks to stages and devices: explicit, automatic, and every error.
+ * test_stages.c: tests the explicit and automatic mapping of blocks to stages and devices, and every error.
  */
 #include "transform/small.h"
 
 #include <stdio.h>
 
-/* Adds one op for each letter, in that block ("A@2": the block's device; "-": after a scope has closed; "^": before any
- * block). */
+/* Adds one op for each letter, in the block of that name ("A@2": with the block's device; "-": after a scope has
+ * closed; "^": before any block). */
 static bg_graph *chain(const char *const *blocks)
 {
     bg_graph *graph = small_create();
@@ -68,8 +68,8 @@ static void test_explicit(void **state)
     check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A|B|C|D", "0@- 1@- 2@- 3@-");
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_SHARDED, " A @1 | B , C @ 0", "0@1 1@0 1@0");
     check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A@0|B@1|C@2|D@1", "0@0 1@1 2@2 3@1");
-    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A@0|B@1", "0@0 1@1"); /* the stage's device counts */
-    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* otherwise its blocks' device */
+    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A@0|B@1", "0@0 1@1"); /* the stage's device is used */
+    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* otherwise that of its blocks */
     check(BLOCKS("A@1", "B", "C@1"), BG_STRATEGY_PIPELINED, "A,B|C", "0@1 0@1 0@1");
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_PIPELINED, "A@0|B@0|C@1", "0@0 0@0 1@1"); /* neighbors merge */
     check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, "A|B", "0@- 0@- 1@-");

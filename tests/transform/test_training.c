@@ -1,5 +1,5 @@
 /*
- * test_training.c: accumulators, scales, updates and their state.
+ * test_training.c: tests accumulators, scales, updates and optimizer state in the training graph.
  */
 #include "kernels/accumulate/attributes.h"
 #include "kernels/elementwise/attributes.h"
@@ -84,7 +84,7 @@ static void test_constant_scales(void **state)
     }
 }
 
-/* The loss's gradient is multiplied, and the update divides by the same number. */
+/* The loss's gradient is multiplied by the loss scale, and the update divides by it. */
 static void test_loss_scaling(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void test_loss_scaling(void **state)
     }
 }
 
-/* For a mean over labels, their number is added up like the gradients, in the loss's block. */
+/* For a mean over labels, the number of labels is added up like the gradients, in the loss's block. */
 static void test_counted_scale(void **state)
 {
     bg_value loss;
@@ -178,7 +178,7 @@ static void test_bfloat16_parameters(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A weight used in two blocks has two accumulators and one update, in the first block. */
+/* A weight that is used in two blocks has two accumulators and one update, in the first block. */
 static void test_tied_weight_has_one_update(void **state)
 {
     bg_graph *graph = small_create();
@@ -367,7 +367,7 @@ static void test_clipping(void **state)
     }
 }
 
-/* A running mean's factors are computed in the loss's block, once in each micro-batch. */
+/* The factors of a running mean are computed in the loss's block, once for each micro-batch. */
 static void test_running_mean(void **state)
 {
     bg_options options = small_options();

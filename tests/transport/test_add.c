@@ -1,6 +1,6 @@
 /*
- * test_add.c: every form of the sums over members gives the bits of the plain loop. Sums are in order, in place and at
- * unaligned addresses, for counts around the widths of vectors, with infinities, NaN and subnormals.
+ * test_add.c: every implementation of sums over members gives the same bits as the plain loop. Sums are in order, in
+ * place and at unaligned addresses, for counts around the widths of vectors, with infinities, NaN and subnormals.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum { MOST_TERMS = 17, MOST_COUNT = 133, ROOM = MOST_COUNT + 40 };
 
 static float memory[MOST_TERMS][ROOM], wanted[ROOM], written[ROOM];
 
-/* Numbers whose sums differ in the last bits with the order, and an occasional NaN. */
+/* Numbers whose sum depends on the order in its last bits, and an occasional NaN. */
 static void fill(bgi_random *random)
 {
     static const float odd[] = {INFINITY, -INFINITY, NAN, FLT_MIN / 8, -FLT_MIN / 8, FLT_MAX, -0.0F};
@@ -72,7 +72,7 @@ static void test_forms(void **state)
     }
 }
 
-/* Checks that the widest available form is used, not another one that is also right. */
+/* Checks that the widest available implementation is used. */
 static void test_choice(void **state)
 {
     (void)state;

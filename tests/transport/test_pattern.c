@@ -1,5 +1,5 @@
 /*
- * test_pattern.c: the elements that each member sums and receives, for groups of 1 to 33 members and awkward sizes.
+ * test_pattern.c: checks which elements each member sums and receives, for groups of 1 to 33 members and uneven sizes.
  * Each element is summed once, by one member. Each reader receives exactly its elements, once.
  */
 #include <stdarg.h>
@@ -122,7 +122,7 @@ static void sums_of_ones_own(void **state)
     }
 }
 
-/* Pieces remain at their places in the whole; the last ones end with it. */
+/* Shards remain at their positions in the whole tensor, and the last ones end with the tensor. */
 static void pieces_keep_their_places(void **state)
 {
     const bgi_pattern pattern = {.kind = BGI_PATTERN_SUM_PIECES, .size = 4, .count = 10, .piece = 3};
@@ -150,7 +150,7 @@ static void sums_of_rows(void **state)
             }
 }
 
-/* Every reader's whole has each member's elements, in the members' order along the row. */
+/* Every reader's whole tensor has each member's elements, in the order of members along the row. */
 static void gathers(void **state)
 {
     static int got[MOST_ELEMENTS];

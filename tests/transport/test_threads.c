@@ -1,7 +1,8 @@
 /*
- * test_threads.c: the behavior of any transport: messages in order and within their credits, meetings of random groups
- * with random patterns, pieces of other stores, notes. These tests use threads that share memory; tests/copied runs
- * them over copies. They also check that threads do not copy data.
+ * test_threads.c: tests the behavior of any transport: messages in order and within their credits, collectives of
+ * random groups with random patterns, shards of other stores, and notes. Here the transport is that of threads which
+ * share memory; tests/copied runs the same tests over copies. For threads, the tests also check that no data are
+ * copied.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,7 +124,7 @@ static void messages_arrive_in_their_slots(void **state)
         TEST_DEVICE.copy_out(r.devices[1], seen, r.devices[1]->arena + SLOTS_AT + sequence % DEPTH * SLOT_BYTES,
                              sizeof seen);
         assert_memory_equal(seen, expected, sizeof seen);
-        if (sequence >= 2) { /* two messages are kept */
+        if (sequence >= 2) { /* the receiver holds two messages */
             assert_int_equal(TEST_TRANSPORT.release(r.transport, 0, sequence - 2), sequence - 2);
             settle(&r);
             assert_int_equal(value_of(TEST_TRANSPORT.credit(r.transport, 0)), sequence - 1);
@@ -184,7 +185,7 @@ static size_t count_to(const bgi_pattern *p)
                                               : p->count;
 }
 
-/* The sum of an element over members, split where a whole power of two of them is on the left. */
+/* The sum of an element over members, as a tree whose left part has the largest power of two of members. */
 static double add_tree(double (*from)[256], uint32_t first, uint32_t end, size_t at)
 {
     uint32_t left = 1;
@@ -218,7 +219,7 @@ static void compute(const bgi_pattern *p, const bgi_exchange *exchange, double (
     }
 }
 
-/* Members run one after the other, as on one worker: all offer, all compute their share, all finish. */
+/* Members run one after the other, as on one worker: first all offer, then all compute their share, then all finish. */
 static void meet(rig *r, uint32_t size, uint32_t *random)
 {
     static double from[MOST_EXCHANGES][MOST_DEVICES][256], wanted[256], seen[256];

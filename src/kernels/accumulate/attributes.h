@@ -40,8 +40,8 @@
  *
  * A gradient is rounded to the accumulator's type, and so is each sum. Micro-batches arrive one by one; for each set
  * bit of their number so far, one sum waits for its other half. As in a binary counter, a gradient is added to the
- * waiting sums of 1, 2, 4, ... micro-batches, and the result waits in the first empty place. The last place is the
- * accumulator, and the others are rows of `partials` [places - 1, elements].
+ * waiting sums of 1, 2, 4, ... micro-batches, and the result is stored in the first empty slot (place). The last place
+ * is the accumulator, and the others are rows of `partials` [places - 1, elements].
  */
 typedef struct bgi_accumulate_tree_attributes {
     uint32_t micro_batches; /* of a step */
@@ -66,7 +66,7 @@ static inline bool bgi_tree_joins(uint32_t micro_batches, uint32_t micro_batch, 
     return is_last ? (micro_batch >> place & 1) != 0 : has_all;
 }
 
-/* The place of the result. */
+/* Returns the place of the result. */
 static inline uint32_t bgi_tree_target(uint32_t micro_batches, uint32_t micro_batch)
 {
     uint32_t place = 0;

@@ -135,7 +135,7 @@ static inline double add_sums(const double *sums)
     return sum;
 }
 
-/* Part q of a piece is one sum; its beginning depends only on the piece's size. */
+/* Part q of a shard (piece) is one sum; the beginning of the part depends only on the shard's size. */
 static void run_square_sum(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_square_sum_attributes *attributes = call->attributes;

@@ -45,7 +45,7 @@ void bgi_reference_accumulate(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The nearest value of the type. */
+/* Rounds to the nearest value of the type. */
 static double keep(bg_dtype dtype, double value)
 {
     double kept;

@@ -20,11 +20,11 @@
  *
  *     Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's)
  *
- * is at least probability 2^32, and then divided by 1 - probability; when heads are cut over an axis, h counts from the
- * first head of the whole. CACHED works on one sequence, whose next S tokens have positions p, p + 1, ...; p is the
- * first of the positions, clamped to 0..L - S. Their keys and values become rows p, p + 1, ... of the cache, and the
- * token at p + i sees rows 0..p + i. It is causal and has no dropout. A kernel may use `serialization` to cut its work;
- * results do not depend on it.
+ * is at least probability 2^32, and then divided by 1 - probability; if heads are sharded over an axis, h counts from
+ * the first head of the whole model. CACHED works on one sequence, whose next S tokens have positions p, p + 1, ...; p
+ * is the first of the positions, clamped to 0..L - S. Their keys and values become rows p, p + 1, ... of the cache, and
+ * the token at p + i sees rows 0..p + i. It is causal and has no dropout. A kernel may divide its work by
+ * `serialization`; results do not depend on it.
  *
  *     DOT_PRODUCT_ATTENTION                q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],
  *                                          log_sum_exp [N,H,S]
@@ -47,7 +47,7 @@ typedef struct bgi_attention_attributes {
     double probability;
     uint32_t random_id;
     int64_t serialization; /* the number of pieces into which queries are cut */
-    bg_mesh_axis axis;     /* heads are cut over this axis; `heads` is the number on one replica */
+    bg_mesh_axis axis;     /* heads are sharded over this axis; `heads` is the number on one replica */
     /* Used only by DOT_PRODUCT_ATTENTION; 0 in the others: */
     int64_t key_heads;
     int64_t window; /* a query sees keys at a distance below this; 0: all */
@@ -107,7 +107,7 @@ static inline int64_t bgi_attention_position(const bg_kernel_call *call)
     return given < 0 ? 0 : given < most ? given : most;
 }
 
-/* DOT_PRODUCT_ATTENTION_CACHED: the same for a sample. */
+/* DOT_PRODUCT_ATTENTION_CACHED: the position of a sample's first new token. */
 static inline int64_t bgi_attention_sample_position(const bg_kernel_call *call, int64_t sample)
 {
     const int64_t most = call->types[3].dims[1] - call->types[0].dims[1];

@@ -1,6 +1,6 @@
 /*
- * fast.h: how attention cuts its work. A piece of the forward pass is a run of queries of one head; a piece of the
- * backward pass is a whole head. So one part computes every sum over keys or queries, in order.
+ * fast.h: how attention divides its work. A piece of the forward pass is a run of queries of one head, and a piece of
+ * the backward pass is a whole head. Each sum over keys or queries is therefore computed by one part, in order.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_H
 #define BGI_KERNELS_ATTENTION_FAST_H
@@ -11,7 +11,7 @@
 enum {
     BGI_ATTENTION_KEYS = 96,    /* keys in a block of scores: whole panels in every instruction set */
     BGI_ATTENTION_QUERIES = 32, /* queries in a block of scores; divides KEYS, so that causal blocks share a diagonal */
-    BGI_ATTENTION_RUN = 128     /* queries that use a block of keys in the forward pass, once it is laid out */
+    BGI_ATTENTION_RUN = 128     /* queries that use a packed block of keys in the forward pass */
 };
 #define BGI_ATTENTION_PART_FLOPS 1.3e6
 

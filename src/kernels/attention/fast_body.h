@@ -10,7 +10,7 @@
  *
  * The backward pass (from the same paper) has blocks of keys in the outer loop, whose gradients stay in scratch; scores
  * are computed again from queries, keys and the saved log_sum_exp. With causal attention, blocks above the diagonal are
- * skipped. In a block, elements above the diagonal have shares of zero, so a NaN there spreads over the block.
+ * skipped. In a block, elements above the diagonal have weights of zero, so a NaN there spreads over the block.
  * reference.c defines names and formulas.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_BODY_H
@@ -22,7 +22,7 @@
 #include "kernels/linear/gemm_body.h"
 #include "kernels/loss/fast_body.h"
 
-/* The operands of a call, in either form. In the packed form, qkv holds queries, keys and values. */
+/* The operands of a call, in packed or separate form. In the packed form, qkv holds queries, keys and values. */
 typedef struct attention_operands {
     const void *inputs[3];
     const void *bias; /* or NULL */
@@ -123,7 +123,7 @@ typedef struct score_block {
     int64_t q0, q_count, k0, k_count;
 } score_block;
 
-/* Has at most the keys that the last query of the block sees; 0 keys when no query of the block sees one. */
+/* Has at most the keys that the last query of the block sees, or 0 keys if no query of the block sees a key. */
 static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_end, int64_t k0)
 {
     const int64_t q_count = clip(q_end - q0, BGI_ATTENTION_QUERIES);
@@ -213,8 +213,8 @@ static float scale_scores(float *scores, float scale, const float *bias, int64_t
     return find_row_maximum(scores, end);
 }
 
-/* Turns scores into shares of the sum so far, which is rescaled to the new maximum; so is y, except in the first block.
- * Shares after the last visible key are zero. */
+/* Turns scores into weights (shares) of the sum so far. The sum is rescaled to the new maximum, and so is y, except in
+ * the first block. Shares after the last visible key are zero. */
 static void absorb_scores(const bgi_attention *a, float *scores, float largest, int64_t seen, int64_t k_count,
                           bool is_first, float *maximum, float *sum, float *y)
 {
@@ -304,7 +304,7 @@ static void begin_rows(const bgi_attention *a, const forward_scratch *s, int64_t
     memset(s->y, 0, (size_t)(count * a->padded) * sizeof(float));
 }
 
-/* Queries first..end of a head. log_sums may be NULL. */
+/* Computes queries first..end of a head. log_sums may be NULL. */
 static void attend_run(const attention_head *head, int64_t first, int64_t end, const forward_scratch *s, void *y,
                        float *log_sums)
 {
@@ -340,7 +340,7 @@ static void attend_run(const attention_head *head, int64_t first, int64_t end, c
     }
 }
 
-/* The parts of both forward passes. */
+/* Runs the parts of both forward passes. */
 static void attend_part(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
                         uint32_t part, void *y, float *log_sums)
 {
@@ -384,7 +384,8 @@ static void run_dot_product_attention(const bg_kernel_call *call, uint32_t part)
     attend_part(call, &a, &operands, part, call->operands[call->input_count], call->operands[call->input_count + 1]);
 }
 
-/* Copies the new tokens' keys and values of the head to their rows of the cache, and makes the head read them there. */
+/* Copies the new tokens' keys and values of the head to their rows of the cache, from which the head then reads
+ * them. */
 static void fill_cache(attention_head *head, void *cache, int64_t before)
 {
     const bgi_attention *a = head->plan;
@@ -504,7 +505,7 @@ static void enter_head(const attention_head *head, int64_t g, const attention_op
     }
 }
 
-/* dy . y of up to QUERIES queries from q0 on, using the scratch of queries and dy. */
+/* Computes dy . y of up to QUERIES queries from q0 on, in the scratch of queries and dy. */
 static void measure_block(const attention_head *head, const attention_operands *operands, int64_t q0, int64_t count,
                           const backward_scratch *s, float *along)
 {
@@ -543,8 +544,8 @@ static void differentiate_scores(float *shares, float *gradients, const float *f
     memset(gradients + seen, 0, (size_t)(width - seen) * sizeof(float));
 }
 
-/* Computes shares = q k^T and gradients = dy v^T, then finishes both with differentiate_scores. `along`: from the
- * block's first query on. */
+/* Computes shares = q k^T and gradients = dy v^T, then finishes both with differentiate_scores. `along` begins at the
+ * block's first query. */
 static void differentiate_block(const attention_head *head, const score_block *block, const float *log_sums,
                                 const float *along, float gradient_scale, const backward_scratch *s)
 {
@@ -745,7 +746,7 @@ static void run_dot_product_attention_backward(const bg_kernel_call *call, uint3
     differentiate_part(call, &a, &operands, part);
 }
 
-/* ---- the bias's gradient: scores and their gradients are computed again and summed in the bias's shape ---- */
+/* ---- the bias's gradient: scores and their gradients are recomputed and summed in the bias's shape ---- */
 
 /* Adds the gradients of one head's queries first..end to the sums for a block of keys. */
 static void add_head_bias(const attention_head *head, const attention_operands *operands, int64_t first, int64_t end,
@@ -772,7 +773,7 @@ static void add_head_bias(const attention_head *head, const attention_operands *
     }
 }
 
-/* Rows first..first + count of the bias of (n, h), or the one row of all queries. */
+/* Computes rows first..first + count of the bias of (n, h), or the only row, which all queries share. */
 static void sum_bias(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands, int64_t n,
                      int64_t h, int64_t first, const backward_scratch *s)
 {

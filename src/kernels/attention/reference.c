@@ -27,7 +27,7 @@ typedef struct rows_of {
     int64_t start, stride;
 } rows_of;
 
-/* The operands of a call, in either form. In the packed form, qkv holds queries, keys and values. */
+/* The operands of a call, in packed or separate form. In the packed form, qkv holds queries, keys and values. */
 typedef struct operands_of {
     const void *inputs[3];
     const void *dy, *y, *log_sums;
@@ -214,7 +214,7 @@ static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, u
 
 /* ---- forward ---- */
 
-/* Minus infinity when no key is seen. (In forms without a bias each query sees itself.) */
+/* Returns minus infinity if the query sees no key. (In forms without a bias each query sees itself.) */
 static double compute_log_sum(const head_of *head, int64_t query)
 {
     double maximum = -INFINITY, sum = 0.0;
@@ -375,7 +375,7 @@ static void store_gradients(const head_of *head, int which, int64_t token, int64
         bgi_store(head->dtype, head->operands->gradients[which], first + d, sums[d]);
 }
 
-/* dq of a query: a sum over the keys that it sees, ascending. */
+/* Computes dq of a query: a sum over the keys that the query sees, ascending. */
 static void sum_query(const head_of *head, int64_t statistics, int64_t query, int64_t begin, int64_t columns)
 {
     double sums[COLUMNS] = {0};
@@ -389,7 +389,7 @@ static void sum_query(const head_of *head, int64_t statistics, int64_t query, in
     store_gradients(head, 0, query, begin, columns, sums);
 }
 
-/* dk and dv of a key: sums over the heads that share it, and the queries that see it, ascending. */
+/* Computes dk and dv of a key: sums over the heads that share the key, and the queries that see it, ascending. */
 static void sum_key(const head_of *first, int64_t first_statistics, int64_t key, int64_t begin, int64_t columns)
 {
     double dk[COLUMNS] = {0}, dv[COLUMNS] = {0};
@@ -465,7 +465,8 @@ void bgi_reference_dot_product_attention_backward(const bg_kernel_call *call, ui
     for_each_head_apart(call, 1, &operands, differentiate_head);
 }
 
-/* One element of the bias's gradient: a sum over all samples, heads and queries that share it, ascending. */
+/* Computes one element of the bias's gradient: a sum over all samples, heads and queries that share the element,
+ * ascending. */
 static double sum_bias(const bg_kernel_call *call, const operands_of *operands, int64_t n, int64_t h, int64_t row,
                        int64_t key)
 {

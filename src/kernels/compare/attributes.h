@@ -7,8 +7,8 @@
 
 #include <brigade/ops.h>
 
-/* What a comparison can be: one of bg_comparison, or BGI_COMPARE_LOGIC plus one of bg_logic, for which an element is
- * true when it is not 0 (NaN is true). */
+/* A comparison is one of bg_comparison, or BGI_COMPARE_LOGIC plus one of bg_logic. For logical functions an element is
+ * true if it is not 0 (NaN is true). */
 enum { BGI_COMPARE_LOGIC = BG_COMPARISON_COUNT, BGI_COMPARE_COUNT = BGI_COMPARE_LOGIC + BG_LOGIC_COUNT };
 
 /*     COMPARE         a, b -> y uint8                 (broadcasting; any type, a's and b's the same) */
@@ -21,7 +21,7 @@ typedef struct bgi_compare_attributes {
  *     WHERE_GRADIENT  dy, condition -> da             (dy's shape: dy where the condition chose the operand, else 0)
  */
 typedef struct bgi_where_gradient_attributes {
-    uint8_t is_second; /* the gradient is that of b, which is chosen where the condition is 0 */
+    uint8_t is_second; /* the gradient is that of b, which `where` chooses if the condition is 0 */
 } bgi_where_gradient_attributes;
 
 #endif

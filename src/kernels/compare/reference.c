@@ -1,13 +1,14 @@
 /*
- * reference.c: comparisons, logical functions, and choices by their results. Integers are compared as integers, floats
- * in double, which holds every float type. WHERE copies elements as bytes, so every type passes unchanged.
+ * reference.c: comparisons, logical functions, and choices by their results. Integers are compared as integers, and
+ * floats in double, which represents every float type exactly. WHERE copies elements as bytes, so every type passes
+ * unchanged.
  */
 #include "kernels/compare/attributes.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/broadcast.h"
 #include "kernels/reference/element.h"
 
-/* The relation between two elements, one bit each. Logical functions relate the two truths. */
+/* The relations between two elements, one bit each. Logical functions compare truth values. */
 enum { BELOW = 1, EQUAL = 2, ABOVE = 4, UNORDERED = 8, BOTH = 16, ONE = 32 };
 
 /* The relations for which a comparison is true. */

@@ -20,8 +20,8 @@ static inline bool bgi_conv_is_depthwise(const bgi_conv *s)
            s->taps <= BGI_DEPTHWISE_MOST_TAPS;
 }
 
-/* Parts are runs of planes, image after image; for dw, runs of channels, each over all images. Scratch of a runner:
- * tables, for each phase of dx; then a plane's copy; then results of phases of a row of dx. */
+/* Parts are runs of planes, image after image. For dw, parts are runs of channels, each over all images. Scratch of a
+ * runner: tables, for each phase of dx; then a plane's copy; then results of phases of a row of dx. */
 typedef struct bgi_depthwise_plan {
     int64_t items;
     int64_t table_floats, copy_floats, spread_floats, part_floats;

@@ -1,8 +1,8 @@
 /*
  * depthwise_body.h: convolutions with a filter for each channel, plane by plane. Geometry: depthwise.h.
  *
- * Sums run over taps in order, with the bits of the matrix product; sums of dw run over the positions of some images in
- * lanes, which are then added up.
+ * Sums run over taps in order and are bit-identical to the matrix product. Sums of dw run over the positions of some
+ * images in lanes, which are then added up.
  */
 #ifndef BGI_KERNELS_CONV_DEPTHWISE_BODY_H
 #define BGI_KERNELS_CONV_DEPTHWISE_BODY_H
@@ -125,7 +125,7 @@ typedef struct plane_phase {
     direct_tables tables;
 } plane_phase;
 
-/* Row qy of phases of a plane of dx. */
+/* Computes row qy of phases of a plane of dx. */
 static void convolve_plane_backward(const bgi_conv *s, const plane_phase *phases, int64_t qy, const float *dy,
                                     const float *w, float *copy, float *spread, int64_t spread_floats, float *dx)
 {

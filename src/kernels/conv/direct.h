@@ -9,16 +9,16 @@
  *     a b c      copies for columns 0, 1, 2      0 a b      a b c      b c 0
  *     d e f      of a filter 3 wide              0 d e      d e f      e f 0
  *
- * Rows of whole vectors are copied only once, with a margin of a vector of zeros between them: taps in other columns
- * read beside the row.
+ * Rows of whole vectors are copied only once, with a margin of a vector of zeros between rows, into which taps in other
+ * columns reach.
  *
  * A stride of s divides an image into s x s phases, which are images of every s-th row and column. Phases are copied,
  * so neighbors in the result are neighbors in the copies too. The gradient of the input is such a convolution of dy for
  * each phase of dx, with the taps that reach the phase.
  *
  * Separate parts lay out the weights once a call, in the order in which tiles read them. Sums run over channels, then
- * taps, in blocks (product.h), so the forward pass has the bits of the matrix product. Only the channels that a block
- * reads are copied at a time, for as many images as fill a second-level cache.
+ * taps, in blocks (product.h), so the forward pass is bit-identical to the matrix product. Only the channels that a
+ * block reads are copied at a time, for as many images as fill a second-level cache.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_H
 #define BGI_KERNELS_CONV_DIRECT_H
@@ -28,8 +28,8 @@
 enum {
     BGI_DIRECT_COPY_FLOATS = 64 * 1024,  /* floats of copied channels: they stay in a second-level cache */
     BGI_DIRECT_RUN_VECTORS = 24,         /* approximate size of a unit's results in each of its channels */
-    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of laid-out weights that are used with all vectors before the next ones
-                                            are read */
+    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of packed weights that are used with all vectors before the next
+                                            weights are read */
     BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* up to this size all laid-out weights stay in a second-level cache, */
     BGI_DIRECT_LEAST_VECTORS = 6,        /* so units of at least this many vectors read all of them */
     BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
@@ -53,7 +53,7 @@ typedef struct bgi_direct {
     int64_t phase_count;    /* the number of these phases */
     int64_t taps[2];        /* the numbers of taps that reach the results, in rows and columns */
     int64_t offsets[BGI_DIRECT_MOST_COLUMNS]; /* place x of copy j is column x step + offsets[j] */
-    int64_t reach;                            /* how many places below the first one taps reach */
+    int64_t reach;                            /* the number of places below the first one that taps reach */
     int64_t rows, columns;                    /* out */
     int64_t margin; /* zeros before each row of the only copy, which taps of all columns read; 0: each has a copy */
 } bgi_direct;
@@ -91,8 +91,8 @@ static inline bool bgi_direct_shifts(const bgi_direct *d)
     return !is_single && (d->w + d->step[1] - 1) / d->step[1] == d->columns;
 }
 
-/* Gives rows of whole vectors a margin of a vector of zeros, so that taps read beside the row and no copies for other
- * columns are needed. */
+/* Gives rows of whole vectors a margin of a vector of zeros, so that taps can read beyond a row's ends and no copies
+ * for other columns are needed. */
 static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
 {
     bool fits = d->step[0] * d->step[1] == 1 && d->taps[1] > 1 && d->w == d->columns && d->columns % lanes == 0;
@@ -224,7 +224,8 @@ static inline bool bgi_direct_may(const bgi_conv *s)
            s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && s->kw <= BGI_DIRECT_MOST_COLUMNS;
 }
 
-/* Whether vectors are sufficiently filled, and numerous enough that the cost of laying out weights is small. */
+/* Whether vectors are filled sufficiently, and whether there are enough vectors to make the time for packing weights
+ * negligible. */
 static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t lanes)
 {
     const int64_t vectors = bgi_direct_vectors(d, d->rows, lanes);
@@ -272,7 +273,7 @@ static inline int64_t bgi_direct_copy_floats(const bgi_direct *d, int64_t rows)
     return bgi_direct_block_channels(d) * bgi_direct_plane(d, rows);
 }
 
-/* Cuts the work of convolutions like `d` with `channels` results; `may_strip`: images may be cut into strips. */
+/* Divides the work of convolutions like `d` with `channels` results; `may_strip`: images may be divided into strips. */
 static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_t channels, bool may_strip,
                                   int64_t lanes, bgi_direct_plan *plan)
 {
@@ -284,7 +285,7 @@ static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_
     plan->together = (BGI_DIRECT_RUN_VECTORS + vectors - 1) / vectors;
     plan->together = plan->together < fit ? plan->together : fit < 1 ? 1 : fit;
     plan->together = plan->together < s->n ? plan->together : s->n;
-    /* fewer images rather than fewer channels, for which images would be copied several times */
+    /* fewer images, because with fewer channels images would be copied several times */
     while (tiles * BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_direct_terms(d) <= BGI_DIRECT_SMALL_FLOATS &&
            plan->together > 1 && (plan->together - 1) * vectors >= BGI_DIRECT_LEAST_VECTORS &&
            (s->n + plan->together - 1) / plan->together * s->options.groups < wanted)
@@ -368,7 +369,7 @@ static inline bool bgi_direct_spreads(const bgi_conv *s)
     return s->options.stride[0] * s->options.stride[1] > 1;
 }
 
-/* `direct` is the largest phase of dx; it determines how the work is cut. */
+/* `direct` is the largest phase of dx; it determines how the work is divided. */
 static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct_plan *out)
 {
     bgi_direct_plan plan = {0};
@@ -418,10 +419,10 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
 
 /* ---- division of the work of dw ---- */
 
-/* Strips of images follow one another. Each part sums over a run of strips, for some channels, into separate sums,
- * which are added in order, or into dw when there is only one run. The number of runs affects the result, so limits of
+/* Strips of images follow each other. Each part sums over a run of strips, for some channels, into separate sums, which
+ * are added in order, or into dw when there is only one run. The number of runs affects the result, so limits of
  * scratch are not applied to it. Scratch: the runs' sums; then for each runner tables, copies and a tile's rows of dy,
- * which are copied when a sum covers several images: those of one image are too short. */
+ * which are copied if a sum covers several images, because rows of one image are too short. */
 typedef struct bgi_direct_weights_plan {
     int64_t strips, strip_rows;
     int64_t together;    /* strips of one sum */

@@ -25,7 +25,7 @@ static inline int64_t floor_of(int64_t a, int64_t b)
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-/* Places the tables in `scratch`, for blocks of at most `terms` terms, and makes the masks. */
+/* Assigns memory of `scratch` to the tables, for blocks of at most `terms` terms, and makes the masks. */
 static direct_tables make_tables(const bgi_direct *d, int64_t terms, float *scratch)
 {
     const int64_t count = d->taps[0] * d->taps[1], masks = d->taps[1] * (d->columns + LANES);
@@ -50,7 +50,8 @@ static inline int64_t phase_index(const bgi_direct *d, int64_t f)
     return __builtin_popcount(d->phases & ((1u << f) - 1u));
 }
 
-/* Where column j of the filter reads: beside the only copy, or in that column's copy, which has `height` rows. */
+/* Where column j of the filter reads: at an offset in the only copy, or in that column's copy, which has `height`
+ * rows. */
 static inline int64_t find_column(const bgi_direct *d, int64_t j, int64_t height)
 {
     return d->margin > 0 ? d->margin + d->offsets[j] : j * height * d->columns;
@@ -265,8 +266,8 @@ static void copy_unmasked(const bgi_direct *d, const direct_masked *masked, cons
             copy_shifted(&masked->shifts[j], x + c * d->h * d->w, to + (c * d->taps[1] + j) * masked->size);
 }
 
-/* Copies `channels` channels from `x` on. The first and the last channels are copied without masks, because memory
- * beside them may not be readable. */
+/* Copies `channels` channels from `x` on. The first and the last channels are copied without masks, because adjacent
+ * memory may not be readable. */
 static void copy_masked_channels(const bgi_direct *d, const direct_masked *masked, const float *x, int64_t channels,
                                  float *to)
 {
@@ -422,8 +423,8 @@ ALWAYS_INLINE void lay_taps_out(const bgi_conv *s, const phase_taps *taps, const
 }
 
 /* Lays out tiles first..end - 1 of the weights of a group for a phase q of dx that some taps reach. Terms are output
- * channels, then the `of_channel` taps of each. Tiles take a few output channels in turns, because weights of an output
- * channel are adjacent. */
+ * channels, then the `of_channel` taps of each. Tiles process a few output channels in turn, because weights of an
+ * output channel are adjacent. */
 static void lay_phase_out(const bgi_conv *s, const int64_t q[2], int64_t of_channel, const float *w, int64_t first,
                           int64_t end, float *to)
 {
@@ -476,7 +477,7 @@ typedef struct conv_finish {
     const void *source;
 } conv_finish;
 
-/* A channel's numbers for the steps. */
+/* A channel's factors for the steps. */
 typedef struct channel_steps {
     vf mean, scale, shift;
 } channel_steps;
@@ -606,7 +607,7 @@ static void (*const direct_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const direc
 #endif
 };
 
-/* Tiles first..end - 1 of results, of some images, in some rows. */
+/* Tiles first..end - 1 of the results of some images, in some rows. */
 typedef struct direct_job {
     const bgi_direct *direct;
     const float *x;
@@ -884,7 +885,7 @@ static void join_rows(const bgi_conv *s, int64_t qy, const float *const *spread,
             }
 }
 
-/* Computes one phase for a unit: into dx when it is the only one, otherwise into `spread`. */
+/* Computes one phase for a unit, into dx if the phase is the only one, otherwise into `spread`. */
 static void convolve_phase(const bg_kernel_call *call, const bgi_conv *s, const direct_phase *phase,
                            const direct_unit *u, float *own, int64_t table_floats, float *spread)
 {

@@ -50,8 +50,8 @@ enum {
 
 /* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K], or that added to an accumulator.
  *
- * A dw of few panels makes few units of work, so images are cut into runs, whose sums are added in order. The number of
- * runs affects the result, so it depends only on the shape; limits of scratch are applied only to parts. */
+ * A dw of few panels gives few units of work, so images are divided into runs, whose sums are added in order. The
+ * number of runs affects the result, so it depends only on the shape; limits of scratch are applied only to parts. */
 typedef struct bgi_conv_weights_plan {
     bgi_gemm gemm;       /* the product of a run of images */
     int64_t runs;        /* 1: dw has the sums */
@@ -128,7 +128,8 @@ static inline bgi_conv_input_plan bgi_conv_input_plan_of(const bgi_conv *s, int6
     return plan;
 }
 
-/* Stays within a limit (bgi_product_limit) as far as possible: first blocks of fewer channels, then fewer parts. */
+/* Stays within a limit (bgi_product_limit) as far as possible, first by blocks of fewer channels, then by fewer
+ * parts. */
 static inline bgi_conv_input_plan bgi_conv_input_plan_make(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes)
 {
     const int64_t fit = BGI_CONV_PATCH_FLOATS / (s->taps * s->p);

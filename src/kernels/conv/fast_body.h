@@ -1,7 +1,7 @@
 /*
- * fast_body.h: convolutions of any stride, padding, dilation and groups: direct.h does some of them, matrix products
- * the others. The matrix of patches is never stored as a whole: the product packs the panel that it needs directly from
- * the image. Letters: fast.h.
+ * fast_body.h: convolutions of any stride, padding, dilation and groups. Some are computed directly (direct.h), the
+ * others as matrix products. The matrix of patches is never stored as a whole: the product packs the panel that it
+ * needs directly from the image. Letters: fast.h.
  */
 #ifndef BGI_KERNELS_CONV_FAST_BODY_H
 #define BGI_KERNELS_CONV_FAST_BODY_H
@@ -13,7 +13,7 @@
 #include "kernels/conv/lines_body.h"
 #include "kernels/linear/gemm_body.h"
 
-/* The output columns that read inside the image through filter column kx: first and end. */
+/* The output columns that read inside the image through filter column kx: the first, and the end. */
 static void find_inside(const bgi_conv *s, int64_t kx, int64_t *first, int64_t *end)
 {
     const int64_t stride = s->options.stride[1], offset = kx * s->options.dilation[1] - s->options.padding[1];

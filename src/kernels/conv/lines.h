@@ -19,7 +19,7 @@ enum {
     BGI_LINES_ROWS = 256,              /* the most rows of dw in a unit */
     BGI_LINES_SUM_FLOATS = 64 * 1024,  /* the most sums of a unit: they stay in a second-level cache */
     BGI_LINES_COPY_FLOATS = 64 * 1024, /* the most floats of a unit's copies */
-    BGI_LINES_LEAST_CHANNELS = 12,     /* with fewer channels, copies and rows of dy are read too seldom */
+    BGI_LINES_LEAST_CHANNELS = 12,     /* with fewer channels, copies and rows of dy are not reused enough */
     BGI_LINES_MATRIX = 32,             /* the most positions for which the matrix product of a 1 x 1 filter is slower */
     BGI_LINES_MOST_PARTS = 32,         /* each part has scratch for a whole unit */
     BGI_LINES_MOST_TAPS = 64

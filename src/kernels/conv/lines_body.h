@@ -187,7 +187,7 @@ static void sum_chain(const bgi_conv *s, const bgi_lines_plan *plan, const lines
                            .sums_row = plan->lines * LANES,
                            .adds = adds};
 
-        /* rows of dy are often a multiple of 4 KB apart and would evict one another */
+        /* rows of dy are often a multiple of 4 KB apart and would evict each other */
         for (int64_t r = 0; r < count; r++)
             for (int64_t image = 0; image < images; image++)
                 vcopy(dy + (image * s->o + row + r) * s->p + first_row * s->ow, of_image,

@@ -1,8 +1,8 @@
 /*
  * backward_body.h: gradients of the fused convolution, max pool and relu.
  *
- * At most one position of each pooling window has a gradient, which `where` identifies. So for one output channel the
- * positions with a gradient are listed first (without a branch for each), and two loops walk over the list:
+ * At most one position of each pooling window has a gradient, which `where` identifies. For each output channel, the
+ * kernel first lists the positions with a gradient (without branches), and then two loops iterate over the list:
  *
  *     dw[o] += gradient x patch    keeps a block of dw[o] in registers
  *     dx patch += gradient x w[o]  keeps a block of w[o] in registers
@@ -31,8 +31,9 @@ typedef struct live_list {
     int64_t count;
 } live_list;
 
-/* Appends those of `count` pooled positions that have a gradient. `position` [count] is the patch of each window's
- * first element, `window` [256] the offset of each element of the window; `few`: no window has more than 16 elements.
+/* Appends the positions that have a gradient, of `count` pooled positions. `position` [count] is the patch of each
+ * window's first element, `window` [256] the offset of each element of the window; `few`: no window has more than 16
+ * elements.
  */
 static void list_live(live_list *list, const float *dy, const uint8_t *where, const int32_t *position,
                       const int32_t *window, bool few, int64_t count, int64_t base)
@@ -106,8 +107,7 @@ ALWAYS_INLINE void sum_patches(const patch_block *b, const int rows, const int v
     const live_list list = *b->list;
     const int64_t stride = b->row_stride;
     vf sum[BLOCK_ROWS][BLOCK_VECTORS], odd[BLOCK_ROWS][BLOCK_VECTORS];
-    const int pairs =
-        rows * vectors <= 8; /* too few chains to hide a multiply-add's latency, so two of each are used */
+    const int pairs = rows * vectors <= 8; /* too few chains to hide a multiply-add's latency, so each sum has two */
     int64_t i = 0;
 
     UNROLL
@@ -146,7 +146,7 @@ ALWAYS_INLINE void add_short_patch(float gradient, const float *row, int64_t str
     }
 }
 
-/* sum_patches for rows of up to 8 floats: half vectors cross fewer cache lines. */
+/* Does the same as sum_patches for rows of up to 8 floats; half vectors cross fewer cache lines. */
 ALWAYS_INLINE void sum_short_patches(const patch_block *b, const int rows)
 {
     const live_list list = *b->list;
@@ -267,7 +267,7 @@ static const patch_function (*choose_sum_table(const bgi_conv_pool *s, const bgi
     return sum_table;
 }
 
-/* Walks the blocks of one output channel's filter. */
+/* Iterates over the blocks of one output channel's filter. */
 static void for_blocks(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const live_list *list, float *image,
                        float *filter, const patch_function table[BLOCK_ROWS][BLOCK_VECTORS])
 {
@@ -428,7 +428,7 @@ static void prepare_conv2d_pool_backward_weights(const bg_kernel_call *call)
     fill_positions(&s, &p, shared.position, shared.window);
 }
 
-/* dw, db of a part's images, `group` images at a time; the sum over images runs in their order. */
+/* Computes dw and db of a part's images, `group` images at a time; the sum runs over images in order. */
 static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);
@@ -490,7 +490,7 @@ static void combine_conv2d_pool_backward_weights(const bg_kernel_call *call, uin
         add_parts(&p, parts, filter, s.kh * p.row_floats);
         if (s.dtype == BG_FLOAT32 && !add) {
             patch_to_filter(&s, &p, filter, (float *)call->operands[3] + o * s.k);
-        } else { /* the images are not needed any more, and one of them is at least as large as a filter */
+        } else { /* the memory of the images is free, and an image is at least as large as a filter */
             patch_to_filter(&s, &p, filter, scratch.images);
             put_floats(add, s.dtype, call->operands[3], o * s.k, s.k, scratch.images);
         }
@@ -513,7 +513,7 @@ static void prepare_conv2d_pool_backward_input(const bg_kernel_call *call)
                         shared.filters + o * s.kh * p.row_floats);
 }
 
-/* dx, image by image; the sum runs over output channels, then positions. */
+/* Computes dx, image by image; the sum runs over output channels, then positions. */
 static void run_conv2d_pool_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[3], &call->types[2], &call->types[0], call->attributes);

@@ -21,7 +21,8 @@ enum {
     BGI_CONV_POOL_MAX_OFFSETS = 512,       /* windows x KH of the forward kernel's table */
     BGI_CONV_POOL_SLACK = 64,              /* floats that a vector may reach past the end of a buffer */
     BGI_CONV_POOL_BAND_FLOATS = 48 * 1024, /* floats of shifted planes: half of a usual second-level cache */
-    BGI_CONV_POOL_GROUP_FLOATS = 8 * 1024  /* floats of images handled at once: the size of a first-level cache */
+    BGI_CONV_POOL_GROUP_FLOATS =
+        8 * 1024 /* floats of images that are processed together: the size of a first-level cache */
 };
 
 static inline bgi_conv_pool bgi_conv_pool_read(const bg_type *x, const bg_type *w, const bg_type *y,
@@ -50,11 +51,11 @@ static inline bgi_conv_pool bgi_conv_pool_read(const bg_type *x, const bg_type *
 }
 
 /* The forward kernel reads an image as planes shifted by every column offset: shift s, row r, pooled column j holds
- * x[r][j PW + s]. Rows r, r + PH, r + 2 PH, ... of one shift follow each other. So for any filter tap and window
- * element, all pooled positions of a band are one run of memory. */
+ * x[r][j PW + s]. Rows r, r + PH, r + 2 PH, ... of one shift follow each other. For any filter tap and window element,
+ * the pooled positions of a band are therefore contiguous in memory. */
 typedef struct bgi_conv_pool_planes {
     int64_t shifts;         /* KW + PW - 1 */
-    int64_t band;           /* pooled rows handled at once */
+    int64_t band;           /* pooled rows that are processed together */
     int64_t line_rows;      /* rows with one residue r mod PH */
     int64_t residue_stride; /* line_rows QW */
     int64_t shift_stride;   /* PH residues */
@@ -93,7 +94,7 @@ typedef struct bgi_conv_pool_patches {
     int64_t row_vectors;
     int64_t row_floats;    /* row_vectors in floats */
     int64_t image_floats;  /* XH XW CP */
-    int64_t group;         /* images that the weights' kernel handles at once */
+    int64_t group;         /* images that the weights' kernel processes together */
     int64_t filter_floats; /* floats of all filters */
     int64_t sums_floats;   /* floats of dw and db, per part */
     int64_t shared_floats; /* scratch that all parts read; it precedes their own */
@@ -143,7 +144,7 @@ static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_
 
 /* Parts of the forward and inputs' kernels, which are runs of images. A part takes at most ten microseconds, so that
  * two workers that share a call end together. Parts get the same number of images if that does not exceed the limit of
- * parts: 40 images that ask for 9 parts get 10. */
+ * parts: 40 images in 9 parts become 10 parts. */
 static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
 {
     const int64_t parts = bgi_conv_pool_parts(s, 1.3e6), images = s->n / parts;
@@ -172,7 +173,7 @@ static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
     return bgi_conv_pool_parts(s, sums > 2.6e6 ? sums : 2.6e6);
 }
 
-/* Pieces of some output channels, in which the sums of `parts` parts are added. A piece takes about a microsecond. */
+/* The number of pieces of output channels for adding the sums of `parts` parts. A piece takes about a microsecond. */
 static inline uint32_t bgi_conv_pool_weights_pieces(const bgi_conv_pool *s, const bgi_conv_pool_patches *p,
                                                     uint32_t parts)
 {

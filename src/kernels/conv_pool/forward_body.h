@@ -1,8 +1,8 @@
 /*
  * forward_body.h: convolution, bias, max pool and relu in one pass; the convolution's output stays in registers.
  *
- * A vector covers pooled positions. For a tile of output channels the accumulators hold several elements of the pooling
- * window side by side, so that the pool is a maximum of registers. Letters and layout: fast.h.
+ * A vector covers pooled positions. For a tile of output channels, separate accumulators hold several elements of the
+ * pooling window, so that the pool is a maximum of registers. Letters and layout: fast.h.
  */
 #ifndef BGI_KERNELS_CONV_POOL_FORWARD_BODY_H
 #define BGI_KERNELS_CONV_POOL_FORWARD_BODY_H
@@ -21,7 +21,7 @@
 typedef struct pool_band {
     const bgi_conv_pool *shape;
     const float *planes;
-    const int64_t *offset; /* [KH][windows]: the place of a window element at a filter row */
+    const int64_t *offset; /* [KH][windows]: the position of a window element at a filter row */
     int64_t shift_stride, channel_stride, count;
     const float *weights, *bias; /* weights and bias of the tile's first channel */
     void *y;                     /* results of the tile's first channel, at the band's first position */
@@ -230,7 +230,7 @@ ALWAYS_INLINE void shift_short_row(const bgi_conv_pool *s, const bgi_conv_pool_p
 }
 #endif
 
-/* Makes the shifts of one row; `to` is the row's place in shift 0. `row` has `width` columns, including padding. */
+/* Makes the shifts of one row; `to` is the row's location in shift 0. `row` has `width` columns, including padding. */
 ALWAYS_INLINE void shift_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const float *row, int64_t width,
                              float *parts, float *to)
 {
@@ -285,7 +285,7 @@ static void shift_planes(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, 
     }
 }
 
-/* Output channels are cut into tiles as evenly as possible: 10 in steps of at most 6 are 5 and 5. */
+/* Output channels are divided into tiles as evenly as possible: 10 in steps of at most 6 are 5 and 5. */
 static void pool_channels(pool_band band, const float *w, const float *bias, void *y, uint8_t *where)
 {
     const bgi_conv_pool *s = band.shape;

@@ -35,7 +35,7 @@ static double round_to(bg_dtype dtype, double value)
     }
 }
 
-/* The first largest element of one window (NaN wins) and its offset. */
+/* Finds the first largest element of one window (NaN wins) and its offset. */
 static double find_largest(const bgi_conv_geometry *g, const bg_kernel_call *call, const int64_t pool[2], int64_t n,
                            int64_t o, int64_t ph, int64_t pw, int64_t *out_offset)
 {
@@ -81,8 +81,8 @@ void bgi_reference_conv2d_pool(const bg_kernel_call *call, uint32_t part)
                 }
 }
 
-/* dy of the pooled output as the gradient of the convolution's output: zero except at the largest element of each
- * window. */
+/* Expands dy of the pooled output to the gradient of the convolution's output, which is zero except at the largest
+ * element of each window. */
 typedef struct pooled_dy {
     const bg_type *type;
     const void *data;

@@ -1,5 +1,5 @@
 /*
- * fast.h: how cosines divide their work. Parts are runs of vectors; interleaved vectors are handled in blocks.
+ * fast.h: how cosines divide their work. Parts are runs of vectors; interleaved vectors are processed in blocks.
  */
 #ifndef BGI_KERNELS_COSINE_FAST_H
 #define BGI_KERNELS_COSINE_FAST_H
@@ -11,7 +11,7 @@ enum { BGI_COSINE_BLOCK = 64 };
 
 typedef struct bgi_cosines {
     bgi_axis_view view;
-    int64_t blocks; /* blocks of vectors in an outer index */
+    int64_t blocks; /* blocks of vectors for each outer index */
     int64_t units;  /* outer x blocks */
     uint32_t parts;
 } bgi_cosines;

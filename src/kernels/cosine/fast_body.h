@@ -1,6 +1,6 @@
 /*
  * fast_body.h: the cosine between vectors. The elements of a vector are adjacent, or interleaved with those of
- * neighboring vectors; in the second case a block of neighbors is summed at once.
+ * neighboring vectors; in the second case a block of neighbors is summed together.
  */
 #ifndef BGI_KERNELS_COSINE_FAST_BODY_H
 #define BGI_KERNELS_COSINE_FAST_BODY_H

@@ -9,7 +9,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/operands.h"
 
-/* The place of element k of vector `row`. */
+/* The index of element k of vector `row`. */
 static int64_t place_of(const bgi_axis_view *view, int64_t row, int64_t k)
 {
     return (row / view->inner * view->size + k) * view->inner + row % view->inner;

@@ -19,7 +19,7 @@ static const bgi_cpu_variant *find_variant(bgi_isa isa)
     return &bgi_cpu_portable;
 }
 
-/* Products of bfloat16 have one body for several instruction sets (linear/pairs.h), and a name for each. */
+/* Products of bfloat16 have one body for several instruction sets (linear/pairs.h), and a name for each set. */
 static const char *name_pairs(bgi_kernel_id id, bgi_isa isa)
 {
 #define NAMES(kernel)                                                                                                  \

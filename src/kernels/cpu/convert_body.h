@@ -8,7 +8,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/reference/element.h"
 
-/* ---- float16: the processor's own conversions, where it has them ---- */
+/* ---- float16: the processor's conversion instructions, if it has them ---- */
 
 #if LANES == 16
 
@@ -118,7 +118,7 @@ static inline void narrow(bg_dtype dtype, const float *from, int64_t count, uint
             to[i] = bgi_bfloat16_from_float(from[i]);
 }
 
-/* `count` elements of `data` from `index` on, as float32 in `to`. */
+/* Converts `count` elements of `data` from `index` on to float32 in `to`. */
 static inline void read_floats(bg_dtype dtype, const void *data, int64_t index, int64_t count, float *to)
 {
     if (dtype == BG_FLOAT32)
@@ -135,8 +135,7 @@ static inline void write_floats(bg_dtype dtype, void *data, int64_t index, int64
         narrow(dtype, from, count, (uint16_t *)data + index);
 }
 
-/* Writes `count` floats in the other direction; with `add` it adds them to the existing values (only float32:
- * accumulators). */
+/* Converts `count` floats and writes them; with `add`, adds them to the existing values (only float32 accumulators). */
 static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t index, int64_t count, const float *from)
 {
     if (add)
@@ -146,7 +145,7 @@ static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t inde
         write_floats(dtype, data, index, count, from);
 }
 
-/* Like read_floats, but without a copy where none is needed: the floats are in `data` itself or in `buffer`. */
+/* Like read_floats, but copies only if a conversion is needed: returns floats in `data` itself or in `buffer`. */
 static inline const float *view_floats(bg_dtype dtype, const void *data, int64_t index, int64_t count, float *buffer)
 {
     if (dtype == BG_FLOAT32)

@@ -1,7 +1,7 @@
 /*
  * math_body.h: exponentials and related functions over vectors, accurate to two or three units in the last place.
  *
- * The polynomials are Chebyshev fits, near minimax, computed with 40-digit arithmetic for the stated intervals; no
+ * The polynomials are Chebyshev fits, near minimax, computed with 40-digit arithmetic for the stated intervals. No
  * branch depends on a value, so the time of a vector does not depend on its content. NaN gives NaN.
  */
 #ifndef BGI_CPU_MATH_BODY_H
@@ -61,7 +61,7 @@ ALWAYS_INLINE vf vexpm1(vf x)
     const vf e = vfma(vpolynomial(r, p, 5), r * r, r);
     const vi whole = vto_int(n), half = whole >> 1;
     const vf first = vpower_of_two(half), second = vpower_of_two(whole - half);
-    /* 2^128 is infinite: there e^r - 1 equals e^x to the last bit */
+    /* 2^128 is infinite; for such n, e^r - 1 equals e^x to the last bit */
     const vf far = (e + vset(1.0f)) * first * second;
     const vf near = vfma(e, first * second, first * second - vset(1.0f));
 
@@ -76,7 +76,7 @@ ALWAYS_INLINE vf vlog(vf x)
                               1.168541992e-01f,  -1.147973385e-01f, 6.971611471e-02f};
     const vm small = vgreater(vset(1.17549435e-38f), x); /* subnormals are scaled by 2^24 */
     const vi bits = (vi)vselect(small, x * vset(16777216.0f), x);
-    /* The exponent of x / sqrt(1/2), so that m is around 1. */
+    /* The exponent of x / sqrt(1/2), so that m is near 1. */
     const vi power = (bits - vset_int(0x3f3504f3)) >> 23;
     const vf m = (vf)(bits - (power << 23));
     const vf n = vto_float(power) - vselect(small, vset(24.0f), vset(0.0f));
@@ -105,8 +105,8 @@ ALWAYS_INLINE vf vsoftplus(vf x)
     return vselect(vgreater(x, vset(0.0f)), x, vselect(vis_nan(x), x, vset(0.0f))) + vlog1p(vexp(-vabs(x)));
 }
 
-/* The sine of x + quarters * pi / 2. pi / 2 is in four parts, of which three have 10 bits: their products with n are
- * exact up to `far`. Beyond it each lane is computed in double. */
+/* The sine of x + quarters * pi / 2. pi / 2 is split into four parts, of which three have 10 bits, so that their
+ * products with n are exact up to `far`. Beyond `far` each lane is computed in double. */
 ALWAYS_INLINE vf vsin(vf x, const int quarters)
 {
     static const float sine[] = {-1.666666666e-01f, 8.333331875e-03f, -1.984008674e-04f, 2.724992580e-06f};

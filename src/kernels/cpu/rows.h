@@ -28,7 +28,8 @@ static inline bgi_rows bgi_rows_read(const bg_type *type, int64_t buffers)
     return rows;
 }
 
-/* The parts and the scratch of a kernel over rows of `type`; false: the element type is not supported. */
+/* Sets the parts and the scratch of a kernel over rows of `type`; returns false if the element type is not
+ * supported. */
 static inline bool bgi_rows_take(bg_kernel *kernel, const bg_type *type, int64_t buffers)
 {
     const bgi_rows rows = bgi_rows_read(type, buffers);

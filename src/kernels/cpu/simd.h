@@ -1,10 +1,10 @@
 /*
  * simd.h: one vector of floats, in the width of the instruction set this file is compiled for.
  *
- * Only variant_*.c include it, each compiled with its own flags; every kernel body is written once in these terms.
- * GCC's vector types provide + - * / and bit operations in every width; this file names the missing operations (fused
- * multiply-add, partial loads, selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit integers,
- * vm the result of a compare.
+ * Only variant_*.c include this file, each compiled with its own flags. Every kernel body is written once in these
+ * terms. GCC's vector types provide + - * / and bit operations in every width; this file names the missing operations
+ * (fused multiply-add, partial loads, selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit
+ * integers, vm the result of a compare.
  */
 #ifndef BGI_CPU_SIMD_H
 #define BGI_CPU_SIMD_H
@@ -90,7 +90,7 @@ ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
 {
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
-/* The first n lanes (n up to LANES); the others are zero and their memory is not accessed. */
+/* Loads the first n lanes (n up to LANES); the others are zero and their memory is not accessed. */
 ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
 {
     return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
@@ -170,7 +170,7 @@ ALWAYS_INLINE vf vto_float(vi a)
 
 typedef vi vm;
 
-/* Written in full, because compilers would compute `0 + x` and keep the 0 in a register. */
+/* Lists every lane, because for `(vf){0} + x` compilers would compute `0 + x` and keep the 0 in a register. */
 ALWAYS_INLINE vf vset(float x)
 {
 #if LANES == 8
@@ -391,7 +391,7 @@ ALWAYS_INLINE vf vround_to(const bg_dtype dtype, vf a)
     return dtype == BG_FLOAT32 ? a : dtype == BG_BFLOAT16 ? vround_bfloat16(a) : vround_float16(a);
 }
 
-/* LANES bytes, or bfloat16 numbers, as integers and floats. Written in intrinsics, because compilers convert narrow
+/* Convert LANES bytes or bfloat16 numbers to integers or floats. They use intrinsics, because compilers convert narrow
  * vectors element by element. */
 ALWAYS_INLINE vi vload_int8(const int8_t *p)
 {
@@ -448,7 +448,7 @@ ALWAYS_INLINE void vcopy(const float *from, int64_t count, float *to)
         vstore_n(to + i, vload_n(from + i, count - i), count - i);
 }
 
-/* The lanes added pairwise: halves, then quarters, and so on. */
+/* Adds the lanes pairwise: halves, then quarters, and so on. */
 ALWAYS_INLINE float vsum(vf v)
 {
 #if LANES >= 8
@@ -502,7 +502,7 @@ ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
 #endif
 }
 
-/* Alternates lanes of both: the first LANES of them, and the others. */
+/* Interleaves the lanes of both vectors: the first LANES results, and the others. */
 ALWAYS_INLINE void vinterleave(vf even, vf odd, vf *low, vf *high)
 {
 #if LANES == 16
@@ -517,8 +517,8 @@ ALWAYS_INLINE void vinterleave(vf even, vf odd, vf *low, vf *high)
 #endif
 }
 
-/* Reads `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Pairs begin at even places, so that
- * they do not reach over the end for the last odd one. */
+/* Reads `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Pairs begin at even positions, so
+ * that the pair of the last odd element does not reach beyond the end. */
 ALWAYS_INLINE vf vload_apart(const float *row, int64_t at, int64_t end, const int64_t apart, int64_t live)
 {
     const int64_t from = at - at % 2, left = end - from;

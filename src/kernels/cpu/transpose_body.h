@@ -20,7 +20,7 @@ ALWAYS_INLINE void transpose_quarters(const __m512 r[4], __m512 out[4])
     out[3] = _mm512_shuffle_ps(t1, t3, 0xee);
 }
 
-/* Loads four columns from `from` on, of rows i, 4 + i, 8 + i, 12 + i side by side; rows from `rows` on are zero. */
+/* Loads four columns from `from` on of rows i, 4 + i, 8 + i, 12 + i into one vector; rows from `rows` on are zero. */
 ALWAYS_INLINE __m512 load_quarters(const float *from, int64_t stride, int64_t rows, __mmask8 in)
 {
     __m512 v = _mm512_castps128_ps512(_mm_maskz_loadu_ps(in, from));

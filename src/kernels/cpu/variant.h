@@ -1,5 +1,5 @@
 /*
- * variant.h: the fast kernels as compiled for each instruction set, and the choice between them.
+ * variant.h: the fast kernels that are compiled for each instruction set, and the choice between them.
  *
  * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, independent of instruction
  * sets) decides whether a request is supported, and computes its number of parts and its scratch. Its *body*
@@ -13,13 +13,13 @@
 #include "core/narrow.h"
 #include "kernels/kernels.h"
 
-/* A kernel's shape; it returns false to decline the request. `kernel` has its name and functions, one part of each kind
- * and no scratch. */
+/* A kernel's shape; it returns false to decline the request. Before the call, `kernel` has its name and functions, one
+ * part of each kind, and no scratch. */
 typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 typedef struct bgi_cpu_routine {
     const char *name;
-    bgi_cpu_shape shape; /* NULL, like the other fields: the kernel has no fast body */
+    bgi_cpu_shape shape; /* NULL, as the other fields, if the kernel has no fast body */
     void (*prepare)(const bg_kernel_call *call);
     bg_kernel_function run;
     bg_kernel_function combine;
@@ -44,8 +44,8 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
 
 enum { BGI_CPU_MOST_PARTS = 64 };
 
-/* The number of parts for `items` equal pieces of work: about `flops_per_part` each, at most `items` and at most 64. It
- * depends only on shapes, as the contract of kernels requires. */
+/* Returns the number of parts for `items` equal pieces of work: about `flops_per_part` each, at most `items` and at
+ * most 64. The number depends only on shapes, as the contract of kernels requires. */
 static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double flops_per_part)
 {
     const double wanted = flops / flops_per_part;
@@ -60,7 +60,7 @@ static inline int64_t bgi_cpu_part_start(int64_t items, uint32_t part, uint32_t 
     return items * part / parts;
 }
 
-/* Trailing operands may be absent: beyond the counts, or without an element type. */
+/* Trailing operands may be absent: they are beyond the counts, or have no element type. */
 static inline bool bgi_cpu_has_input(const bg_kernel_call *call, uint32_t input)
 {
     return input < call->input_count && call->types[input].dtype != BG_DTYPE_NONE;
@@ -77,8 +77,7 @@ static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t oper
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
-/* Scratch of `part_floats` for every part, which a part needs only while it runs. It is NULL for a call without
- * scratch. */
+/* Scratch of `part_floats` floats, which a part needs only while it runs. It is NULL for a call without scratch. */
 static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t part_floats)
 {
     float *scratch = call->scratch;

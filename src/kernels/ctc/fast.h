@@ -1,5 +1,5 @@
 /*
- * fast.h: the scratch of a sample: rows over the places of its path, in double, with spare places on both sides, so
+ * fast.h: the scratch of a sample: rows over the places of its path, in double, with unused elements on both sides, so
  * that whole vectors can be read.
  */
 #ifndef BGI_KERNELS_CTC_FAST_H

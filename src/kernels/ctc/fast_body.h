@@ -1,8 +1,8 @@
 /*
  * fast_body.h: connectionist temporal classification with one part for each sample. A step computes the places of the
- * path together, in vectors of doubles: each needs the previous step's row at its own place and the two before it (in
- * the backward: behind it). Samples whose lengths or targets are out of range, or that are impossible, run as in the
- * plain kernel.
+ * path together, in vectors of doubles. Each place needs the previous step's values at itself and at the two places
+ * before it (in the backward pass: after it). Samples whose lengths or targets are out of range, or that are
+ * impossible, run as in the plain kernel.
  */
 #ifndef BGI_KERNELS_CTC_FAST_BODY_H
 #define BGI_KERNELS_CTC_FAST_BODY_H
@@ -88,7 +88,7 @@ static double *ctc_row(const bg_kernel_call *call, const bg_type *targets, int n
     return row + BGI_CTC_BEFORE;
 }
 
-/* x of each place at a step. */
+/* Gathers x of each place at a step. */
 static void read_emissions(const bgi_ctc_sample *s, int64_t step, double *row)
 {
     const int64_t at = s->first + step * s->classes;
@@ -102,7 +102,7 @@ static void read_emissions(const bgi_ctc_sample *s, int64_t step, double *row)
     }
 }
 
-/* 0 where a path may come from the place two before; elsewhere the value for a probability of 0. */
+/* 0 if a path may come from two places before, otherwise the value for a probability of 0. */
 static void read_skips(const bgi_ctc_sample *s, double *row)
 {
     for (int64_t p = 0; p < s->places; p++)

@@ -1,6 +1,6 @@
 /*
- * sample.h: the computation of CTC for one sample, in double, as the plain kernel does it. The fast one uses it for
- * samples that are out of range or impossible.
+ * sample.h: computes CTC for one sample in double, for the plain kernel. The fast kernel uses it for samples that are
+ * out of range or impossible.
  */
 #ifndef BGI_KERNELS_CTC_SAMPLE_H
 #define BGI_KERNELS_CTC_SAMPLE_H
@@ -57,7 +57,7 @@ static inline double bgi_ctc_x(const bgi_ctc_sample *s, int64_t step, int64_t pl
     return bgi_load(s->dtype, s->x, s->first + step * s->classes + bgi_ctc_class(s, place));
 }
 
-/* Whether a path may jump to this place from the place two before, over a blank between two different targets. */
+/* Whether a path may skip from two places before to this place, over a blank between two different targets. */
 static inline bool bgi_ctc_skips(const bgi_ctc_sample *s, int64_t place)
 {
     return place >= 2 && place % 2 == 1 && s->targets[place / 2] != s->targets[place / 2 - 1];

@@ -12,7 +12,7 @@ enum { BGI_CUMULATIVE_BLOCK = 64 };
 
 typedef struct bgi_cumulation {
     bgi_axis_view view;
-    int64_t blocks; /* blocks of columns in an outer index */
+    int64_t blocks; /* blocks of columns for each outer index */
     uint32_t parts;
 } bgi_cumulation;
 

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: cumulative sums of floats, in double and with the bits of the plain kernel.
+ * fast_body.h: cumulative sums of floats, in double and bit-identical to the plain kernel.
  */
 #ifndef BGI_KERNELS_CUMULATIVE_FAST_BODY_H
 #define BGI_KERNELS_CUMULATIVE_FAST_BODY_H

@@ -16,14 +16,14 @@
  *     Philox4x32-10(counter {e / 4, global sample, random_id, step low}, key {seed low, seed high ^ step high})
  *
  * with global sample = micro_batch * N + n. The element is kept when word * 2^-32 >= probability. Its gradient is the
- * same kernel applied to dy. When the last dim of x is cut over an axis, elements are numbered in the whole tensor:
- * replicas with the same piece drop the same elements, and together they drop what one replica would.
+ * same kernel applied to dy. If the last dim of x is sharded over an axis, elements are numbered in the whole tensor.
+ * Replicas with the same shard drop the same elements, and all shards together drop the same elements as one replica.
  */
 typedef struct bgi_dropout_attributes {
     double probability;
     uint32_t random_id;
     bg_mesh_axis axis;
-    uint32_t pieces; /* pieces of the last dim; 0 means 1 */
+    uint32_t pieces; /* shards of the last dim; 0 means 1 */
 } bgi_dropout_attributes;
 
 /* Runs of a sample's elements that are adjacent in the whole. */

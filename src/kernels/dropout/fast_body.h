@@ -9,7 +9,7 @@
 #include "kernels/dropout/attributes.h"
 #include "kernels/elementwise/fast_body.h"
 
-/* The random numbers of one sample, and what they decide. */
+/* The random numbers of one sample, and the threshold and factor that apply to them. */
 typedef struct dropout_mask {
     uint32_t rest[3], key[2]; /* words of the counter after the first */
     double bound;             /* elements whose word is at or above it are kept; with 2^32 all are dropped */
@@ -56,7 +56,7 @@ static void drop_run(const bg_kernel_call *call, const dropout_mask *mask, int64
     float in[4 * PHILOX_GROUP], out[4 * PHILOX_GROUP], factors[4 * PHILOX_GROUP];
 
     for (int64_t e = 0, count; e < length; e += count) {
-        const int64_t skipped = (first + e) % 4; /* words of the first counter that belong to another piece */
+        const int64_t skipped = (first + e) % 4; /* words of the first counter that belong to another shard */
 
         count = clip(length - e, 4 * PHILOX_GROUP - skipped);
         read_floats(dtype, call->operands[0], at + e, count, in);

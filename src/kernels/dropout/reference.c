@@ -1,6 +1,6 @@
 /*
- * reference.c: dropout in plain C. The mask depends on an element's place in the training run, not on when or where it
- * is computed; attributes.h has the formula. y may overwrite x.
+ * reference.c: dropout in plain C. The mask depends on the element, sample and step, not on when or where it is
+ * computed; attributes.h has the formula. y may overwrite x.
  */
 #include <brigade/random.h>
 

@@ -10,7 +10,7 @@
 enum {
     BGI_ELEMENTWISE_GRAIN = 64,   /* elements; a multiple of it begins at a cache line, whatever the type */
     BGI_ELEMENTWISE_PART = 12288, /* approximate number of elements in a part */
-    BGI_ELEMENTWISE_CHUNK = 512   /* elements handled at once: buffers fit the first-level cache */
+    BGI_ELEMENTWISE_CHUNK = 512   /* elements that are processed together: buffers fit the first-level cache */
 };
 
 static inline uint32_t bgi_elementwise_parts(int64_t count)
@@ -35,7 +35,7 @@ static inline bool bgi_elementwise_take(bg_kernel *kernel, const bg_type *type)
     return true;
 }
 
-/* Kernels whose parts each store `numbers` doubles. */
+/* Does the same for kernels whose parts each store `numbers` doubles. */
 static inline bool bgi_elementwise_take_statistic(const bgi_kernel_request *request, size_t numbers, bg_kernel *kernel)
 {
     if (!bgi_dtype_is_single(request->types[0].dtype) || !bgi_elementwise_take(kernel, &request->types[0]))
@@ -44,12 +44,12 @@ static inline bool bgi_elementwise_take_statistic(const bgi_kernel_request *requ
     return true;
 }
 
-/* One element of a function and of its gradient, in double: for the plain kernels, and for the fast ones where a
+/* Compute one element of a function and of its gradient in double, for plain kernels, and for fast kernels if a
  * function has no vector form. */
 double bgi_unary_value(const bgi_unary_attributes *attributes, double x);
 double bgi_unary_gradient(const bgi_unary_attributes *attributes, double dy, double x, double y);
 
-/* An operand seen from the output: output element i reads element (i / run) % count. */
+/* How outputs read an operand: output element i reads element (i / run) % count. */
 typedef struct bgi_broadcast_view {
     int64_t run, count;
 } bgi_broadcast_view;

@@ -444,7 +444,7 @@ ALWAYS_INLINE vf compute_binary(const bg_binary function, vf a, vf b)
         return a * b;
     case BG_DIVIDE:
         return a / b;
-    case BG_MAXIMUM: /* NaN in either operand wins */
+    case BG_MAXIMUM: /* NaN in either operand gives NaN */
         return vselect(vmask_or(vgreater(a, b), vis_nan(a)), a, b);
     default:
         return vselect(vmask_or(vgreater(b, a), vis_nan(a)), a, b);
@@ -581,7 +581,7 @@ static void run_scale(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Casts integers to integers; a value that does not fit becomes the nearest one that does. */
+/* Casts integers to integers; a value that does not fit saturates. */
 #define CAST_INTEGERS(name, source, target, lowest, highest)                                                           \
     static void name(const void *x, int64_t first, int64_t end, void *y)                                               \
     {                                                                                                                  \

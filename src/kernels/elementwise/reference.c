@@ -240,7 +240,7 @@ double bgi_unary_gradient(const bgi_unary_attributes *attributes, double dy, dou
 {
     const double derivative = derive_unary(attributes, x, y);
 
-    /* Where a function is constant by definition, and not by underflow, the gradient is zero whatever dy is, as in
+    /* Where a function is constant by definition, and not by underflow, the gradient is zero for any dy, as in
      * PyTorch. */
     switch (attributes->function) {
     case BG_RELU:
@@ -282,7 +282,7 @@ void bgi_reference_unary_backward(const bg_kernel_call *call, uint32_t part)
                                      bgi_load(dtype, call->operands[1], i), bgi_load(dtype, call->operands[2], i)));
 }
 
-/* NaN in either operand wins, as in PyTorch. */
+/* NaN in either operand gives NaN, as in PyTorch. */
 static double compute_binary(bg_binary function, double a, double b)
 {
     switch (function) {

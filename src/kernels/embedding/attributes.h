@@ -15,7 +15,7 @@
  *     EMBEDDING_ROWS      dy, uses, rows!           dtable of a micro-batch, added to the rows that are used
  *     EMBEDDING_ROWS_ADD  gradient!, rows, slots    all rows, added to a gradient of the whole table
  *
- * When a table is cut by rows over an axis, ids count from the first row of the whole table.
+ * If a table is sharded by rows over an axis, ids count from the first row of the whole table.
  */
 typedef struct bgi_embedding_attributes {
     int64_t padding_index;

@@ -1,5 +1,5 @@
 /*
- * fast.h: where the gradient of a table finds the uses of each row.
+ * fast.h: lists of the uses of each row, for the gradient of a table.
  */
 #ifndef BGI_KERNELS_EMBEDDING_FAST_H
 #define BGI_KERNELS_EMBEDDING_FAST_H

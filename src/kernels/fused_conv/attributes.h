@@ -15,7 +15,8 @@
  * separate kernel.
  */
 typedef struct bgi_fused_conv2d_attributes {
-    bgi_conv2d_attributes conv; /* the first field, so that kernels of convolutions may read these as their own */
+    bgi_conv2d_attributes
+        conv; /* the first field, so that kernels of convolutions can read these attributes as theirs */
     bgi_unary_attributes unary;
     double epsilon;
     uint8_t has_bias, norms, adds, maps; /* 0: no */

@@ -9,7 +9,7 @@
 
 enum { BGI_FUSED_CONV2D_OPERANDS = 4 }; /* x, w, bias?, y */
 
-/* The struct contains pointers into itself. Scratch begins with three floats a channel: the mean, scale and shift of
+/* The struct contains pointers into itself. Scratch begins with three floats per channel: the mean, scale and shift of
  * batch norm. */
 typedef struct bgi_fused_conv2d_call {
     bg_kernel_call call;

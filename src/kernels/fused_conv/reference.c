@@ -1,5 +1,6 @@
 /*
- * reference.c: runs a convolution and the ops that follow it one after another, each rounded as by its own kernel.
+ * reference.c: runs a convolution and the following ops one after another, and rounds after each op as separate kernels
+ * do.
  */
 #include "kernels/kernels.h"
 

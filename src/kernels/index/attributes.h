@@ -40,7 +40,7 @@ typedef struct bgi_one_hot_attributes {
     uint32_t unused;
 } bgi_one_hot_attributes;
 
-/* An index along an axis of `size`, from the end when it is negative; -1: it is outside. */
+/* Resolves an index along an axis of `size`; a negative one counts from the end. Returns -1 if it is out of range. */
 static inline int64_t bgi_index_resolve(bg_dtype dtype, const void *ids, int64_t at, int64_t size)
 {
     const int64_t id = bgi_load_integer(dtype, ids, at), place = id < 0 ? id + size : id;

@@ -49,8 +49,8 @@ ALWAYS_INLINE bool find_places_of(const bg_dtype dtype, const void *ids, int64_t
     return outside == 0;
 }
 
-/* The places of ids at .. at + count - 1, -1 for those outside of the axis. Returns whether all are inside: then loops
- * over the places need no branch. `size` fits int32. */
+/* Finds the positions of ids at .. at + count - 1; -1: out of range. Returns whether all are in range, so that loops
+ * over the positions need no branch. `size` fits int32. */
 static bool find_index_places(bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size, int32_t *places)
 {
     return dtype == BG_INT32   ? find_places_of(BG_INT32, ids, at, count, size, places)
@@ -206,7 +206,7 @@ static void add_elements(const bg_kernel_call *call, int64_t first, int64_t end,
         }
 }
 
-/* The same for runs of elements instead of blocks: rows of dx, or dx as one row whose ids are those of rows. */
+/* Does the same for runs of elements instead of blocks: rows of dx, or dx as one row whose ids are those of rows. */
 static void scatter_adjacent(const bg_kernel_call *call, const bgi_scatter *s, int64_t first, int64_t end,
                              int64_t count)
 {
@@ -281,7 +281,7 @@ ALWAYS_INLINE void gather_adjacent_elements(const bg_kernel_call *call, int64_t 
     }
 }
 
-/* The same of columns of x: one run of ids along the inner dimensions at a time. */
+/* Does the same for columns of x: one run of ids along the inner dimensions at a time. */
 ALWAYS_INLINE void gather_inner_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
                                          const size_t size)
 {
@@ -381,7 +381,7 @@ ALWAYS_INLINE bool ranks_above(ranked a, ranked b, bool nan_is_last)
     return a.number < b.number;
 }
 
-/* A heap with the lowest element in front: replaces heap[at] by `item` and restores the order. */
+/* Replaces heap[at] by `item` and restores the order of the heap, whose first element is the lowest. */
 static void sink(ranked *heap, int64_t count, int64_t at, ranked item, bool nan_is_last)
 {
     for (int64_t child; (child = 2 * at + 1) < count; at = child) {
@@ -394,8 +394,8 @@ static void sink(ranked *heap, int64_t count, int64_t at, ranked item, bool nan_
     heap[at] = item;
 }
 
-/* Inserts those elements `first`..`first` + count - 1 of a row that rank above the lowest of the heap. Most elements do
- * not, so whole vectors are skipped. */
+/* Inserts the elements among `first`..`first` + count - 1 of a row that rank above the lowest of the heap. Most
+ * elements rank below it, so whole vectors are skipped. */
 static void sink_chunk(const float *x, int64_t first, int64_t count, ranked *heap, int64_t k, bool is_negated)
 {
     for (int64_t i = 0; i < count; i += LANES) {

@@ -107,8 +107,8 @@ void bgi_reference_one_hot(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Whether element `a` precedes `b`: the larger (or smaller) one is first, NaN is the largest, and equal ones keep their
- * order. */
+/* Whether element `a` precedes `b`. The larger (or smaller) element is first, NaN is the largest, and equal elements
+ * keep their order. */
 static bool comes_first(const bg_kernel_call *call, int64_t row, int64_t a, int64_t b)
 {
     const bgi_top_k_attributes *attributes = call->attributes;

@@ -17,7 +17,7 @@ typedef struct bgi_matmul_attributes {
 } bgi_matmul_attributes;
 
 typedef struct bgi_linear_backward_attributes {
-    uint8_t bias; /* db is wanted */
+    uint8_t bias; /* db is requested */
 } bgi_linear_backward_attributes;
 
 /*
@@ -47,11 +47,12 @@ typedef enum bgi_product_follower {
 } bgi_product_follower;
 
 typedef struct bgi_fused_product_attributes {
-    bgi_matmul_attributes layout; /* attributes of MATMUL; first, so that MATMUL may read these as its own */
-    uint8_t product;              /* bgi_product_kind */
-    uint8_t follows;              /* bgi_product_follower */
-    uint8_t keeps_sum;            /* of FUNCTION */
-    uint8_t function;             /* bg_unary; 0 for NOTHING */
+    bgi_matmul_attributes
+        layout;        /* attributes of MATMUL; the first field, so that MATMUL can read these as its attributes */
+    uint8_t product;   /* bgi_product_kind */
+    uint8_t follows;   /* bgi_product_follower */
+    uint8_t keeps_sum; /* of FUNCTION */
+    uint8_t function;  /* bg_unary; 0 for NOTHING */
 } bgi_fused_product_attributes;
 
 /* The number of inputs that belong to the product. */

@@ -1,5 +1,5 @@
 /*
- * fused_reference.c: runs a product and the step that follows it by their own kernels, one after another.
+ * fused_reference.c: runs a product and then the following step with their separate kernels.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/kernels.h"

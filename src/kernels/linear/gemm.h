@@ -15,8 +15,8 @@
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
     BGI_GEMM_ROWS = 256,             /* rows of A in a unit: with a block's columns they fit a second-level cache */
-    BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough panels for each row of A, and rows for each
-                                        panel, once laid out */
+    BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough panels for each row of A, and enough rows for
+                                        each panel, once laid out */
     BGI_GEMM_FEWEST_UNITS = 16,      /* at least this many units, so that workers share the work evenly */
     BGI_GEMM_FEW_ROWS = 64,       /* with at most this many rows, packing A or a row-major B costs more than it saves */
     BGI_GEMM_PACKED_COLUMNS = 32, /* columns of A packed at a time */
@@ -44,7 +44,7 @@ typedef struct bgi_gemm {
     int64_t a_floats;     /* a packed block of A, and a widened one unless A is float32 */
     int64_t c_floats;     /* a block of C in float32, 0 if sums are kept in C itself */
     int64_t part_floats;
-    bool widens, keeps_sums; /* widens A to float32; keeps the sums of a unit beside C */
+    bool widens, keeps_sums; /* A is widened to float32; the sums of a unit are stored separately from C */
     bgi_isa pairs;           /* the instructions for bfloat16 (bgi_product_pairs) */
 } bgi_gemm;
 
@@ -95,12 +95,12 @@ static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_
     return g;
 }
 
-/* The plan of a product whose kernel's state (bgi_product) has limits and names the instructions. */
+/* The plan of a product whose kernel state (bgi_product) contains limits and selects the instructions. */
 static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state)
 {
     g.pairs = bgi_product_pairs(state);
     if (g.pairs != BGI_ISA_PORTABLE) {
-        g.depth = g.k < BGI_GEMM_PAIRS_DEPTH ? g.k : BGI_GEMM_PAIRS_DEPTH; /* the sums do not depend on it */
+        g.depth = g.k < BGI_GEMM_PAIRS_DEPTH ? g.k : BGI_GEMM_PAIRS_DEPTH; /* the sums do not depend on this */
         g.depth_blocks = (g.k + g.depth - 1) / g.depth;
     }
     bgi_gemm_size(&g, lanes);
@@ -155,7 +155,7 @@ static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *w
     return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
 }
 
-/* The same for a product that may be added to accumulators. */
+/* Does the same for a product that may be added to accumulators. */
 static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool accumulates)
 {
     if (accumulates && bgi_gemm_adds_apart(&g, 1))

@@ -43,7 +43,7 @@ struct gemm_job {
      * they are in the cache. NULL: no step follows. */
     void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
     const void *next;   /* for `finish` */
-    const void *beside; /* an operand of C's shape and type that `finish` reads or writes beside C; or NULL */
+    const void *beside; /* another operand of C's shape and type that `finish` reads or writes; or NULL */
 };
 
 /* ---- prefetching memory that is packed next ---- */
@@ -55,7 +55,7 @@ typedef struct gemm_ahead {
 } gemm_ahead;
 
 /* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines go to
- * the second-level cache: rows are in different pages, where the processor does not prefetch by itself. Only a few
+ * the second-level cache: rows are in different pages, where the processor does not prefetch automatically. Only a few
  * lines are requested at a time, because the processor waits when there are too many requests. */
 typedef struct gemm_walk {
     const char *row;
@@ -64,7 +64,7 @@ typedef struct gemm_walk {
 
 enum { WALK_GROUP = 8 }; /* steps of a tile's depth */
 
-/* The walk over share i of n of the rows, within `depth` steps. */
+/* Prefetches share i of n of the rows, spread over `depth` steps. */
 static gemm_walk walk_share(const gemm_ahead *ahead, int64_t i, int64_t n, int64_t depth)
 {
     const int64_t from = ahead->rows * i / n, rows = ahead->rows * (i + 1) / n - from;
@@ -106,7 +106,7 @@ typedef struct gemm_tile {
     const float *beside;      /* memory that is needed next for C's elements; or NULL */
     int64_t columns;          /* valid ones */
     bool add;                 /* adds to C */
-    bool is_first, is_last;   /* whether this is the first, the last of the blocks of depth */
+    bool is_first, is_last;   /* whether this is the first, or the last, block of depth */
     const float *column_bias; /* or NULL */
     const float *row_bias;    /* or NULL */
     gemm_walk walks[2];
@@ -290,13 +290,13 @@ static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts
     gemm_ahead cut = *whole;
 
     cut.rows = whole->rows * (part + 1) / parts - whole->rows * part / parts;
-    if (whole->from != NULL) /* an empty walk */
+    if (whole->from != NULL) /* nothing to prefetch */
         cut.from += whole->rows * part / parts * whole->stride;
     return cut;
 }
 
-/* Processes complete sums further while they are in the first-level cache: rows of C are so far apart that many of them
- * would evict one another. */
+/* Applies the following step to complete sums while they are in the first-level cache: rows of C are so far apart that
+ * many of them would evict each other. */
 static void finish_tile(const gemm_tile *tile, int64_t rows)
 {
     const gemm_job *job = tile->finishing;
@@ -326,7 +326,7 @@ static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, con
     }
 }
 
-/* A product of float32 blocks in caches: c = a b, or added to c. B's rows are readable in whole vectors. */
+/* A product of float32 blocks in caches: c = a b, or c += a b. B's rows are readable in whole vectors. */
 typedef struct gemm_block {
     const float *a, *b;
     float *c;
@@ -454,7 +454,7 @@ static void round_floats(bg_dtype dtype, float *data, int64_t count)
 
 #if LANES == 16
 /* Multiplies rows m0.. and columns n0.. of bfloat16 with instructions for pairs (pairs.h), for one block of depth. Sums
- * are stored beside C, which is bfloat16, and begin with the biases. */
+ * are stored separately from C, which is bfloat16, and begin with the biases. */
 static void multiply_pairs(const gemm_job *job, const gemm_tile *tile, int64_t repeat, int64_t m0, int64_t m_count,
                            int64_t k0, int64_t n0, int64_t n_count, float *scratch)
 {

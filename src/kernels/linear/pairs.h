@@ -21,7 +21,7 @@ enum {
     BGI_PAIRS_TERMS = 32,   /* K is padded with zeros to a multiple */
     BGI_PAIRS_ROWS = 16,    /* rows of a tile, to which M is padded */
     BGI_PAIRS_COLUMNS = 48, /* columns of B that are packed at a time: three tiles */
-    BGI_PAIRS_PANEL = 64    /* columns of a panel: four tiles side by side */
+    BGI_PAIRS_PANEL = 64    /* columns of a panel: four tiles */
 };
 
 /* C [m, n] = A [m, k] B [k, n]; with `goes_on` the sums start from the values in C. Strides in elements. */

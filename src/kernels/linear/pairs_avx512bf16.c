@@ -1,6 +1,6 @@
 /*
  * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers. One
- * row, as in the steps of generation, reads B where it lies, because memory decides the speed. Without its compiler
+ * row, as in the steps of generation, reads B in place, because memory bandwidth limits the speed. Without its compiler
  * flags the file is empty.
  */
 #include "kernels/linear/pairs.h"
@@ -21,7 +21,7 @@ typedef struct block {
     bool goes_on;
 } block;
 
-/* Few rows take a panel as fast as memory gives it. */
+/* For few rows, memory bandwidth limits the speed. */
 static inline __attribute__((always_inline)) void multiply(const block *w, const int rows, const int tiles)
 {
     const int64_t tile = tiles == MOST_TILES ? 2 * TILE : w->b.tile, pair = w->b.pair;
@@ -85,7 +85,7 @@ BLOCK(4, 4)
 BLOCK(5, 4)
 BLOCK(6, 4)
 
-/* Four tiles only of panels, by PANEL_ROWS: as many sums as registers hold. */
+/* Four tiles of a panel by PANEL_ROWS rows: the largest number of sums that registers hold. */
 static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), multiply_1_4},
                                                                      {NAMES(2), multiply_2_4},
                                                                      {NAMES(3), multiply_3_4},
@@ -114,7 +114,8 @@ static void multiply_rows(const bgi_pairs *p, block w, int64_t n, int64_t most)
 
 enum { STRIP = 8, COLUMNS = 2 * TILE, ROWS_AHEAD = 8, TERMS_AHEAD = 4 * BGI_PAIRS_TERMS };
 
-/* Sums of 32 columns as interleaving two rows orders them: four columns of each eight, and the four others. */
+/* Sums of 32 columns in the order that interleaving two rows gives: four columns of each eight, and then the other
+ * four. */
 typedef struct strip_sums {
     __m512 low, high;
 } strip_sums;

@@ -1,8 +1,8 @@
 /*
  * pairs_body.h: packing for products of pairs (pairs.h), for both instruction sets.
  *
- * A is packed as rows of K, padded with zeros. B is packed in tiles of 16 columns: each pair of terms has 16 pairs of
- * elements side by side, which fill a cache line.
+ * A is packed as rows of K, padded with zeros. B is packed in tiles of 16 columns: for each pair of terms, the 16
+ * columns' pairs of elements are adjacent and fill a cache line.
  */
 #ifndef BGI_KERNELS_LINEAR_PAIRS_BODY_H
 #define BGI_KERNELS_LINEAR_PAIRS_BODY_H
@@ -24,7 +24,7 @@ static inline __mmask32 pairs_mask(int64_t count)
     return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1u;
 }
 
-/* Transposes 16 x 16 numbers of 32 bits. Unrolled, because only then they stay in registers. */
+/* Transposes 16 x 16 numbers of 32 bits. The loops are unrolled, because only then the numbers stay in registers. */
 static inline void pairs_transpose(__m512i r[TILE])
 {
     __m512i t[TILE];

@@ -1,5 +1,6 @@
 /*
- * product.c: the settings of products besides their shapes. They are constants, because plans keep pointers to them.
+ * product.c: the settings of products other than shapes. The settings are constants, because plans keep pointers to
+ * them.
  */
 #include "kernels/linear/product.h"
 

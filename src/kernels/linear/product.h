@@ -1,6 +1,6 @@
 /*
- * product.h: the settings of matrix products, and of convolutions built from them, besides their shapes; and the
- * product in a FUSED_PRODUCT.
+ * product.h: the settings, other than shapes, of matrix products and of convolutions built from them, and the product
+ * in a FUSED_PRODUCT.
  */
 #ifndef BGI_KERNELS_LINEAR_PRODUCT_H
 #define BGI_KERNELS_LINEAR_PRODUCT_H
@@ -57,7 +57,7 @@ static inline bgi_isa bgi_product_pairs(const void *state)
 
 enum { BGI_FUSED_OPERANDS = 4 }; /* operands of the product: at most three inputs and one output */
 
-/* The call of only the product, into `sum` when it is stored, otherwise into y. The struct contains pointers into
+/* The call of only the product, into `sum` if the sum is stored, otherwise into y. The struct contains pointers into
  * itself. */
 typedef struct bgi_fused_call {
     bg_kernel_call call;

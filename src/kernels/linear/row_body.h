@@ -1,8 +1,8 @@
 /*
  * row_body.h: one row times a float32 matrix, c [n] = a [k] b [k, n], as in the steps of generation: the matrix is read
- * once, so memory decides the speed. A matrix with adjacent columns is read in strips of many vectors, so that each of
- * its rows is a long run of memory. A matrix with adjacent rows of b (weights [n, k]) is transposed a few columns at a
- * time, in memory that stays in the first-level cache. Sums have the order of gemm_body.h.
+ * once, so memory bandwidth limits the speed. A matrix with adjacent columns is read in strips of many vectors, so that
+ * each of its rows is a long run of memory. A matrix with adjacent rows of b (weights [n, k]) is transposed a few
+ * columns at a time, in memory that stays in the first-level cache. Sums have the order of gemm_body.h.
  */
 #ifndef BGI_KERNELS_LINEAR_ROW_BODY_H
 #define BGI_KERNELS_LINEAR_ROW_BODY_H
@@ -79,7 +79,8 @@ static void multiply_transposed(const gemm_row *r, int64_t n, int64_t count)
 
             for (int64_t o = 0; o < count; o++)
                 __builtin_prefetch(b + o * r->b_column + ROW_TERMS_AHEAD, 0, 3);
-            if (count == ROW_OUTPUTS && terms == ROW_TERMS) { /* constants make the transposition a straight line */
+            if (count == ROW_OUTPUTS &&
+                terms == ROW_TERMS) { /* with constants the compiler unrolls the transposition */
                 transpose_block(b, r->b_column, 16, 16, weights, ROW_OUTPUTS, 16);
                 transpose_block(b + 16 * r->b_column, r->b_column, 16, 16, weights + 16, ROW_OUTPUTS, 16);
             } else {

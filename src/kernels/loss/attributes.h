@@ -16,8 +16,9 @@
  *     CROSS_ENTROPY_BACKWARD  dloss, logits, labels, log_sum_exp, weight?, class_weights? -> dlogits
  *     CORRECT_COUNT           logits, labels -> count int32
  *
- * Pieces of a cross-entropy whose classes are cut over an axis of the mesh. Results are float64 in labels' shape; the
- * maximum, then the sums, are combined over the axis between these kernels. Columns after the last class are ignored.
+ * Steps of a cross-entropy whose classes are sharded over an axis of the mesh. Results are float64 in labels' shape.
+ * Between these kernels the maximum, and then the sums, are combined over the axis. Columns after the last class are
+ * ignored.
  *
  *     LOGIT_MAXIMUM           logits -> maximum
  *     LOGIT_SUMS              logits, labels, maximum -> sum of exp(logit - maximum), the label's logit (0: not here)
@@ -29,7 +30,7 @@ typedef struct bgi_loss_attributes {
     bg_loss_reduction reduction;
     int64_t ignore_index;
     bg_mesh_axis axis;
-    int64_t classes;             /* classes of the whole; 0: the number of columns of logits */
+    int64_t classes;             /* classes over all shards; 0: the number of columns of logits */
     double smoothing;            /* this fraction of a label's weight is spread over all classes */
     uint8_t are_log_likelihoods; /* logits are logarithms of probabilities: log_sum_exp is 0 */
 } bgi_loss_attributes;
@@ -59,9 +60,9 @@ static inline bgi_loss_shares bgi_loss_find_shares(const bgi_loss_attributes *at
     return (bgi_loss_shares){at_label + everywhere * total, at_label, everywhere};
 }
 
-/* The classes of a replica's columns. */
+/* Returns the classes of a replica's columns. */
 typedef struct bgi_loss_classes {
-    int64_t total;       /* classes of the whole */
+    int64_t total;       /* classes over all shards */
     int64_t first, live; /* this replica's first class, and the number of its columns that are classes */
 } bgi_loss_classes;
 

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: cross-entropy, over all classes or a cut of them, and the count of correct rows. Exponentials are
+ * fast_body.h: cross-entropy, over all classes or a shard of them, and the count of correct rows. Exponentials are
  * float32 vectors; a row's logarithm and all sums over rows are double. Parts store their sums in scratch; they are
  * added in part order.
  */
@@ -31,7 +31,7 @@ static int64_t read_label(const bg_type *type, const void *labels, int64_t row)
     return type->dtype == BG_UINT8 ? ((const uint8_t *)labels)[row] : ((const int32_t *)labels)[row];
 }
 
-/* The larger of two, or NaN when one of them is NaN; max by itself would lose the NaN. */
+/* The larger of two, or NaN if one of them is NaN; max alone would lose the NaN. */
 ALWAYS_INLINE vf vlarger(vf so_far, vf v)
 {
     return vselect(vmask_or(vgreater(v, so_far), vis_nan(v)), v, so_far);
@@ -240,7 +240,7 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
             for (int64_t c = 0; c < rows.classes; c++)
                 dx[c] = c < classes.live ? NAN : 0.0f;
         } else {
-            /* for probabilities near one, the difference to one needs all of the double's digits */
+            /* for probabilities near one, the difference from one needs all digits of the double */
             const int64_t here = label - classes.first;
             const bool is_here = here >= 0 && here < classes.live;
             const double weight = weights != NULL ? (double)weights[label] : 1.0;
@@ -266,7 +266,7 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
     }
 }
 
-/* ---- classes that are cut: the maximum, the sums, and the loss from the values combined over all pieces ---- */
+/* ---- sharded classes: the maximum, the sums, and the loss from the values combined over all shards ---- */
 
 static void run_logit_maximum(const bg_kernel_call *call, uint32_t part)
 {

@@ -50,7 +50,7 @@ typedef struct loss_sum {
     double total, weight;
 } loss_sum;
 
-/* The weight of a class; if operand is 0, all have 1. */
+/* The weight of a class; if operand is 0, all classes have weight 1. */
 static double class_weight(const bg_kernel_call *call, uint32_t operand, int64_t class_index)
 {
     return operand == 0 ? 1.0 : bgi_load(bgi_input_type(call, operand)->dtype, call->operands[operand], class_index);
@@ -151,7 +151,7 @@ void bgi_reference_cross_entropy_backward(const bg_kernel_call *call, uint32_t p
     }
 }
 
-/* ---- cross-entropy over classes that are cut ---- */
+/* ---- cross-entropy over sharded classes ---- */
 
 void bgi_reference_logit_maximum(const bg_kernel_call *call, uint32_t part)
 {

@@ -28,7 +28,7 @@ enum {
 typedef struct bgi_range_count_attributes {
     double edge;
     int64_t elements;     /* elements of the whole x */
-    uint32_t pieces;      /* x may be one of this many pieces in an update; 0: x is whole */
+    uint32_t pieces;      /* the number of shards, of which x may be one; 0: x is whole */
     bool only_not_finite; /* the other counts are zero */
     uint8_t unused[3];    /* fills the padding: see bg_op_type */
 } bgi_range_count_attributes;
@@ -41,12 +41,12 @@ static inline int64_t bgi_range_count_live(const bgi_range_count_attributes *att
     return bgi_piece_live(attributes->elements, attributes->pieces, call->env->place.data);
 }
 
-/* The state of an automatic loss scale besides the scale. */
+/* The state of an automatic loss scale, in addition to the scale itself. */
 enum {
     BGI_STATISTICS_LOWER = BGI_RANGE_LOWER, /* count over the updates since the scale was last adapted */
     BGI_STATISTICS_UPPER = BGI_RANGE_UPPER,
     BGI_STATISTICS_UPDATES, /* the number of these updates */
-    BGI_STATISTICS_SKIPPED, /* the number of skipped updates with the present optimizer state */
+    BGI_STATISTICS_SKIPPED, /* the number of skipped updates with the current optimizer state */
     BGI_STATISTICS_COUNT
 };
 

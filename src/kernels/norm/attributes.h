@@ -20,7 +20,7 @@ typedef struct bgi_norm_attributes {
 } bgi_norm_attributes;
 
 /*
- * Layer norm over each sample's groups of channels. x is [N, C, ...]; mean and rstd are [N, groups].
+ * Group norm: layer norm over each sample's groups of channels. x is [N, C, ...]; mean and rstd are [N, groups].
  *
  *     GROUP_NORM           x, gamma, beta -> y, mean, rstd
  *     GROUP_NORM_BACKWARD  dy, x, mean, rstd, gamma -> dx, dgamma, dbeta
@@ -47,8 +47,8 @@ typedef struct bgi_sync_norm_attributes {
 } bgi_sync_norm_attributes;
 
 /*
- * Pieces of a layer norm whose last dim is cut over an axis of the mesh. Between these kernels, sums of x and x^2, or
- * of g = dy gamma and g xhat, are added up over the axis. They are float64 [x's dims less the last, 2].
+ * Steps of a layer norm whose last dim is sharded over an axis of the mesh. Between these kernels, sums of x and x^2,
+ * or of g = dy gamma and g xhat, are added up over the axis. The sums are float64 [x's dims without the last, 2].
  *
  *     NORM_SUMS                   x -> sums
  *     SHARDED_NORM                x, gamma, beta, sums -> y, mean, rstd
@@ -58,7 +58,7 @@ typedef struct bgi_sync_norm_attributes {
 typedef struct bgi_sharded_norm_attributes {
     double epsilon;
     bg_mesh_axis axis;
-    int64_t width; /* width of the whole */
+    int64_t width; /* width of the whole tensor */
 } bgi_sharded_norm_attributes;
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * batch_body.h: batch norm. A part processes blocks of channels: first a block's statistics, then its results, while
- * the operands are in the caches. Sums are kept in double, in one pass; float32 results do not show the remaining
- * error.
+ * the operands are in the caches. Sums are in double, in one pass; the remaining error is too small for float32
+ * results.
  *
  * Differences are taken from a channel's first element, so that squares of a large mean do not cancel.
  */
@@ -11,7 +11,7 @@
 #include "kernels/cpu/rows_body.h"
 #include "kernels/norm/fast.h"
 
-/* Two sums over a channel, each in lanes and, for the remaining elements, as a scalar. */
+/* Two sums over a channel, each with lanes for whole vectors and a scalar for the remaining elements. */
 typedef struct channel_sums {
     vd lanes[2][2];
     double rest[2];
@@ -52,7 +52,7 @@ static void add_moments(const float *x, int64_t count, double shift, channel_sum
     }
 }
 
-/* The same for adjacent channels of one element each, which have separate sums. */
+/* Does the same for adjacent channels of one element each, which have separate sums. */
 static void add_moments_across(const float *x, int64_t count, const double *shifts, double *sums, double *squares)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -70,7 +70,8 @@ static double first_of(bg_dtype dtype, const void *x, int64_t at)
     return isfinite(first) ? first : 0.0; /* infinity minus infinity would make everything NaN */
 }
 
-/* Mean and sum of squared differences from it, from sums of differences from `shift` and of their squares. */
+/* Computes the mean and the sum of squared differences from the mean, from sums of differences from `shift` and of
+ * their squares. */
 static void settle_moments(double shift, double sum, double squares, double count, double *mean, double *differences)
 {
     const double all = squares - sum * sum / count;
@@ -79,7 +80,7 @@ static void settle_moments(double shift, double sum, double squares, double coun
     *differences = all < 0.0 ? 0.0 : all; /* NaN stays */
 }
 
-/* For channels first..first + count - 1: the mean, and the sum of squared differences from it. */
+/* Computes for channels first..first + count - 1 the mean and the sum of squared differences from the mean. */
 static void measure_channels(const bgi_channels *all, bg_dtype dtype, const void *x, int64_t first, int64_t count,
                              double *means, double *differences)
 {
@@ -310,7 +311,7 @@ static void slope_across(const float *dy, const float *x, int64_t count, const f
              live);
 }
 
-/* dy, x, mean, rstd, gamma, ... -> dx. `sums`, `products` and `elements` cover everything that the statistics cover. */
+/* dy, x, mean, rstd, gamma, ... -> dx. `sums`, `products` and `elements` cover all values that the statistics cover. */
 static void store_channel_gradients(const bg_kernel_call *call, const bgi_channels *all, int64_t first, int64_t count,
                                     const double *sums, const double *products, double elements)
 {

@@ -36,7 +36,7 @@ static inline bgi_groups bgi_groups_read(const bg_type *x, const bgi_group_norm_
     return (bgi_groups){all.n, attributes->groups, channels, all.inner, channels * all.inner};
 }
 
-/* Running statistics use the unbiased variance; for a single value, which has none, it is 0. */
+/* Running statistics use the unbiased variance, or 0 for a single value. */
 static inline void bgi_update_running(const bg_kernel_call *call, double momentum, int64_t count, int64_t channel,
                                       double mean, double variance)
 {
@@ -51,7 +51,8 @@ static inline void bgi_update_running(const bg_kernel_call *call, double momentu
     }
 }
 
-/* The statistics of all replicas' values of a channel, from moments of `count` values each (Chan et al., 1983). */
+/* Computes the statistics of all replicas' values of a channel, from moments of `count` values each (Chan et al.,
+ * 1983). */
 static inline void bgi_combine_moments(const void *moments, const bgi_channels *all, int64_t members, int64_t channel,
                                        double *out_mean, double *out_variance)
 {

@@ -8,12 +8,13 @@
 #include "kernels/norm/channels.h"
 
 enum {
-    BGI_CHANNELS_LINE = 16,     /* channels in a cache line, when they are adjacent */
-    BGI_CHANNELS_TOGETHER = 64, /* the most channels handled together when each has several elements */
-    BGI_CHANNELS_CHUNK = 1024   /* elements handled at once */
+    BGI_CHANNELS_LINE = 16, /* channels in a cache line, when they are adjacent */
+    BGI_CHANNELS_TOGETHER =
+        64, /* the largest number of channels that are processed together if each has several elements */
+    BGI_CHANNELS_CHUNK = 1024 /* elements that are processed together */
 };
 
-/* Channels form groups that parts do not cut. */
+/* Channels form groups that parts do not divide. */
 static inline int64_t bgi_channels_group(const bgi_channels *all)
 {
     return all->inner == 1 ? BGI_CHANNELS_LINE : 1;
@@ -36,8 +37,8 @@ static inline int64_t bgi_channels_start(const bgi_channels *all, uint32_t part)
     return start < all->c ? start : all->c;
 }
 
-/* The number of channels handled together: several small channels fill a chunk, because reading adjacent memory is
- * fastest. */
+/* The number of channels that are processed together: several small channels fill a chunk, because reading adjacent
+ * memory is fastest. */
 static inline int64_t bgi_channels_block(const bgi_channels *all)
 {
     const int64_t fit = BGI_CHANNELS_CHUNK / all->inner;

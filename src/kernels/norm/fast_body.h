@@ -1,5 +1,5 @@
 /*
- * fast_body.h: layer norm, also of rows that are cut; batch_body.h has batch norm, group_body.h group norm. Rows are
+ * fast_body.h: layer norm, also of sharded rows. batch_body.h has batch norm, and group_body.h group norm. Rows are
  * read before they are written, so results may overwrite an operand of their shape.
  */
 #ifndef BGI_KERNELS_NORM_FAST_BODY_H
@@ -10,7 +10,7 @@
 #include "kernels/norm/attributes.h"
 #include "kernels/norm/batch_body.h"
 
-/* The mean, then squared differences from it, which avoids cancellation. */
+/* Computes the mean, then squared differences from it, which avoids cancellation. */
 static void measure_row(const float *x, int64_t count, double epsilon, float *out_mean, float *out_rstd)
 {
     vf sum = vset(0.0f), squares = vset(0.0f), mean;
@@ -104,7 +104,7 @@ static void denormalize_row(const float *dy, const float *x, float mean, float r
 }
 
 /* Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals` has sums of g and g xhat over whole rows of `width`, if
- * these rows are pieces; NULL: the rows are whole. */
+ * these rows are sharded; NULL: the rows are whole. */
 ALWAYS_INLINE void run_norm_backward(const bg_kernel_call *call, uint32_t part, const double *totals, int64_t width)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
@@ -139,7 +139,7 @@ static void run_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
     run_norm_backward(call, part, NULL, 0);
 }
 
-/* dgamma and dbeta: parts added in order. Also used by SHARDED_NORM_BACKWARD. */
+/* Computes dgamma and dbeta; parts are added in order. Also used by SHARDED_NORM_BACKWARD. */
 static void finish_layer_norm_backward(const bg_kernel_call *call)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
@@ -153,11 +153,11 @@ static void finish_layer_norm_backward(const bg_kernel_call *call)
     write_floats(rows.dtype, call->operands[call->input_count + 2], 0, rows.length, sums + rows.row_floats);
 }
 
-/* ---- layer norm of rows that are cut ---- */
+/* ---- layer norm of sharded rows ---- */
 
 enum { NORM_CHAINS = 8 }; /* sums of doubles; each covers every eighth element */
 
-/* Sums of x and x^2, in double as in the reference, because the variance is their difference. */
+/* Sums x and x^2 in double as in the reference, because the variance is the difference of two such sums. */
 static void run_norm_sums(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[0], 1);

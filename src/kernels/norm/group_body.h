@@ -16,7 +16,7 @@ ALWAYS_INLINE float sum_chains(const vf *chains)
     return vsum((chains[0] + chains[1]) + (chains[2] + chains[3]));
 }
 
-/* The mean, then squared differences from it. */
+/* Computes the mean, then squared differences from it. */
 static void measure_group(const float *x, int64_t count, double epsilon, float *out_mean, float *out_rstd)
 {
     vf sums[GROUP_CHAINS] = {vset(0.0f), vset(0.0f), vset(0.0f), vset(0.0f)};
@@ -177,7 +177,7 @@ static void run_group_norm_backward(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* dgamma and dbeta: samples added in order. */
+/* Computes dgamma and dbeta; samples are added in order. */
 static void finish_group_norm_backward(const bg_kernel_call *call)
 {
     const bgi_group_work w = bgi_group_work_read(&call->types[1], call->attributes, true);

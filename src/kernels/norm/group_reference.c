@@ -1,5 +1,6 @@
 /*
- * group_reference.c: group normalization in plain C: the formulas of reference.c, over a group's channels and places.
+ * group_reference.c: group normalization in plain C, by the formulas of reference.c over a group's channels and
+ * positions.
  */
 #include "kernels/kernels.h"
 

@@ -150,7 +150,7 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
     }
 }
 
-/* ---- layer norm in pieces: between these kernels, the statistics are added up over replicas ---- */
+/* ---- sharded layer norm: between these kernels, the statistics are added up over replicas ---- */
 
 /* Sums of x and of x^2 in double, which represents squares of float32 exactly, so that cancellation in the variance
  * does not affect float32 results. */
@@ -223,7 +223,7 @@ void bgi_reference_sharded_norm_backward(const bg_kernel_call *call, uint32_t pa
 
 /* ---- batch norm: channels, dim 1 ---- */
 
-/* The place of element i of n * inner of a channel. */
+/* The index of element i of n * inner of a channel. */
 static int64_t index_of(const bgi_channels *all, int64_t channel, int64_t i)
 {
     return (i / all->inner * all->c + channel) * all->inner + i % all->inner;

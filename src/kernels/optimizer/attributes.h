@@ -25,8 +25,9 @@
  * operations, in float32, with t = env->optimizer_step - hyper[SKIPPED] + 1.
  *
  * The combined SGD computes v = momentum v + admitted scaling g and w -= rate / scaling v, or, with Nesterov, rate /
- * scaling (scaling g + momentum v). With `maximum`, v is the largest gradient, max(beta2 v, |g|), and divides without a
- * square root (AdaMax). A centered RMSProp's variance is clamped to 0, because rounding could make it negative.
+ * scaling (scaling g + momentum v). With `maximum`, v is the largest gradient, max(beta2 v, |g|), and the update
+ * divides by v without a square root (AdaMax). A centered RMSProp's variance is clamped to 0, because rounding could
+ * make it negative.
  */
 /* Elements of hyper; options/optimizers.def assigns settings to them. Settings that never occur in the same optimizer
  * may share an element. */
@@ -67,8 +68,9 @@ typedef struct bgi_adam_attributes {
 } bgi_adam_attributes;
 
 /* LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
- * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over pieces, in their order, and each
- * piece has a separate sum. So replicas that update a piece each get the bits of replicas that update everything.
+ * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over shards (pieces), in order, and
+ * each shard has a separate sum. Replicas that each update a shard therefore get the same bits as replicas that update
+ * the whole parameter.
  *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has a piece of the operands leaves the
  *              rows of the others 0, so that the largest over the replicas is all of it */
 typedef struct bgi_lamb_attributes {
@@ -80,7 +82,7 @@ typedef struct bgi_lamb_attributes {
     uint8_t unused[2];
 } bgi_lamb_attributes;
 
-/* Elements of a piece; the last pieces may have fewer elements or be empty. */
+/* Elements of a shard; the last shards may have fewer elements or be empty. */
 static inline int64_t bgi_lamb_piece(const bgi_lamb_attributes *attributes)
 {
     return bgi_piece_size(attributes->elements, attributes->pieces);
@@ -106,7 +108,7 @@ static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const
 typedef enum bgi_rmsprop_rule {
     BGI_RULE_RMSPROP = 0,
     BGI_RULE_ADAGRAD, /* the squares are summed: a mean with both factors 1 */
-    BGI_RULE_ADADELTA /* the learning rate is multiplied by the root of the changes' mean square */
+    BGI_RULE_ADADELTA /* the learning rate is multiplied by the root mean square of earlier changes */
 } bgi_rmsprop_rule;
 
 /* How the divisor of a gradient is computed from the squares of earlier ones. */

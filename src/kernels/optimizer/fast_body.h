@@ -1,5 +1,5 @@
 /*
- * fast_body.h: the optimizers' updates: those of one pass, and LAMB.
+ * fast_body.h: includes the optimizers' updates: those with one pass, and LAMB.
  */
 #ifndef BGI_KERNELS_OPTIMIZER_FAST_BODY_H
 #define BGI_KERNELS_OPTIMIZER_FAST_BODY_H

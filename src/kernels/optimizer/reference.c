@@ -3,7 +3,7 @@
  * operation by operation, because differences would grow over thousands of updates.
  *
  * Each operation is computed in double and rounded to float32, which for + - * / and the square root gives exactly
- * float32 arithmetic (double has more than twice float32's digits and two more). So the same code serves float32,
+ * float32 arithmetic (double has more than twice as many bits as float32, plus two). So the same code serves float32,
  * bfloat16 (which is computed in float32) and, without the rounding, float64.
  */
 #include "kernels/kernels.h"
@@ -40,7 +40,7 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
     const double momentum = bgi_rounded(in_double, hyper[BGI_HYPER_MOMENTUM]);
     const double admitted = bgi_rounded(in_double, (1.0 - hyper[BGI_HYPER_DAMPENING]) * scaling);
     const bool has_velocity = call->input_count > STATE && momentum != 0.0;
-    /* the first velocity is the gradient, not dampened; that of the combined form starts from zero */
+    /* the first velocity is the undampened gradient; in the combined form velocities start from zero */
     const bool is_first = (double)call->env->optimizer_step == hyper[BGI_HYPER_SKIPPED];
 
     (void)part;
@@ -70,7 +70,7 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* ---- Adam and its relatives ---- */
+/* ---- Adam and similar optimizers ---- */
 
 /* The factors of Adam's formulas, computed in double, then in the precision of the update. */
 typedef struct adam_factors {
@@ -196,7 +196,7 @@ static double find_denominator(const rmsprop_factors *f, double square, double m
                     : bgi_rounded(d, bgi_rounded(d, sqrt(variance)) + f->epsilon);
 }
 
-/* The change has the size of the earlier changes; `changes` is the mean of their squares. */
+/* The change is scaled to the size of earlier changes; `changes` is the mean of their squares. */
 static void finish_adadelta(const rmsprop_factors *f, double gradient, double square, double *changes,
                             double *parameter)
 {

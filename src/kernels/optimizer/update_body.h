@@ -1,6 +1,6 @@
 /*
- * update_body.h: the optimizers' updates, in PyTorch's order of operations: every product and sum rounded on its own,
- * so that the bits are the reference's. Only scalars are computed in double. (lamb_body.h has LAMB.)
+ * update_body.h: the optimizers' updates in PyTorch's order of operations. Every product and sum is rounded separately,
+ * so that the bits are those of the reference. Only scalars are computed in double. (lamb_body.h has LAMB.)
  */
 #ifndef BGI_KERNELS_OPTIMIZER_UPDATE_BODY_H
 #define BGI_KERNELS_OPTIMIZER_UPDATE_BODY_H
@@ -44,7 +44,8 @@ static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int
     return chunk;
 }
 
-/* All elements at once; then the rare ones (one in many thousands) that need more random bits, one by one. */
+/* Rounds all elements together, and then one by one the rare elements (one in many thousands) that need more random
+ * bits. */
 static void narrow_float16_by_chance(const bgi_chances *chances, int64_t first, int64_t count, const float *from,
                                      const uint32_t *chance, uint16_t *to)
 {
@@ -272,7 +273,7 @@ static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
                                  call->input_count > UPDATE_STATE + 1u + attributes->centered + is_adadelta};
 }
 
-/* The change has the size of the earlier changes; `changes` is the mean of their squares. */
+/* The change is scaled to the size of earlier changes; `changes` is the mean of their squares. */
 static inline vf finish_adadelta(const rmsprop_factors *f, vf gradient, vf square, vf *changes, vf parameter)
 {
     const vf change = vsqrt(*changes + vset(f->epsilon)) / vsqrt(square + vset(f->epsilon)) * gradient;

@@ -1,5 +1,5 @@
 /*
- * fast.h: how padding iterates: rows along the last dimension, and the row of x that each shows.
+ * fast.h: how padding iterates: over rows along the last dimension, each with the row of x that it copies.
  */
 #ifndef BGI_KERNELS_PAD_FAST_H
 #define BGI_KERNELS_PAD_FAST_H
@@ -35,7 +35,7 @@ static inline int64_t bgi_pad_buffer(const bgi_pad_rows *r)
     return bgi_cpu_round_up(r->x_width, 16) + bgi_cpu_round_up(r->width, 16);
 }
 
-/* The row of x that padded row `row` shows; -1: the row has only constants. */
+/* The row of x that padded row `row` copies; -1: the row has only constants. */
 static inline int64_t bgi_pad_row_source(const bgi_pad_attributes *a, int64_t row)
 {
     int64_t source = 0, stride = 1;

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: padding row by row: the inner part is copied as a whole, the rest element by element.
+ * fast_body.h: padding row by row. The inner part is copied as a whole, and the padding element by element.
  */
 #ifndef BGI_KERNELS_PAD_FAST_BODY_H
 #define BGI_KERNELS_PAD_FAST_BODY_H
@@ -52,7 +52,7 @@ static void run_pad(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Adds a row of dy to the row of dx that it shows. */
+/* Adds a row of dy to the row of dx that it copies. */
 static void add_padded_row(const bgi_pad_attributes *a, const bgi_pad_rows *r, const float *dy, float *dx)
 {
     int64_t begin, end;
@@ -70,7 +70,7 @@ static void add_padded_row(const bgi_pad_attributes *a, const bgi_pad_rows *r, c
     }
 }
 
-/* A row of dx: zeros, plus the rows of dy that show it. */
+/* Computes a row of dx: zeros, plus the rows of dy that copy it. */
 typedef struct padded_sum {
     const bg_kernel_call *call;
     bgi_pad_rows rows;
@@ -78,9 +78,9 @@ typedef struct padded_sum {
     float *sums, *buffer;
 } padded_sum;
 
-/* Recurses for each place of padded dimension `dim` that shows the row's place in that dimension, in order: in the
- * padding before, the place itself, in the padding after. `stride` is the dimension's stride in rows of dx, `prefix`
- * the padded row so far. */
+/* Recurses for each position of padded dimension `dim` that copies the row's position in that dimension, in order: in
+ * the padding before, the position itself, in the padding after. `stride` is the dimension's stride in rows of dx,
+ * `prefix` the padded row so far. */
 static void add_padded_rows(const padded_sum *s, uint32_t dim, int64_t stride, int64_t prefix)
 {
     const bgi_pad_attributes *a = s->call->attributes;

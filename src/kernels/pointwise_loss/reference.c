@@ -1,5 +1,5 @@
 /*
- * reference.c: losses element by element, in plain C and in double. Sums are of doubles, in order.
+ * reference.c: losses element by element, in plain C and in double. Sums are computed in double, in order.
  */
 #include "kernels/kernels.h"
 #include "kernels/pointwise_loss/attributes.h"

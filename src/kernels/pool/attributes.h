@@ -17,8 +17,8 @@ typedef struct bgi_pool2d_attributes {
     int64_t sizes[2]; /* sizes of y for adaptive max pools (bgi_pool_window); 0: the options give the windows */
 } bgi_pool2d_attributes;
 
-/* Window `i` of a dim of `size` elements that is cut into `count`: it begins at *begin and ends before *end.
- * Neighboring windows share an element if `count` does not divide `size`. */
+/* Finds window `i` of `count` in a dim of `size` elements: it begins at *begin and ends before *end. Neighboring
+ * windows share an element if `count` does not divide `size`. */
 static inline void bgi_pool_window(int64_t size, int64_t count, int64_t i, int64_t *begin, int64_t *end)
 {
     *begin = i * size / count;

@@ -2,8 +2,8 @@
  * fast_body.h: max and average pooling of any window, and their gradients. A part is a run of planes; 16-bit planes are
  * widened one by one.
  *
- * Windows are computed one row of outputs at a time, LANES of them together if their columns are at a distance of 1 or
- * 2. Windows that reach into the padding are computed one by one. For larger distances, and for windows of different
+ * Windows are computed one row of outputs at a time, and LANES of them together if their columns are at a distance of 1
+ * or 2. Windows that reach into the padding are computed one by one. For larger distances, and for windows of different
  * sizes, the largest element of each column is found first, LANES columns together.
  */
 #ifndef BGI_KERNELS_POOL_FAST_BODY_H
@@ -13,7 +13,7 @@
 #include "kernels/pool/attributes.h"
 #include "kernels/pool/fast.h"
 
-/* The first and last places of the window from `start` on that are inside 0..size - 1. */
+/* The first and last positions of the window from `start` on that are inside 0..size - 1. */
 static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t size, int64_t *first, int64_t *end)
 {
     const int64_t skip = start < 0 ? (-start + dilation - 1) / dilation : 0;
@@ -37,7 +37,7 @@ static void find_inner_columns(const bgi_pool *s, int64_t *first, int64_t *end)
 
 /* ---- max ---- */
 
-/* The places of window `out` along a dim that are inside: first, first + dilation, ... before end. */
+/* The positions of window `out` along a dim that are not padding: first, first + dilation, ... before end. */
 static void find_window(const bgi_pool *s, int dim, int64_t out, int64_t *first, int64_t *end)
 {
     const bg_pool2d_options *o = s->options;
@@ -230,7 +230,7 @@ static void run_max_pool2d_backward(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* The divisor of windows along a dim: the number of elements inside, or of elements inside or in the padding. */
+/* The divisor of windows along a dim: the number of elements, with or without those in the padding. */
 static int64_t count_along(const bgi_pool *s, int dim, int64_t out)
 {
     const bg_pool2d_options *o = s->options;
@@ -366,7 +366,7 @@ static void spread_row(const bgi_pool *s, const float *dy, float height, const f
         int64_t w0, w1;
 
         if (ow == first)
-            ow = end; /* those are done */
+            ow = end; /* these columns are done */
         if (ow == s->ow)
             break;
         clip_window(ow * o->stride[1] - o->padding[1], 1, o->kernel[1], s->w, &w0, &w1);

@@ -36,7 +36,7 @@ static int64_t window_size(const pool_geometry *g, int dim, int64_t out)
     return end - begin;
 }
 
-/* The place of window `out`'s k-th element along `dim`, which may be in the padding. */
+/* The position of window `out`'s k-th element along `dim`, which may be in the padding. */
 static int64_t window_position(const pool_geometry *g, int dim, int64_t out, int64_t k)
 {
     int64_t begin, end;
@@ -110,8 +110,8 @@ void bgi_reference_max_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* The divisor of a window: the number of its elements inside, or of its elements inside or in the padding. Places that
- * ceil_mode adds beyond the padding never count. */
+/* The divisor of a window: the number of its elements, with or without those in the padding. Positions that ceil_mode
+ * adds beyond the padding never count. */
 static double count_window(const pool_geometry *g, int64_t oh, int64_t ow)
 {
     const int64_t out[2] = {oh, ow};
@@ -176,7 +176,7 @@ static double gather_gradient(const pool_geometry *g, bg_dtype dtype, const void
     return sum;
 }
 
-/* The same for windows of different sizes, whose largest elements are at `where`. */
+/* Does the same for windows of different sizes, whose largest elements are at `where`. */
 static double gather_adaptive(const pool_geometry *g, bg_dtype dtype, const void *dy, const int32_t *where,
                               int64_t plane, int64_t place)
 {

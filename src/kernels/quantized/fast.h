@@ -1,5 +1,5 @@
 /*
- * fast.h: how a product with quantized weights is cut.
+ * fast.h: how a product with quantized weights is divided into parts.
  */
 #ifndef BGI_KERNELS_QUANTIZED_FAST_H
 #define BGI_KERNELS_QUANTIZED_FAST_H
@@ -34,12 +34,13 @@ static inline bgi_quantized_plan bgi_quantized_cut(const bgi_quantized_attribute
     return plan;
 }
 
-/* Weights of 16 bits by instructions for pairs (linear/pairs.h), for any number of rows. A part is a run of panels. */
+/* Weights of 16 bits are multiplied by instructions for pairs (linear/pairs.h), for any number of rows. A part is a run
+ * of panels. */
 enum { BGI_QUANTIZED_PAIRS_ROWS = 256, BGI_QUANTIZED_PAIRS_DEPTH = 256 };
 
 typedef struct bgi_quantized_pairs_plan {
     int64_t rows, panels;
-    int64_t block, depth;       /* rows and terms at a time; sums do not depend on them */
+    int64_t block, depth;       /* rows and terms that are processed together; sums do not depend on these numbers */
     int64_t c_floats, a_floats; /* scratch of a part: sums, and packed x */
     uint32_t parts;
 } bgi_quantized_pairs_plan;

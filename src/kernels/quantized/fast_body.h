@@ -1,8 +1,8 @@
 /*
  * fast_body.h: products with quantized weights. Levels become float32 in registers, and lanes are outputs. Each
- * output's sum runs over the inputs in order, in the blocks of gemm.h, so results for few rows have the bits of those
- * for many, and of the float32 product. On processors with instructions for pairs, these multiply weights of 16 bits
- * by an x of bfloat16, in the order of linear/pairs.h.
+ * output's sum runs over the inputs in order, in the blocks of gemm.h, so results for few rows are bit-identical to
+ * those for many rows and to the float32 product. On processors with instructions for pairs, these multiply weights of
+ * 16 bits by an x of bfloat16, in the order of linear/pairs.h.
  */
 #ifndef BGI_KERNELS_QUANTIZED_FAST_BODY_H
 #define BGI_KERNELS_QUANTIZED_FAST_BODY_H
@@ -12,7 +12,7 @@
 #include "kernels/quantized/fast.h"
 
 enum { QUANTIZED_VECTORS = BGI_QUANTIZED_PANEL / LANES };
-/* The number of rows whose sums are in registers together. */
+/* The number of rows whose sums are in registers at the same time. */
 #define QUANTIZED_ROWS (LANES == 16 || BGI_GEMM_IS_AARCH64 ? BGI_QUANTIZED_FEW_ROWS : 1)
 
 /* ---- levels and scales ---- */
@@ -22,7 +22,7 @@ ALWAYS_INLINE vf load_scale(const uint8_t *block, int v)
     return vload_bfloat16((const uint16_t *)(const void *)block + v * LANES);
 }
 
-/* The levels of outputs v LANES and following ones. */
+/* The levels of outputs from v LANES on. */
 ALWAYS_INLINE vf load_levels(const uint8_t *row, int v, const uint32_t bits)
 {
     const int half = QUANTIZED_VECTORS / 2;
@@ -100,7 +100,7 @@ ALWAYS_INLINE void multiply_quantized_panel(const float *x, const int64_t in, co
 
 enum { HALF_AHEAD = 32 }; /* pairs of terms that are fetched ahead */
 
-/* The weights of inputs 2i and 2i + 1, and of outputs v LANES and following ones. */
+/* The weights of inputs 2i and 2i + 1 and of outputs from v LANES on. */
 ALWAYS_INLINE vi load_pairs(const uint8_t *panel, int64_t i, int v)
 {
     return vload_int((const int32_t *)(const void *)panel + i * BGI_QUANTIZED_PANEL + v * LANES);
@@ -138,7 +138,7 @@ ALWAYS_INLINE void add_pair(const float *x, const int64_t in, const uint8_t *pan
     }
 }
 
-/* The same for weights of 16 bits. Blocks of depth may begin and end between the inputs of a pair. */
+/* Does the same for weights of 16 bits. Blocks of depth may begin and end between the inputs of a pair. */
 ALWAYS_INLINE void multiply_half_panel(const float *x, const int64_t in, const uint8_t *panel, const int rows,
                                        float *sums)
 {

@@ -14,8 +14,9 @@
  *     RNN            x [T,N,H], weight [H,H], h0 [N,H], bias [H]? -> y [T,N,H]
  *     RNN_BACKWARD   weight, h0, y, dy -> dx [T,N,H], dh0
  *
- * With batch_first T and N are exchanged, except in h0 and c0. x is the inputs' contribution to the gates, and the sums
- * s = weight h + bias are the previous state's. Below, o between values is the elementwise product and f the sigmoid:
+ * With batch_first T and N are exchanged, except in h0 and c0. x is the inputs' contribution to the gates; the sums s =
+ * weight h + bias are the previous state's contribution. Below, o between values is the elementwise product and f the
+ * sigmoid:
  *
  *     LSTM  i, f, g, o in x and s:  i, f, o = f(x + s), g = tanh(x + s);  c' = f o c + i o g,  h' = o o tanh(c')
  *     GRU   r, z, n in x and s:     r, z = f(x + s), n = tanh(x + r o s);  h' = (1 - z) o n + z o h
@@ -24,8 +25,8 @@
  * With `reset_first` the s of a GRU's n is weight (r o h) + bias, and n = tanh(x + s).
  *
  * `gates` holds i, f, g, o, or r, z, n and the s of n. dx is also the gradient of the LSTM's s; dhidden is that of the
- * GRU's s (with reset_first too). With `reverse`, the recurrence begins with the last step. Later steps read states as
- * y and c store them, rounded.
+ * GRU's s (with reset_first too). With `reverse`, the recurrence begins with the last step. Later steps read the
+ * rounded states from y and c.
  */
 typedef struct bgi_recurrent_attributes {
     uint8_t batch_first, reverse;

@@ -1,6 +1,6 @@
 /*
  * fast.h: how recurrences divide their work. A part has some of the samples and all their steps, so states stay within
- * a part. The weight is laid out in panels once, for all parts.
+ * a part. The weight is packed in panels once, for all parts.
  */
 #ifndef BGI_KERNELS_RECURRENT_FAST_H
 #define BGI_KERNELS_RECURRENT_FAST_H

@@ -1,7 +1,7 @@
 /*
- * fast_body.h: recurrences, step by step: one product of the samples' states and the weight, by the tiles of
- * gemm_body.h, and then the cells, row by row. States are rounded to their type at each step, as y and c store them; in
- * the backward pass their gradients stay in float32.
+ * fast_body.h: recurrences, step by step. A step computes one product of the samples' states and the weight with the
+ * tiles of gemm_body.h, and then the cells, row by row. States are rounded to their type at each step, as y and c store
+ * them; in the backward pass their gradients stay in float32.
  */
 #ifndef BGI_KERNELS_RECURRENT_FAST_BODY_H
 #define BGI_KERNELS_RECURRENT_FAST_BODY_H
@@ -44,7 +44,7 @@ static void lay_out(const bg_kernel_call *call, const bgi_recurrent *r, const vo
     }
 }
 
-/* A range of the product: its columns are whole panels, which may include a few more columns; the depth is exact. */
+/* A range of the product. Its columns are whole panels, which may include a few extra columns; the depth is exact. */
 typedef struct panel_range {
     int64_t first_column, end_column, first_depth, end_depth;
 } panel_range;
@@ -116,7 +116,7 @@ static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *s
         read_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
 }
 
-/* The products of a step: bias + h weight^T, for at least this many columns. */
+/* Computes the products of a step, bias + h weight^T, for at least this number of columns. */
 static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p, uint32_t bias,
                             int64_t columns)
 {
@@ -299,7 +299,7 @@ static void step_reset_row(const float *x, const float *h, float *gates, float *
     }
 }
 
-/* The rest of the step; `hidden` is the s of n. */
+/* Completes the step; `hidden` is the s of n. */
 static void step_fresh_row(const float *x, const float *sums, const float *hidden, float *h, float *gates,
                            int64_t width)
 {
@@ -316,7 +316,7 @@ static void step_fresh_row(const float *x, const float *sums, const float *hidde
     }
 }
 
-/* The products of a step with the reset states, in p->second; only those for n are complete. */
+/* Computes the products of a step with the reset states in p->second; only those for n are complete. */
 static void multiply_reset(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p)
 {
     const int64_t width = r->shape.width;
@@ -564,7 +564,7 @@ static void prepare_rnn_backward(const bg_kernel_call *call)
     prepare_gru_backward(call);
 }
 
-/* The slopes of both functions follow from their results. */
+/* The derivatives of both functions are computed from their results. */
 static void differentiate_rnn_row(const float *y, const float *dh, float *d, bool relu, int64_t width)
 {
     const vf zero = vset(0.0f), one = vset(1.0f);

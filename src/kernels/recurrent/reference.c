@@ -38,7 +38,7 @@ static double load_before(const recurrence *r, const void *states, const void *f
                      : load(r, states, bgi_recurrent_row(&r->shape, step - 1, sample), width, i);
 }
 
-/* The s of one row of the weight. */
+/* Computes the s of one row of the weight. */
 static double sum_hidden(const recurrence *r, int64_t step, int64_t sample, int64_t row)
 {
     double sum = r->bias != NULL ? bgi_load(r->dtype, r->bias, row) : 0.0;

@@ -11,7 +11,7 @@
  * order, the results over `reduced` for each index of `again`.
  *
  * Work is divided along outer and middle or, if these are small, along inner, in runs of `run` elements. If these are
- * also few, it is divided along the reduced dims: pieces store separate results in scratch, `run` floats each, which
+ * also few, work is divided along the reduced dims: pieces store separate results in scratch, `run` floats each, which
  * are combined in order. */
 typedef struct bgi_reduction {
     int64_t outer, again, middle, reduced, inner;
@@ -28,7 +28,7 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
 {
     bgi_reduction r = {.outer = 1, .again = 1, .middle = 1, .reduced = 1, .inner = 1};
     int64_t *const groups[] = {&r.inner, &r.reduced, &r.middle, &r.again, &r.outer};
-    int group = 0; /* odd ones are reduced */
+    int group = 0; /* groups with odd numbers are reduced */
 
     for (uint32_t i = x->rank; i-- > 0;) {
         if (x->dims[i] == 1)
@@ -69,8 +69,8 @@ static inline int64_t bgi_reduction_start(const bgi_reduction *r, int64_t result
     return ((result / r->middle * r->again + again) * r->middle + result % r->middle) * r->reduced * r->inner;
 }
 
-/* The result of any broadcast, as rows of `inner` elements that repeat one element of x (is_filled) or are adjacent in
- * x. Row r is at the sum of (r / every[i]) % dims[i] * strides[i] in x. */
+/* Any broadcast as rows of `inner` elements, which repeat one element of x (is_filled) or are adjacent in x. Row r is
+ * at the sum of (r / every[i]) % dims[i] * strides[i] in x. */
 typedef struct bgi_broadcast_rows {
     int64_t rows, inner;
     bool is_filled;

@@ -14,7 +14,7 @@ static float larger_of(float a, float b)
     return a == a && !(b <= a) ? b : a; /* NaN wins */
 }
 
-/* Sums of a few rows, which are kept in registers; the order is that of reduce_run. */
+/* Sums a few rows in registers, in the order of reduce_run. */
 static void add_few_rows(const float *x, int64_t rows, int64_t stride, int64_t count, float *y)
 {
     int64_t i = 0;
@@ -163,7 +163,7 @@ static void finish_reduce(const bg_kernel_call *call)
     }
 }
 
-/* dx of one run: dy at the first row that has y. NaN is found where y is NaN. */
+/* Computes dx of one run: dy at the first row whose element equals y (or is NaN if y is NaN), 0 elsewhere. */
 static void spread_largest(const bg_kernel_call *call, const bgi_reduction *r, int64_t outer, int64_t first,
                            int64_t count)
 {
@@ -191,7 +191,7 @@ static void spread_largest(const bg_kernel_call *call, const bgi_reduction *r, i
     }
 }
 
-/* The same for adjacent elements: it searches for the first place. */
+/* Does the same for adjacent elements, with a search for the first position. */
 static void spread_largest_along(const bg_kernel_call *call, const bgi_reduction *r, int64_t outer)
 {
     const bg_dtype dtype = call->types[1].dtype;
@@ -270,8 +270,8 @@ static void run_broadcast(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The place of the first element that is `value`, or NaN if that is NaN; the row has one. Vectors without it are
- * skipped. */
+/* The index of the first element that equals `value`, or is NaN if `value` is NaN; the row has such an element. Vectors
+ * without it are skipped. */
 static int64_t find_element(const float *x, int64_t count, float value)
 {
     const vf wanted = vset(value);
@@ -291,8 +291,8 @@ static int64_t find_element(const float *x, int64_t count, float value)
 
 enum { ARGMAX_SHORT = 32 };
 
-/* The place of the first largest element of a short row. Elements are compared as integers in the same order; the low
- * half of an integer is larger for an earlier place. */
+/* The index of the first largest element of a short row. Elements are mapped to integers of the same order, whose low
+ * half is larger for an earlier index. */
 static int64_t find_largest_place(const float *x, int64_t count)
 {
     int64_t best = INT64_MIN;
@@ -310,7 +310,7 @@ static int64_t find_largest_place(const float *x, int64_t count)
     return UINT32_MAX - (uint32_t)best;
 }
 
-/* The first largest of each row; NaN is larger than every number. */
+/* The index of the first largest element of each row; NaN is larger than every number. */
 static void run_argmax(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[0], 1);

@@ -1,5 +1,5 @@
 /*
- * broadcast.h: the place of an element in a broadcast operand, for the kernels that follow NumPy's rule.
+ * broadcast.h: the index of an element in a broadcast operand, for kernels that broadcast by NumPy's rule.
  */
 #ifndef BGI_REFERENCE_BROADCAST_H
 #define BGI_REFERENCE_BROADCAST_H

@@ -1,6 +1,6 @@
 /*
- * operands.h: access to the operands of a kernel call. Trailing operands may be absent: then they are beyond the counts
- * or have no element type.
+ * operands.h: access to the operands of a kernel call. Trailing operands may be absent: they are beyond the counts, or
+ * have no element type.
  */
 #ifndef BGI_REFERENCE_OPERANDS_H
 #define BGI_REFERENCE_OPERANDS_H

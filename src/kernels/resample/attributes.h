@@ -12,7 +12,7 @@
 /* RESAMPLE  x [.., H, W] -> y [.., OH, OW]; with is_backward dy [.., OH, OW] -> dx [.., H, W] */
 typedef struct bgi_resample_axis {
     int64_t in, out; /* sizes of x and y */
-    double scale;    /* positions are divided by this; 0: exactly out / in */
+    double scale;    /* positions are divided by this scale; 0: exactly out / in */
     uint8_t is_same; /* this axis does not change; in = out */
 } bgi_resample_axis;
 
@@ -119,8 +119,8 @@ static inline bgi_resample_taps bgi_resample_taps_of(const bgi_resample_attribut
     return taps;
 }
 
-/* A range of elements of y, from `begin` to before `end`, that includes all elements computed from element `at` of x;
- * positions ascend. */
+/* Finds a range of elements of y, from `begin` to before `end`, that includes all elements computed from element `at`
+ * of x; positions ascend. */
 static inline void bgi_resample_users(const bgi_resample_attributes *a, const bgi_resample_axis *axis, int64_t at,
                                       int64_t *begin, int64_t *end)
 {

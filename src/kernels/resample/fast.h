@@ -16,7 +16,7 @@
 
 enum {
     BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* floats of rows whose columns are summed first: they fit a cache */
-    BGI_RESAMPLE_FEW_PLANES = 8 /* with fewer planes, these are cut into rows, so that several cores have work */
+    BGI_RESAMPLE_FEW_PLANES = 8 /* with fewer planes, planes are divided into rows, so that several cores have work */
 };
 
 /* Scratch begins with these, so that the axes are examined once a call. */
@@ -50,8 +50,8 @@ static inline int64_t bgi_resample_most_taps(const bgi_resample_attributes *a, c
         }
         return most;
     }
-    /* As bgi_resample_users finds them, in one walk: those of element i end before the first one that begins after
-     * it. */
+    /* Finds the same ranges as bgi_resample_users in one pass: the range of element i ends before the first element
+     * that begins after i. */
     for (int64_t i = 0, end = 0; i < axis->in; i++) {
         while (begin < axis->out) {
             const bgi_resample_taps taps = bgi_resample_taps_of(a, axis, begin);

@@ -34,7 +34,7 @@ typedef struct bgi_slice_backward_attributes {
     int64_t size; /* size of dx along the axis */
 } bgi_slice_backward_attributes;
 
-/* ROLL  x -> y  (row `first` of x becomes row 0 of y, and so on around the end) */
+/* ROLL x -> y (row `first` of x becomes row 0 of y; rows wrap around) */
 typedef struct bgi_roll_attributes {
     uint32_t axis;
     uint32_t unused;

@@ -7,7 +7,7 @@
 #include "kernels/axis.h"
 #include "kernels/cpu/move.h"
 
-/* A permutation of dims, with dims that stay together merged: y's dims, and the stride in x of each. */
+/* A permutation of dims, in which dims that stay adjacent are merged: y's dims, and the stride in x of each. */
 typedef struct bgi_transposition {
     uint32_t rank;
     int64_t dims[BG_MAX_RANK], strides[BG_MAX_RANK];
@@ -52,7 +52,7 @@ static inline bgi_transposition bgi_transposition_make(const bg_type *x, const u
     return t;
 }
 
-/* A tensor cut along an axis: `outer` times `size` rows of `bytes` each. Parts are runs of rows. */
+/* A tensor that is divided along an axis: `outer` times `size` rows of `bytes` each. Parts are runs of rows. */
 typedef struct bgi_axis_rows {
     int64_t outer, size;
     size_t bytes;

@@ -82,7 +82,7 @@ static void run_transpose(const bg_kernel_call *call, uint32_t part)
 
 /* ---- slices: rows of an axis ---- */
 
-/* The runs of rows in part `part` of y, each within one outer element: `count` rows from `first` on, of element
+/* The runs of rows in part `part` of y. Each is within one outer element: `count` rows from `first` on of element
  * `outer`. */
 #define FOR_AXIS_RUNS(rows, part, outer, first, count)                                                                 \
     for (int64_t row_ = bgi_cpu_part_start((rows).outer * (rows).size, part, (rows).parts),                            \
@@ -120,7 +120,7 @@ static void run_slice_backward(const bg_kernel_call *call, uint32_t part)
 
     FOR_AXIS_RUNS(dx, part, outer, first, count)
     {
-        /* rows of dy whose places in dx are in the run */
+        /* rows of dy whose positions in dx are in the run */
         const int64_t from = first <= start ? 0 : (first - start + step - 1) / step;
         const int64_t behind = first + count <= start ? 0 : (first + count - start + step - 1) / step;
         const int64_t end = clip(behind, size);

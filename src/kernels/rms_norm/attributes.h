@@ -10,7 +10,7 @@
  *     RMS_NORM           x, gamma? -> y, scale
  *     RMS_NORM_BACKWARD  dy, x, scale, gamma? -> dx, dgamma?
  *
- * scale = 1 / sqrt(mean(x^2) + epsilon) has x's shape less the last dim; it is float32, or float64 for float64 x.
+ * scale = 1 / sqrt(mean(x^2) + epsilon) has x's shape without the last dim, and is float32, or float64 for float64 x.
  */
 typedef struct bgi_rms_norm_attributes {
     double epsilon;

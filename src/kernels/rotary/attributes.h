@@ -12,15 +12,15 @@
  *     ROTARY  x [..,S,HD], positions int32 [S] or [..,S]? -> y
  *
  * In each head the first `features` features form pairs, (i, features / 2 + i) or interleaved (2 i, 2 i + 1). Pair i is
- * turned by the position times its frequency, in radians, or backwards when `inverse`. The frequency is
- * base^(-2 i / features), scaled as bg_rotary_scaling says. Without positions, the position of a row is its index,
- * 0 .. S - 1.
+ * rotated by the position times its frequency, in radians, or in the opposite direction with `inverse`. The frequency
+ * is base^(-2 i / features), scaled by the rule of bg_rotary_scaling. Without positions, the position of a row is its
+ * index, 0 .. S - 1.
  */
 typedef struct bgi_rotary_attributes {
     int64_t heads, features;
     double base, scaling;
-    /* Only for YARN and LLAMA3: L; the turns in L positions from which a frequency is unchanged; and those up to which
-     * it is divided. */
+    /* Only for YARN and LLAMA3: L, the rotations in L positions from which on a frequency is unchanged, and those up to
+     * which it is divided. */
     double trained_length, most_turns, least_turns;
     double magnitude; /* a factor of the rotated features; 0: no factor */
     uint8_t interleaved, inverse;
@@ -29,7 +29,7 @@ typedef struct bgi_rotary_attributes {
 
 #define BGI_ROTARY_TURN 6.283185307179586
 
-/* The (fractional) pair that turns this many times in L positions. */
+/* The (fractional) pair that makes this number of rotations in L positions. */
 static inline double bgi_rotary_pair_of(const bgi_rotary_attributes *attributes, double turns)
 {
     return (double)attributes->features * log(attributes->trained_length / (turns * BGI_ROTARY_TURN)) /

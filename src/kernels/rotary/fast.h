@@ -1,5 +1,6 @@
 /*
- * fast.h: how rotary positions divide their work. A piece is a position; all samples that share it use its angles.
+ * fast.h: how rotary positions divide their work. A piece of work is a position; all samples that share the position
+ * use its angles.
  */
 #ifndef BGI_KERNELS_ROTARY_FAST_H
 #define BGI_KERNELS_ROTARY_FAST_H
