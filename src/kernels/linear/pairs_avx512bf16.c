@@ -110,6 +110,78 @@ static void multiply_rows(const bgi_pairs *p, block w, int64_t n, int64_t most)
     }
 }
 
+/* ---- gathered rows ---- */
+
+static inline __attribute__((always_inline)) void add_gathered(const bgi_pairs_gathered *p, int64_t first,
+                                                               const int rows, const int tiles)
+{
+    const uint16_t *a[PANEL_ROWS];
+    const int64_t pair = 2 * p->b_width;
+    __m512 sum[PANEL_ROWS][MOST_TILES];
+
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+        a[r] = p->a + p->rows[first + r];
+#pragma GCC unroll 8
+        for (int t = 0; t < tiles; t++)
+            sum[r][t] = _mm512_loadu_ps(p->c + p->places[first + r] + t * TILE);
+    }
+    for (int64_t s = 0; s < p->segment_count; s++) {
+        const uint16_t *b = p->b + p->segments[s].b;
+
+        for (int64_t k = p->segments[s].a, end = k + p->terms; k < end; k += 2, b += pair) {
+            __m512bh line[MOST_TILES];
+
+#pragma GCC unroll 8
+            for (int t = 0; t < tiles; t++)
+                line[t] = (__m512bh)_mm512_loadu_si512((const void *)(b + t * 2 * TILE));
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                int32_t terms;
+                memcpy(&terms, a[r] + k, sizeof terms);
+#pragma GCC unroll 8
+                for (int t = 0; t < tiles; t++)
+                    sum[r][t] = _mm512_dpbf16_ps(sum[r][t], (__m512bh)_mm512_set1_epi32(terms), line[t]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int t = 0; t < tiles; t++)
+            _mm512_storeu_ps(p->c + p->places[first + r] + t * TILE, sum[r][t]);
+}
+
+#define GATHERED(rows, tiles)                                                                                          \
+    static void add_gathered_##rows##_##tiles(const bgi_pairs_gathered *p, int64_t first)                              \
+    {                                                                                                                  \
+        add_gathered(p, first, rows, tiles);                                                                           \
+    }
+#define GATHERED_OF(tiles)                                                                                             \
+    GATHERED(1, tiles)                                                                                                 \
+    GATHERED(2, tiles) GATHERED(3, tiles) GATHERED(4, tiles) GATHERED(5, tiles) GATHERED(6, tiles)
+#define GATHERED_NAMES(tiles)                                                                                          \
+    {                                                                                                                  \
+        add_gathered_1_##tiles, add_gathered_2_##tiles, add_gathered_3_##tiles, add_gathered_4_##tiles,                \
+            add_gathered_5_##tiles, add_gathered_6_##tiles                                                             \
+    }
+GATHERED_OF(1)
+GATHERED_OF(2)
+GATHERED_OF(4)
+
+void bgi_pairs_add_gathered_avx512bf16(const bgi_pairs_gathered *p)
+{
+    static void (*const add[MOST_TILES + 1][PANEL_ROWS])(const bgi_pairs_gathered *, int64_t) = {
+        [1] = GATHERED_NAMES(1), [2] = GATHERED_NAMES(2), [4] = GATHERED_NAMES(4)};
+    const int64_t count = (p->m + PANEL_ROWS - 1) / PANEL_ROWS;
+
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t first = p->m * i / count, rows = p->m * (i + 1) / count - first;
+
+        add[p->tiles][rows - 1](p, first);
+    }
+}
+
 /* ---- one row ---- */
 
 enum { STRIP = 8, COLUMNS = 2 * TILE, ROWS_AHEAD = 8, TERMS_AHEAD = 4 * BGI_PAIRS_TERMS };
