@@ -21,7 +21,8 @@ enum {
     BGI_PAIRS_TERMS = 32,   /* K is padded with zeros to a multiple */
     BGI_PAIRS_ROWS = 16,    /* rows of a tile, to which M is padded */
     BGI_PAIRS_COLUMNS = 48, /* columns of B that are packed at a time: three tiles */
-    BGI_PAIRS_PANEL = 64    /* columns of a panel: four tiles side by side */
+    BGI_PAIRS_PANEL = 64,   /* columns of a panel: four tiles side by side */
+    BGI_PAIRS_GATHERED = 6  /* gathered rows of a block */
 };
 
 /* C [m, n] = A [m, k] B [k, n]; with `goes_on` the sums start from the values in C. Strides in elements. */
@@ -68,7 +69,7 @@ typedef struct bgi_pairs_gathered {
     int64_t b_width;
     float *c; /* row r begins at c + places[r] */
     const int32_t *places;
-    int64_t m, tiles; /* of columns: 1, 2 or 4 */
+    int64_t m, tiles; /* m: whole blocks of rows; tiles of columns: 1, 2 or 4 */
 } bgi_pairs_gathered;
 
 /* Only on processors that have the instructions (core/isa.h). */

@@ -113,14 +113,14 @@ static void multiply_rows(const bgi_pairs *p, block w, int64_t n, int64_t most)
 /* ---- gathered rows ---- */
 
 static inline __attribute__((always_inline)) void add_gathered(const bgi_pairs_gathered *p, int64_t first,
-                                                               const int rows, const int tiles)
+                                                               const int tiles)
 {
-    const uint16_t *a[PANEL_ROWS];
+    const uint16_t *a[BGI_PAIRS_GATHERED];
     const int64_t pair = 2 * p->b_width;
-    __m512 sum[PANEL_ROWS][MOST_TILES];
+    __m512 sum[BGI_PAIRS_GATHERED][MOST_TILES];
 
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < BGI_PAIRS_GATHERED; r++) {
         a[r] = p->a + p->rows[first + r];
 #pragma GCC unroll 8
         for (int t = 0; t < tiles; t++)
@@ -136,7 +136,7 @@ static inline __attribute__((always_inline)) void add_gathered(const bgi_pairs_g
             for (int t = 0; t < tiles; t++)
                 line[t] = (__m512bh)_mm512_loadu_si512((const void *)(b + t * 2 * TILE));
 #pragma GCC unroll 8
-            for (int r = 0; r < rows; r++) {
+            for (int r = 0; r < BGI_PAIRS_GATHERED; r++) {
                 int32_t terms;
                 memcpy(&terms, a[r] + k, sizeof terms);
 #pragma GCC unroll 8
@@ -146,40 +146,21 @@ static inline __attribute__((always_inline)) void add_gathered(const bgi_pairs_g
         }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < BGI_PAIRS_GATHERED; r++)
 #pragma GCC unroll 8
         for (int t = 0; t < tiles; t++)
             _mm512_storeu_ps(p->c + p->places[first + r] + t * TILE, sum[r][t]);
 }
 
-#define GATHERED(rows, tiles)                                                                                          \
-    static void add_gathered_##rows##_##tiles(const bgi_pairs_gathered *p, int64_t first)                              \
-    {                                                                                                                  \
-        add_gathered(p, first, rows, tiles);                                                                           \
-    }
-#define GATHERED_OF(tiles)                                                                                             \
-    GATHERED(1, tiles)                                                                                                 \
-    GATHERED(2, tiles) GATHERED(3, tiles) GATHERED(4, tiles) GATHERED(5, tiles) GATHERED(6, tiles)
-#define GATHERED_NAMES(tiles)                                                                                          \
-    {                                                                                                                  \
-        add_gathered_1_##tiles, add_gathered_2_##tiles, add_gathered_3_##tiles, add_gathered_4_##tiles,                \
-            add_gathered_5_##tiles, add_gathered_6_##tiles                                                             \
-    }
-GATHERED_OF(1)
-GATHERED_OF(2)
-GATHERED_OF(4)
-
 void bgi_pairs_add_gathered_avx512bf16(const bgi_pairs_gathered *p)
 {
-    static void (*const add[MOST_TILES + 1][PANEL_ROWS])(const bgi_pairs_gathered *, int64_t) = {
-        [1] = GATHERED_NAMES(1), [2] = GATHERED_NAMES(2), [4] = GATHERED_NAMES(4)};
-    const int64_t count = (p->m + PANEL_ROWS - 1) / PANEL_ROWS;
-
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t first = p->m * i / count, rows = p->m * (i + 1) / count - first;
-
-        add[p->tiles][rows - 1](p, first);
-    }
+    for (int64_t first = 0; first < p->m; first += BGI_PAIRS_GATHERED)
+        if (p->tiles == 1)
+            add_gathered(p, first, 1);
+        else if (p->tiles == 2)
+            add_gathered(p, first, 2);
+        else
+            add_gathered(p, first, 4);
 }
 
 /* ---- one row ---- */
