@@ -1,15 +1,16 @@
 /*
  * resnet.c: measures how fast convolutional networks train and infer on images of 32 x 32. It prints images per second
  * of whole steps, the best and the median of several, and with --profile the processor time of each kernel by the shape
- * of its result. It uses float32, batch norm, and SGD with momentum; the images are in memory.
+ * of its result. It uses batch norm, and SGD with momentum; the images are in memory.
  *
  *     usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
- *                   [--profile] [--roofline FILE.svg] [--times]
+ *                   [--bfloat16] [--profile] [--roofline FILE.svg] [--times]
  *
  *     resnet8      16, 32 and 64 channels, a block each (the network of MLPerf Tiny)
  *     resnet18     64, 128, 256 and 512 channels, two blocks each
  *     mobilenet    MobileNet's pairs of a depthwise convolution and one of 1 x 1, from 32 to 512 channels
  *     FILE.onnx    has one input of [N, 3, 32, 32] and one output of [N, 10]
+ *     --bfloat16   products in bfloat16 (the precision bf16-mixed), otherwise in float32
  *     --times      prints a line `flops N` for a step, and a line `step SECONDS` for each step
  *     --roofline   draws the profile (roofline.h)
  */
@@ -24,7 +25,7 @@ typedef struct setting {
     network network;
     const char *path;     /* path of an ONNX model; NULL: this program builds the network */
     const char *roofline; /* the SVG file, or NULL */
-    long batch, cores, steps, infers, profiles, lists;
+    long batch, cores, steps, infers, is_bfloat16, profiles, lists;
 } setting;
 
 static void require(bg_status status, const bg_error *error)
@@ -176,6 +177,7 @@ static bg_plan *make_plan(const setting *s, bg_onnx *onnx)
     require(bg_graph_check(graph, &error), &error);
     options.execution.cores = (uint32_t)s->cores;
     options.numerics.initialize_missing = true;
+    options.numerics.precision = s->is_bfloat16 ? BG_PRECISION_BF16_MIXED : BG_PRECISION_32;
     if (s->infers)
         require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
     else
@@ -239,9 +241,10 @@ static void run(const setting *s)
     for (long step = 0; s->lists && step < s->steps; step++)
         printf("step %.6f\n", times[step]);
     qsort(times, (size_t)s->steps, sizeof *times, compare_times);
-    printf("%s %s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n",
-           s->path != NULL ? s->path : network_names[s->network], s->infers ? "inference" : "training", s->batch,
-           s->cores, (double)s->batch / times[0], (double)s->batch / times[s->steps / 2]);
+    printf("%s %s%s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n",
+           s->path != NULL ? s->path : network_names[s->network], s->infers ? "inference" : "training",
+           s->is_bfloat16 ? " in bfloat16" : "", s->batch, s->cores, (double)s->batch / times[0],
+           (double)s->batch / times[s->steps / 2]);
     if (s->profiles)
         print_profile(&all, s->steps);
     if (s->roofline != NULL) {
@@ -282,7 +285,7 @@ int main(int argc, char **argv)
         bool is_switch;
     } known[] = {{"--network", NULL, false},   {"--batch", &s.batch, false},     {"--cores", &s.cores, false},
                  {"--steps", &s.steps, false}, {"--inference", &s.infers, true}, {"--profile", &s.profiles, true},
-                 {"--times", &s.lists, true},  {"--roofline", NULL, false}};
+                 {"--times", &s.lists, true},  {"--roofline", NULL, false},      {"--bfloat16", &s.is_bfloat16, true}};
 
     for (int i = 1; i < argc; i++) {
         size_t k = 0;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Times bench/resnet.c's networks in PyTorch, for bench/resnet.sh: prints a line `step SECONDS` for each step.
 
-usage: resnet_torch.py resnet8|resnet18|mobilenet BATCH THREADS STEPS training|inference
+usage: resnet_torch.py resnet8|resnet18|mobilenet BATCH THREADS STEPS training|inference [bfloat16]
+       bfloat16   autocast, with channels last, PyTorch's fastest layout for it
        resnet_torch.py NETWORK BATCH THREADS STEPS export PATH   writes PATH.train.onnx and PATH.eval.onnx, for bench/onnx.sh
 """
 import sys
@@ -85,13 +86,23 @@ else:
     model.eval()
     for parameter in model.parameters():
         parameter.requires_grad_(False)
+narrow = len(sys.argv) > 6 and sys.argv[6] == "bfloat16"
+if narrow:
+    model, images = model.to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)
+
+
+def infer():
+    with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+        return model(images)
+
+
 for step in range(-2, steps):  # the first two steps do not count
     begin = time.perf_counter()
     if trains:
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(images), labels).backward()
+        F.cross_entropy(infer().float(), labels).backward()
         optimizer.step()
     else:
-        model(images)
+        infer()
     if step >= 0:
         print(f"step {time.perf_counter() - begin:.6f}", flush=True)

@@ -1218,18 +1218,17 @@ static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, i
     }
 }
 
-/* Sums of dw at the beginning of the scratch, for each run of strips or of images. If it has no floats, dw itself holds
+/* Sums of dw in the scratch, for each run of strips or of images. If it has no floats, dw itself holds
  * the sums. */
 typedef struct conv_runs {
     int64_t count, floats;
 } conv_runs;
 
 /* Adds rows from..end - 1 of dw over the runs, in order. */
-static void add_run_sums(const bg_kernel_call *call, const bgi_conv *s, const conv_runs *runs, int64_t from,
-                         int64_t end)
+static void add_run_sums(const bg_kernel_call *call, const bgi_conv *s, const float *sums, const conv_runs *runs,
+                         int64_t from, int64_t end)
 {
     const bool adds = bgi_call_adds(call);
-    const float *sums = call->scratch;
 
     for (int64_t i = from * s->k; i < end * s->k; i += LANES) {
         const int64_t live = end * s->k - i < LANES ? end * s->k - i : LANES;

@@ -5,11 +5,20 @@
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/direct.h"
 #include "kernels/conv/lines.h"
+#include "kernels/conv/pairs.h"
 
 static bool take_direct(const bgi_direct_plan *plan, bg_kernel *kernel)
 {
     kernel->part_count = kernel->combine_count = plan->parts;
     kernel->scratch_bytes = (size_t)bgi_direct_scratch_floats(plan) * sizeof(float);
+    return true;
+}
+
+static bool take_pairs(const bgi_conv_pairs *plan, bg_kernel *kernel)
+{
+    kernel->part_count = plan->lays;
+    kernel->combine_count = plan->parts;
+    kernel->scratch_bytes = bgi_conv_pairs_scratch_bytes(plan);
     return true;
 }
 
@@ -30,7 +39,12 @@ bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_k
     bgi_direct direct;
     bgi_direct_plan plan;
     bgi_depthwise_plan depthwise;
+    bgi_conv_pairs pairs;
 
+    if (bgi_product_pairs(kernel->state) != BGI_ISA_PORTABLE) {
+        pairs = bgi_conv_pairs_forward(&s, bgi_product_limit(kernel->state));
+        return take_pairs(&pairs, kernel);
+    }
     if (bgi_conv_is_depthwise(&s)) {
         depthwise = bgi_depthwise_forward(&s, s.n * s.c, lanes, &direct);
         return take_depthwise(&depthwise, kernel);
@@ -50,7 +64,12 @@ bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int6
     const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, lanes, bgi_product_limit(kernel->state));
     bgi_direct_plan direct;
     bgi_depthwise_plan depthwise;
+    bgi_conv_pairs pairs;
 
+    if (bgi_product_pairs(kernel->state) != BGI_ISA_PORTABLE) {
+        pairs = bgi_conv_pairs_input(&s, bgi_product_limit(kernel->state));
+        return take_pairs(&pairs, kernel);
+    }
     if (bgi_conv_is_depthwise(&s)) {
         depthwise = bgi_depthwise_backward(&s, lanes);
         return take_depthwise(&depthwise, kernel);
@@ -73,7 +92,14 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
     bgi_direct_weights_plan plan;
     bgi_lines_plan sums;
     bgi_depthwise_plan depthwise;
+    bgi_conv_pairs pairs;
 
+    if (bgi_product_pairs(kernel->state) != BGI_ISA_PORTABLE) {
+        pairs = bgi_conv_pairs_weights(&s, bgi_product_limit(kernel->state));
+        kernel->finish = pairs.runs > 1 ? kernel->finish : NULL;
+        return take_pairs(&pairs, kernel);
+    }
+    kernel->finish = NULL;
     if (bgi_conv_is_depthwise(&s)) {
         depthwise = bgi_depthwise_forward(&s, s.c, lanes, &direct);
         return take_depthwise(&depthwise, kernel);

@@ -12,6 +12,9 @@
 #include "kernels/conv/fast.h"
 #include "kernels/conv/lines_body.h"
 #include "kernels/linear/gemm_body.h"
+#if LANES == 16
+#include "kernels/conv/pairs_body.h"
+#endif
 
 /* The output columns that read inside the image through filter column kx: the first, and the end. */
 static void find_inside(const bgi_conv *s, int64_t kx, int64_t *first, int64_t *end)
@@ -159,6 +162,14 @@ static void run_convolution(const bg_kernel_call *call, uint32_t part, const con
     bgi_direct direct;
     bgi_direct_plan plan;
 
+#if LANES == 16
+    if (bgi_product_pairs(call->state) != BGI_ISA_PORTABLE) {
+        const bgi_conv_pairs pairs = bgi_conv_pairs_forward(&s, bgi_product_limit(call->state));
+
+        lay_pairs_out(&pairs, call->operands[1], part, call->scratch);
+        return;
+    }
+#endif
     if (bgi_conv_is_depthwise(&s)) {
         convolve_depthwise(call, part, &s, finish);
         return;
@@ -195,6 +206,15 @@ static void combine_convolution(const bg_kernel_call *call, uint32_t part, const
     bgi_direct direct;
     bgi_direct_plan plan;
 
+#if LANES == 16
+    if (bgi_product_pairs(call->state) != BGI_ISA_PORTABLE) {
+        const bgi_conv_pairs pairs = bgi_conv_pairs_forward(&s, bgi_product_limit(call->state));
+
+        convolve_pairs(call, part, &pairs, call->operands[0], bgi_cpu_has_input(call, 2) ? call->operands[2] : NULL,
+                       call->operands[call->input_count]);
+        return;
+    }
+#endif
     if (bgi_direct_forward_plan(&s, LANES, bgi_product_limit(call->state), &direct, &plan))
         convolve_forward(call, part, &s, &direct, &plan, finish);
 }
@@ -259,6 +279,14 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
     bgi_direct direct;
     bgi_direct_weights_plan plan;
 
+#if LANES == 16
+    if (bgi_product_pairs(call->state) != BGI_ISA_PORTABLE) {
+        const bgi_conv_pairs pairs = bgi_conv_pairs_weights(&s, bgi_product_limit(call->state));
+
+        lay_pairs_out(&pairs, call->operands[0], part, call->scratch);
+        return;
+    }
+#endif
     if (bgi_conv_is_depthwise(&s)) {
         sum_depthwise_weights(call, part, &s);
         return;
@@ -288,6 +316,18 @@ static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t
     uint32_t parts;
     int64_t from, end;
 
+#if LANES == 16
+    if (bgi_product_pairs(call->state) != BGI_ISA_PORTABLE) {
+        const bgi_conv_pairs pairs = bgi_conv_pairs_weights(&s, bgi_product_limit(call->state));
+
+        convolve_pairs_weights(call, part, &pairs);
+        from = bgi_cpu_part_start(s.o, part, pairs.parts);
+        end = bgi_cpu_part_start(s.o, part + 1, pairs.parts);
+        if (bgi_cpu_has_operand(call, 3))
+            sum_bias_gradient(&s, call->operands[0], from, end - from, bgi_call_adds(call), call->operands[3]);
+        return;
+    }
+#endif
     if (bgi_lines_weights(&s, LANES, bgi_product_limit(call->state), &lines)) {
         runs = (conv_runs){lines.runs, lines.sums_floats};
         parts = lines.combines;
@@ -302,9 +342,24 @@ static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t
     from = bgi_cpu_part_start(s.o, part, parts);
     end = bgi_cpu_part_start(s.o, part + 1, parts);
     if (runs.floats > 0)
-        add_run_sums(call, &s, &runs, from, end);
+        add_run_sums(call, &s, call->scratch, &runs, from, end);
     if (bgi_cpu_has_operand(call, 3))
         sum_bias_gradient(&s, call->operands[0], from, end - from, bgi_call_adds(call), call->operands[3]);
+}
+
+/* Adds the sums of the runs of a dw by pairs. */
+static void finish_conv2d_backward_weights(const bg_kernel_call *call)
+{
+#if LANES == 16
+    const bgi_conv2d_attributes *attributes = call->attributes;
+    const bgi_conv s = bgi_conv_read(&call->types[1], &call->types[2], &call->types[0], &attributes->options);
+    const bgi_conv_pairs pairs = bgi_conv_pairs_weights(&s, bgi_product_limit(call->state));
+    const conv_runs runs = {pairs.runs, pairs.run_floats};
+
+    add_run_sums(call, &s, (const float *)call->scratch + pairs.filter_floats, &runs, 0, s.o);
+#else
+    (void)call;
+#endif
 }
 
 /* ---- the gradient of the input ---- */
@@ -353,6 +408,14 @@ static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
     float *patches = scratch + plan.gemm.part_floats, *planes = patches + plan.patch_floats;
     bgi_direct_plan direct;
 
+#if LANES == 16
+    if (bgi_product_pairs(call->state) != BGI_ISA_PORTABLE) {
+        const bgi_conv_pairs pairs = bgi_conv_pairs_input(&s, bgi_product_limit(call->state));
+
+        lay_pairs_out(&pairs, call->operands[1], part, call->scratch);
+        return;
+    }
+#endif
     if (bgi_conv_is_depthwise(&s)) {
         convolve_depthwise_backward(call, part, &s);
         return;
@@ -402,6 +465,14 @@ static void combine_conv2d_backward_input(const bg_kernel_call *call, uint32_t p
     const bgi_conv s = bgi_conv_read(&call->types[2], &call->types[1], &call->types[0], &attributes->options);
     bgi_direct_plan plan;
 
+#if LANES == 16
+    if (bgi_product_pairs(call->state) != BGI_ISA_PORTABLE) {
+        const bgi_conv_pairs pairs = bgi_conv_pairs_input(&s, bgi_product_limit(call->state));
+
+        convolve_pairs(call, part, &pairs, call->operands[0], NULL, call->operands[2]);
+        return;
+    }
+#endif
     if (bgi_direct_input_plan(&s, LANES, bgi_product_limit(call->state), &plan))
         convolve_backward(call, part, &s, &plan);
 }

@@ -31,6 +31,9 @@ static const char *name_pairs(bgi_kernel_id id, bgi_isa isa)
         [BGI_KERNEL_LINEAR_BACKWARD_INPUT] = NAMES("linear_backward_input"),
         [BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS] = NAMES("linear_backward_weights"),
         [BGI_KERNEL_MATMUL] = NAMES("matmul"),
+        [BGI_KERNEL_CONV2D] = NAMES("conv2d"),
+        [BGI_KERNEL_CONV2D_BACKWARD_INPUT] = NAMES("conv2d_backward_input"),
+        [BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS] = NAMES("conv2d_backward_weights"),
         [BGI_KERNEL_QUANTIZED_LINEAR] = NAMES("quantized_linear"),
         [BGI_KERNEL_FUSED_PRODUCT] = NAMES("fused_product")};
 #undef NAMES
@@ -52,7 +55,7 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
                         .state = bgi_product_state(request, isa)};
 
     if (bgi_product_pairs(kernel.state) != BGI_ISA_PORTABLE)
-        kernel.name = name_pairs(request->id, isa);
+        kernel.name = name_pairs(request->id, bgi_product_pairs(kernel.state));
     if (routine->shape == NULL || !routine->shape(request, variant->lanes, &kernel))
         return false;
     *out = kernel;

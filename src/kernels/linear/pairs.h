@@ -21,7 +21,8 @@ enum {
     BGI_PAIRS_TERMS = 32,   /* K is padded with zeros to a multiple */
     BGI_PAIRS_ROWS = 16,    /* rows of a tile, to which M is padded */
     BGI_PAIRS_COLUMNS = 48, /* columns of B that are packed at a time: three tiles */
-    BGI_PAIRS_PANEL = 64    /* columns of a panel: four tiles */
+    BGI_PAIRS_PANEL = 64,   /* columns of a panel: four tiles */
+    BGI_PAIRS_GATHERED = 6  /* gathered rows of a block */
 };
 
 /* C [m, n] = A [m, k] B [k, n]; with `goes_on` the sums start from the values in C. Strides in elements. */
@@ -52,8 +53,28 @@ static inline bool bgi_pairs_has_panel(const bgi_pairs *p)
     return p->b_row == 0 && p->b_column == 0;
 }
 
+/* Added to C: A [m, segments x terms] B, where A's rows are gathered, as those of a convolution are: the terms of a
+ * segment of row r are adjacent, from a + rows[r] + segment.a on. Terms are added by two, as above, segment by segment.
+ */
+typedef struct bgi_pairs_segment {
+    int32_t a, b;
+} bgi_pairs_segment;
+
+typedef struct bgi_pairs_gathered {
+    const uint16_t *a;
+    const int32_t *rows;
+    const bgi_pairs_segment *segments;
+    int64_t segment_count, terms; /* terms is even */
+    const uint16_t *b;            /* b + segment.b: for each pair of terms the pairs of b_width columns */
+    int64_t b_width;
+    float *c; /* row r begins at c + places[r] */
+    const int32_t *places;
+    int64_t m, tiles; /* m: whole blocks of rows; tiles of columns: 1, 2 or 4 */
+} bgi_pairs_gathered;
+
 /* Only on processors that have the instructions (core/isa.h). */
 void bgi_pairs_multiply_avx512bf16(const bgi_pairs *p);
 void bgi_pairs_multiply_amx(const bgi_pairs *p);
+void bgi_pairs_add_gathered_avx512bf16(const bgi_pairs_gathered *p);
 
 #endif

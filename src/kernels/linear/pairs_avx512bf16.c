@@ -110,6 +110,59 @@ static void multiply_rows(const bgi_pairs *p, block w, int64_t n, int64_t most)
     }
 }
 
+/* ---- gathered rows ---- */
+
+static inline __attribute__((always_inline)) void add_gathered(const bgi_pairs_gathered *p, int64_t first,
+                                                               const int tiles)
+{
+    const uint16_t *a[BGI_PAIRS_GATHERED];
+    const int64_t pair = 2 * p->b_width;
+    __m512 sum[BGI_PAIRS_GATHERED][MOST_TILES];
+
+#pragma GCC unroll 8
+    for (int r = 0; r < BGI_PAIRS_GATHERED; r++) {
+        a[r] = p->a + p->rows[first + r];
+#pragma GCC unroll 8
+        for (int t = 0; t < tiles; t++)
+            sum[r][t] = _mm512_loadu_ps(p->c + p->places[first + r] + t * TILE);
+    }
+    for (int64_t s = 0; s < p->segment_count; s++) {
+        const uint16_t *b = p->b + p->segments[s].b;
+
+        for (int64_t k = p->segments[s].a, end = k + p->terms; k < end; k += 2, b += pair) {
+            __m512bh line[MOST_TILES];
+
+#pragma GCC unroll 8
+            for (int t = 0; t < tiles; t++)
+                line[t] = (__m512bh)_mm512_loadu_si512((const void *)(b + t * 2 * TILE));
+#pragma GCC unroll 8
+            for (int r = 0; r < BGI_PAIRS_GATHERED; r++) {
+                int32_t terms;
+                memcpy(&terms, a[r] + k, sizeof terms);
+#pragma GCC unroll 8
+                for (int t = 0; t < tiles; t++)
+                    sum[r][t] = _mm512_dpbf16_ps(sum[r][t], (__m512bh)_mm512_set1_epi32(terms), line[t]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < BGI_PAIRS_GATHERED; r++)
+#pragma GCC unroll 8
+        for (int t = 0; t < tiles; t++)
+            _mm512_storeu_ps(p->c + p->places[first + r] + t * TILE, sum[r][t]);
+}
+
+void bgi_pairs_add_gathered_avx512bf16(const bgi_pairs_gathered *p)
+{
+    for (int64_t first = 0; first < p->m; first += BGI_PAIRS_GATHERED)
+        if (p->tiles == 1)
+            add_gathered(p, first, 1);
+        else if (p->tiles == 2)
+            add_gathered(p, first, 2);
+        else
+            add_gathered(p, first, 4);
+}
+
 /* ---- one row ---- */
 
 enum { STRIP = 8, COLUMNS = 2 * TILE, ROWS_AHEAD = 8, TERMS_AHEAD = 4 * BGI_PAIRS_TERMS };

@@ -5,6 +5,7 @@
 #include "kernels/linear/product.h"
 
 #include "core/narrow.h"
+#include "kernels/conv/attributes.h"
 #include "kernels/quantized/attributes.h"
 
 /* A setting says whether each block's sums are rounded or which instructions multiply pairs, and has a power of two as
@@ -37,6 +38,18 @@ static uint32_t find_limit(size_t limit_bytes)
     return found;
 }
 
+/* Convolutions of conv/pairs.h: not those with a filter for each channel, which would use a part of a panel. */
+static bool convolves_by_pairs(const bgi_kernel_request *request)
+{
+    const bool is_weights = request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS;
+    const bg_type *w = &request->types[is_weights ? 2 : 1];
+
+    if (!is_weights && request->id != BGI_KERNEL_CONV2D && request->id != BGI_KERNEL_CONV2D_BACKWARD_INPUT)
+        return false;
+    return request->types[0].dtype == BG_BFLOAT16 &&
+           (w->dims[1] > 1 || w->dims[0] > ((const bgi_conv2d_attributes *)request->attributes)->options.groups);
+}
+
 void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
 {
     const bool is_matrix = request->id == BGI_KERNEL_LINEAR || request->id == BGI_KERNEL_LINEAR_BACKWARD_INPUT ||
@@ -53,7 +66,10 @@ void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
         is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
     const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
     const bool has_pairs = (is_matrix || has_panels) && request->types[0].dtype == BG_BFLOAT16;
+    /* also on processors with AMX */
+    const bool convolves_pairs = isa >= BGI_ISA_AVX512_BF16 && convolves_by_pairs(request);
     const int way = rounds                       ? ROUNDED
+                    : convolves_pairs            ? BY_TWO
                     : !has_pairs                 ? PLAIN
                     : isa == BGI_ISA_AMX         ? BY_TILES
                     : isa == BGI_ISA_AVX512_BF16 ? BY_TWO
