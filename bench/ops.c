@@ -414,6 +414,20 @@ static void batch_norm(bench_work *work, const int64_t *d)
     CALL(BATCH_NORM_BACKWARD, &attributes, 5, dy, x, mean, rstd, gamma, dx, dgamma, dbeta);
 }
 
+/* With relu, as in plans for training. */
+static void fused_norm(bench_work *work, const int64_t *d)
+{
+    static const bgi_fused_norm_attributes attributes = {
+        .norm = {.epsilon = 1e-5, .momentum = 0.1}, .unary = {.function = BG_RELU}, .maps = 1};
+    const int x = make(work, F32(d[0], d[1], d[2], d[3]), 1), y = make_like(work, x), dy = make_like(work, x);
+    const int dx = make_like(work, x), gamma = make(work, F32(d[1]), 1), beta = make_like(work, gamma);
+    const int running = make_like(work, gamma), variance = make_like(work, gamma), dgamma = make_like(work, gamma);
+    const int dbeta = make_like(work, gamma), statistics = make(work, bg_matrix(BG_FLOAT64, d[1], 2), 1);
+
+    CALL(FUSED_BATCH_NORM, &attributes, 5, x, gamma, beta, running, variance, y, statistics);
+    CALL(FUSED_BATCH_NORM_BACKWARD, &attributes, 5, dy, x, statistics, gamma, beta, dx, dgamma, dbeta);
+}
+
 static void conv(bench_work *work, const int64_t *d)
 {
     static bgi_conv2d_attributes attributes;
@@ -1071,6 +1085,7 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
                  {"range_count", range_count},
                  {"conv_pool", conv_pool},
                  {"fused_conv", fused_conv},
+                 {"fused_norm", fused_norm},
                  {"linear_bfloat16", linear_bfloat16},
                  {"quantized", quantized},
                  {"batch_norm", batch_norm},

@@ -49,9 +49,9 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(conv2d_pool) OP(conv2d_pool_backward_input) OP(conv2d_pool_backward_weights) \
     OP(conv2d_pool_backward_weights_accumulate) OP(fused_conv2d) OP(max_pool2d) OP(max_pool2d_backward) OP(avg_pool2d) \
     OP(avg_pool2d_backward) \
-    /* softmax.c, norm.c, group_norm.c, embedding.c; dropout.c, whose gradient is the same op */ \
+    /* softmax.c, norm.c, fused_norm.c (fusion makes its ops), group_norm.c, embedding.c; dropout.c, whose gradient is the same op */ \
     OP(softmax) OP(softmax_backward) OP(log_softmax) OP(log_softmax_backward) OP(layer_norm) \
-    OP(layer_norm_backward) OP(group_norm) OP(group_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(batch_norm_moments) OP(sync_batch_norm) OP(batch_norm_gradient_sums) \
+    OP(layer_norm_backward) OP(group_norm) OP(group_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(fused_batch_norm) OP(fused_batch_norm_backward) OP(batch_norm_moments) OP(sync_batch_norm) OP(batch_norm_gradient_sums) \
     OP(sync_batch_norm_backward) OP(embedding) OP(embedding_backward) OP(embedding_slots) OP(embedding_rows) \
     OP(embedding_rows_add) \
     OP(dropout) \

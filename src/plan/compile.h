@@ -76,6 +76,7 @@ bg_status bgi_assign_graph_stages(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_fuse_graph_convolutions(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_limits(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_synchronize_graph(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_fuse_graph_norms(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_train_graph(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_accumulate_in_place(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_share_variables(bgi_compiler *compiler, bg_error *error);

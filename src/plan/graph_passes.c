@@ -54,6 +54,11 @@ bg_status bgi_synchronize_graph(bgi_compiler *c, bg_error *error)
                                  bgi_graph_data_replicas(c->graph, c->plan->replicas), error);
 }
 
+bg_status bgi_fuse_graph_norms(bgi_compiler *c, bg_error *error)
+{
+    return bgi_fuse_norms(&c->graph, &c->loss, error);
+}
+
 bg_status bgi_train_graph(bgi_compiler *c, bg_error *error)
 {
     return bgi_make_training(c->graph, c->loss, &c->plan->optimizer, &c->plan->options, error);

@@ -57,6 +57,8 @@ static const bg_op_type *const elsewhere[] = {
     &bgi_op_conv2d_pool_backward_input,
     &bgi_op_conv2d_pool_backward_weights,
     &bgi_op_conv2d_pool_backward_weights_accumulate,
+    &bgi_op_fused_batch_norm,
+    &bgi_op_fused_batch_norm_backward,
     &bgi_op_batch_norm_moments,
     &bgi_op_sync_batch_norm,
     &bgi_op_batch_norm_gradient_sums,

@@ -469,7 +469,11 @@ ALWAYS_INLINE float vsum(vf v)
 /* LANES / 2 floats as doubles. */
 ALWAYS_INLINE vd vload_doubles(const float *p)
 {
+#if LANES == 16 /* GCC 12 converts quarters and joins them */
+    return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#else
     return __builtin_convertvector(*(const vf_half *)p, vd);
+#endif
 }
 
 ALWAYS_INLINE vd vset_double(double x)

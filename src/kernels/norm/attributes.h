@@ -6,6 +6,8 @@
 
 #include <brigade/ops.h>
 
+#include "kernels/elementwise/attributes.h"
+
 /*
  *     LAYER_NORM           x, gamma?, beta? -> y, mean, rstd   (mean, rstd: x's shape less the last dim)
  *     LAYER_NORM_BACKWARD  dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta?
@@ -18,6 +20,21 @@ typedef struct bgi_norm_attributes {
     double epsilon, momentum;
     uint64_t is_synchronized; /* BATCH_NORM, 0 or 1: plans for several replicas replace it by SYNC_BATCH_NORM */
 } bgi_norm_attributes;
+
+/*
+ * Batch norm and the steps that the attributes name: the sum with `other`, which has x's type, then a function of one
+ * element. Every step does the float operations of its separate kernel. The statistics, float64 [C, 2], are the mean
+ * and rstd.
+ *
+ *     FUSED_BATCH_NORM             x, gamma, beta, running_mean!, running_variance!, other? -> y, statistics
+ *     FUSED_BATCH_NORM_BACKWARD    dy, x, statistics, gamma, beta -> dx, dgamma, dbeta   (of the norm and the function,
+ *                                  whose operand is computed again from x)
+ */
+typedef struct bgi_fused_norm_attributes {
+    bgi_norm_attributes norm; /* the first field, so that kernels of batch norm may read these as their own */
+    bgi_unary_attributes unary;
+    uint8_t adds, maps; /* 0: no; BACKWARD: only `maps` is used */
+} bgi_fused_norm_attributes;
 
 /*
  * Group norm: layer norm over each sample's groups of channels. x is [N, C, ...]; mean and rstd are [N, groups].

@@ -86,6 +86,18 @@ bool bgi_cpu_shape_batch_norm_backward(const bgi_kernel_request *request, int64_
     return take_channels(request, 1, kernel);
 }
 
+bool bgi_cpu_shape_fused_batch_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_channels(request, 0, kernel);
+}
+
+bool bgi_cpu_shape_fused_batch_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_channels(request, 1, kernel);
+}
+
 bool bgi_cpu_shape_batch_norm_moments(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;

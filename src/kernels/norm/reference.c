@@ -8,6 +8,7 @@
  */
 #include "kernels/kernels.h"
 
+#include "kernels/elementwise/fast.h"
 #include "kernels/norm/attributes.h"
 #include "kernels/norm/channels.h"
 #include "kernels/reference/element.h"
@@ -247,43 +248,88 @@ static void measure_channel(const bgi_channels *all, bg_dtype dtype, const void 
     *out_variance = variance / (double)count;
 }
 
-/* x, gamma, beta, ... -> y, mean, rstd */
+/* An element of the norm's result, not rounded. */
+static double normalize(bg_dtype dtype, const void *x, int64_t at, double mean, double rstd, double gamma, double beta)
+{
+    return (bgi_load(dtype, x, at) - mean) * rstd * gamma + beta;
+}
+
+/* x, gamma, beta, ... -> y */
 static void normalize_channel(const bg_kernel_call *call, const bgi_channels *all, int64_t channel, double mean,
                               double rstd)
 {
     const bg_dtype dtype = bgi_input_type(call, 0)->dtype;
-    const bg_dtype statistics = bgi_output_type(call, 1)->dtype;
     const double gamma = bgi_load(dtype, call->operands[1], channel);
     const double beta = bgi_load(dtype, call->operands[2], channel);
 
     for (int64_t i = 0; i < all->n * all->inner; i++) {
         const int64_t at = index_of(all, channel, i);
 
-        bgi_store(dtype, bgi_output(call, 0), at,
-                  (bgi_load(dtype, call->operands[0], at) - mean) * rstd * gamma + beta);
+        bgi_store(dtype, bgi_output(call, 0), at, normalize(dtype, call->operands[0], at, mean, rstd, gamma, beta));
     }
+}
+
+/* mean, rstd */
+static void store_statistics(const bg_kernel_call *call, int64_t channel, double mean, double rstd)
+{
+    const bg_dtype statistics = bgi_output_type(call, 1)->dtype;
+
     bgi_store(statistics, bgi_output(call, 1), channel, mean);
     bgi_store(statistics, bgi_output(call, 2), channel, rstd);
 }
 
-void bgi_reference_batch_norm(const bg_kernel_call *call, uint32_t part)
+/* The statistics with which a channel is normalized: its own, or the running ones. */
+static void find_statistics(const bg_kernel_call *call, const bgi_channels *all, int64_t channel, double *mean,
+                            double *rstd)
 {
     const bgi_norm_attributes *attributes = call->attributes;
-    const bg_dtype dtype = bgi_input_type(call, 0)->dtype;
+    double variance;
+
+    if (call->env->training) {
+        measure_channel(all, bgi_input_type(call, 0)->dtype, call->operands[0], channel, mean, &variance);
+        bgi_update_running(call, attributes->momentum, all->n * all->inner, channel, *mean, variance);
+    } else {
+        *mean = bgi_load(bgi_input_type(call, 3)->dtype, call->operands[3], channel);
+        variance = bgi_load(bgi_input_type(call, 4)->dtype, call->operands[4], channel);
+    }
+    *rstd = 1.0 / sqrt(variance + attributes->epsilon);
+}
+
+void bgi_reference_batch_norm(const bg_kernel_call *call, uint32_t part)
+{
     const bgi_channels all = bgi_channels_read(bgi_input_type(call, 0));
 
     (void)part;
     for (int64_t c = 0; c < all.c; c++) {
-        double mean, variance;
+        double mean, rstd;
 
-        if (call->env->training) {
-            measure_channel(&all, dtype, call->operands[0], c, &mean, &variance);
-            bgi_update_running(call, attributes->momentum, all.n * all.inner, c, mean, variance);
-        } else {
-            mean = bgi_load(bgi_input_type(call, 3)->dtype, call->operands[3], c);
-            variance = bgi_load(bgi_input_type(call, 4)->dtype, call->operands[4], c);
-        }
-        normalize_channel(call, &all, c, mean, 1.0 / sqrt(variance + attributes->epsilon));
+        find_statistics(call, &all, c, &mean, &rstd);
+        normalize_channel(call, &all, c, mean, rstd);
+        store_statistics(call, c, mean, rstd);
+    }
+}
+
+void bgi_reference_fused_batch_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_fused_norm_attributes *attributes = call->attributes;
+    const bg_type *type = bgi_input_type(call, 0);
+    const bgi_channels all = bgi_channels_read(type);
+    void *const y = bgi_output(call, 0);
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        double mean, rstd;
+
+        find_statistics(call, &all, c, &mean, &rstd);
+        normalize_channel(call, &all, c, mean, rstd);
+        bgi_store(BG_FLOAT64, bgi_output(call, 1), 2 * c, mean);
+        bgi_store(BG_FLOAT64, bgi_output(call, 1), 2 * c + 1, rstd);
+    }
+    for (int64_t i = 0; i < bg_type_element_count(type); i++) {
+        if (attributes->adds)
+            bgi_store(type->dtype, y, i, bgi_load(type->dtype, y, i) + bgi_load(type->dtype, call->operands[5], i));
+        if (attributes->maps)
+            bgi_store(type->dtype, y, i, bgi_unary_value(&attributes->unary, bgi_load(type->dtype, y, i)));
     }
 }
 
@@ -320,10 +366,8 @@ static void sum_channel_gradient(const channel_gradient *g, const bgi_channels *
 
 /* The arguments `sums` and `count` cover all values that the statistics cover. */
 static void store_channel_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
-                                   int64_t channel, const double *sums, double count)
+                                   int64_t channel, double gamma, const double *sums, double count)
 {
-    const double gamma = bgi_load(g->dtype, call->operands[4], channel);
-
     for (int64_t i = 0; i < all->n * all->inner; i++) {
         const int64_t at = index_of(all, channel, i);
         const double xhat = (bgi_load(g->dtype, g->x, at) - g->mean) * g->rstd;
@@ -343,7 +387,58 @@ void bgi_reference_batch_norm_backward(const bg_kernel_call *call, uint32_t part
         double sums[2];
 
         sum_channel_gradient(&g, &all, c, sums);
-        store_channel_gradient(call, &g, &all, c, sums, (double)(all.n * all.inner));
+        store_channel_gradient(call, &g, &all, c, bgi_load(g.dtype, call->operands[4], c), sums,
+                               (double)(all.n * all.inner));
+        bgi_store(g.dtype, bgi_output(call, 1), c, sums[1]);
+        bgi_store(g.dtype, bgi_output(call, 2), c, sums[0]);
+    }
+}
+
+/* The gradient of a channel of the norm's result, from that of the function that follows. */
+static void store_function_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
+                                    int64_t channel, void *out)
+{
+    const bgi_fused_norm_attributes *attributes = call->attributes;
+    const double mean = bgi_load(BG_FLOAT64, call->operands[2], 2 * channel);
+    const double rstd = bgi_load(BG_FLOAT64, call->operands[2], 2 * channel + 1);
+    const double gamma = bgi_load(g->dtype, call->operands[3], channel);
+    const double beta = bgi_load(g->dtype, call->operands[4], channel);
+
+    for (int64_t i = 0; i < all->n * all->inner; i++) {
+        const int64_t at = index_of(all, channel, i);
+        double result, y; /* rounded */
+
+        bgi_store(g->dtype, &result, 0, normalize(g->dtype, g->x, at, mean, rstd, gamma, beta));
+        result = bgi_load(g->dtype, &result, 0);
+        bgi_store(g->dtype, &y, 0, bgi_unary_value(&attributes->unary, result));
+        y = bgi_load(g->dtype, &y, 0);
+        bgi_store(g->dtype, out, at, bgi_unary_gradient(&attributes->unary, bgi_load(g->dtype, g->dy, at), result, y));
+    }
+}
+
+void bgi_reference_fused_batch_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_fused_norm_attributes *attributes = call->attributes;
+    const bg_type *x = bgi_input_type(call, 1);
+    const bgi_channels all = bgi_channels_read(x);
+    const bg_dtype statistics = x->dtype == BG_FLOAT64 ? BG_FLOAT64 : BG_FLOAT32;
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        channel_gradient g = {.dtype = x->dtype, .dy = call->operands[0], .x = call->operands[1]};
+        double rounded, sums[2];
+
+        bgi_store(statistics, &rounded, 0, bgi_load(BG_FLOAT64, call->operands[2], 2 * c));
+        g.mean = bgi_load(statistics, &rounded, 0);
+        bgi_store(statistics, &rounded, 0, bgi_load(BG_FLOAT64, call->operands[2], 2 * c + 1));
+        g.rstd = bgi_load(statistics, &rounded, 0);
+        if (attributes->maps) {
+            store_function_gradient(call, &g, &all, c, bgi_output(call, 0));
+            g.dy = bgi_output(call, 0);
+        }
+        sum_channel_gradient(&g, &all, c, sums);
+        store_channel_gradient(call, &g, &all, c, bgi_load(x->dtype, call->operands[3], c), sums,
+                               (double)(all.n * all.inner));
         bgi_store(g.dtype, bgi_output(call, 1), c, sums[1]);
         bgi_store(g.dtype, bgi_output(call, 2), c, sums[0]);
     }
@@ -379,6 +474,7 @@ void bgi_reference_sync_batch_norm(const bg_kernel_call *call, uint32_t part)
         bgi_combine_moments(call->operands[5], &all, members, c, &mean, &variance);
         bgi_update_running(call, attributes->momentum, all.n * all.inner * members, c, mean, variance);
         normalize_channel(call, &all, c, mean, 1.0 / sqrt(variance + attributes->epsilon));
+        store_statistics(call, c, mean, 1.0 / sqrt(variance + attributes->epsilon));
     }
 }
 
@@ -409,7 +505,7 @@ void bgi_reference_sync_batch_norm_backward(const bg_kernel_call *call, uint32_t
         const double sums[2] = {bgi_load(BG_FLOAT64, call->operands[6], 2 * c),
                                 bgi_load(BG_FLOAT64, call->operands[6], 2 * c + 1)};
 
-        store_channel_gradient(call, &g, &all, c, sums, count);
+        store_channel_gradient(call, &g, &all, c, bgi_load(g.dtype, call->operands[4], c), sums, count);
         bgi_store(g.dtype, bgi_output(call, 1), c, bgi_load(BG_FLOAT64, call->operands[5], 2 * c + 1));
         bgi_store(g.dtype, bgi_output(call, 2), c, bgi_load(BG_FLOAT64, call->operands[5], 2 * c));
     }
