@@ -28,8 +28,8 @@ typedef struct norm_chain {
     bg_value other; /* the other operand of the sum */
 } norm_chain;
 
-/* A fused op has the position of the sum, or of the norm if there is no sum, so gradients are added in the same order as
- * before. */
+/* A fused op has the position of the sum, or of the norm if there is no sum, so gradients are added in the same order
+ * as before. */
 static const bgi_op *place_of(const norm_chain *chain)
 {
     return chain->add != NULL ? chain->add : chain->norm;

@@ -88,8 +88,8 @@ bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_val
  * statistics over this many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
 bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);
 
-/* fuse_norms.c: Needs a forward graph for training. Does: a batch norm and the sum and the function that follow it become
- * one op. Keeps every bit, blocks and names. On success *graph is the new graph and the old one is gone. */
+/* fuse_norms.c: Needs a forward graph for training. Does: a batch norm and the sum and the function that follow it
+ * become one op. Keeps every bit, blocks and names. On success *graph is the new graph and the old one is gone. */
 bg_status bgi_fuse_norms(bg_graph **graph, bg_value *loss, bg_error *error);
 
 /* training.c: differentiates a graph, then appends accumulation (once a micro-batch) and the optimizer's update (once a
