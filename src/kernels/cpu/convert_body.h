@@ -98,9 +98,11 @@ static inline void narrow_float16(const float *from, int64_t count, uint16_t *to
 
 #endif
 
-/* ---- both 16-bit types ---- */
+/* ---- both 16-bit types ----
+ *
+ * widen and narrow are not inlined: their vector loops are long, most runs are too, and almost every kernel has them. */
 
-static inline void widen(bg_dtype dtype, const uint16_t *from, int64_t count, float *to)
+static __attribute__((noinline)) void widen(bg_dtype dtype, const uint16_t *from, int64_t count, float *to)
 {
     if (dtype == BG_FLOAT16)
         widen_float16(from, count, to);
@@ -109,7 +111,7 @@ static inline void widen(bg_dtype dtype, const uint16_t *from, int64_t count, fl
             to[i] = bgi_bfloat16_to_float(from[i]);
 }
 
-static inline void narrow(bg_dtype dtype, const float *from, int64_t count, uint16_t *to)
+static __attribute__((noinline)) void narrow(bg_dtype dtype, const float *from, int64_t count, uint16_t *to)
 {
     if (dtype == BG_FLOAT16)
         narrow_float16(from, count, to);
