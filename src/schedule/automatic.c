@@ -228,7 +228,7 @@ static bg_status explain(const automatic *a, bg_error *error)
         if (isfinite(fewest) && fewest > (double)problem->device_slot_bytes[device])
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "device %" PRIu32 " has %zu bytes for stash and messages, but every tried order needs "
-                                                  "at least %.0f; allow that many, or use smaller micro-batches",
+                                "at least %.0f; allow that many, or use smaller micro-batches",
                                 device, problem->device_slot_bytes[device], fewest);
     }
     status = bg_schedule_create(problem, &bgi_schedule_sequential, &schedule, error);
