@@ -618,6 +618,7 @@ void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value lo
         if (reference->ops[o].block == BGI_BLOCK_NONE)
             reference->ops[o].block = 0;
     if (plan->training) {
+        require(bgi_fuse_norms(&reference, &loss, &error), &error, what);
         require(bgi_make_training(reference, loss, &plan->optimizer, &plan->options, &error), &error, what);
         require(bgi_fuse_accumulation(&reference, &error), &error, what);
     }

@@ -335,7 +335,7 @@ static void test_an_accumulator_of_the_model_is_refused(void **state)
     (void)state;
     bg_graph_variable(graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
     small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_ERROR_INVALID, &error,
-                 "its own accumulator, `mine`");
+                 "the model has an accumulator, `mine`");
     bg_graph_destroy(graph);
 }
 
