@@ -67,6 +67,7 @@ cat >"$folder/flags" <<END
 --bind-to
 --record
 --roofline
+--bfloat16
 --kill-on-bad-exit
 --mpi
 --ntasks-per-node
