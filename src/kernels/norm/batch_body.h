@@ -11,19 +11,6 @@
 #include "kernels/cpu/rows_body.h"
 #include "kernels/norm/fast.h"
 
-/* view_floats and end_output as calls: a run is long, and inlined conversions of 16-bit types are large. */
-static __attribute__((noinline)) const float *view_run(bg_dtype dtype, const void *data, int64_t index, int64_t count,
-                                                       float *buffer)
-{
-    return view_floats(dtype, data, index, count, buffer);
-}
-
-static __attribute__((noinline)) void end_run(bg_dtype dtype, void *data, int64_t index, int64_t count,
-                                              const float *buffer)
-{
-    end_output(dtype, data, index, count, buffer);
-}
-
 /* Two sums over a channel, each with lanes for whole vectors and a scalar for the remaining elements. */
 typedef struct channel_sums {
     vd lanes[2][2];
@@ -107,7 +94,7 @@ static void measure_channels(const bgi_channels *all, bg_dtype dtype, const void
         memset(means, 0, (size_t)count * sizeof(double));
         memset(differences, 0, (size_t)count * sizeof(double));
         for (int64_t n = 0; n < all->n; n++)
-            add_moments_across(view_run(dtype, x, n * all->c + first, count, buffer), count, shifts, means,
+            add_moments_across(view_floats(dtype, x, n * all->c + first, count, buffer), count, shifts, means,
                                differences);
         for (int64_t c = 0; c < count; c++)
             settle_moments(shifts[c], means[c], differences[c], elements, &means[c], &differences[c]);
@@ -121,7 +108,7 @@ static void measure_channels(const bgi_channels *all, bg_dtype dtype, const void
                     const int64_t live = clip(all->inner - i, BGI_CHANNELS_CHUNK);
                     const int64_t at = (n * all->c + first + c) * all->inner + i;
 
-                    add_moments(view_run(dtype, x, at, live, buffer), live, shifts[c], &sums[c]);
+                    add_moments(view_floats(dtype, x, at, live, buffer), live, shifts[c], &sums[c]);
                 }
         for (int64_t c = 0; c < count; c++)
             settle_moments(shifts[c], total_of(&sums[c], 0), total_of(&sums[c], 1), elements, &means[c],
@@ -198,8 +185,8 @@ static void round_result(bg_dtype dtype, float *x, int64_t count)
 
     if (dtype == BG_FLOAT32)
         return;
-    end_run(dtype, stored, 0, count, x);
-    view_run(dtype, stored, 0, count, x);
+    end_output(dtype, stored, 0, count, x);
+    view_floats(dtype, stored, 0, count, x);
 }
 
 /* The steps that follow a batch norm, in the place of its result. */
@@ -210,7 +197,7 @@ static void follow_norm(const bgi_fused_norm_attributes *steps, bg_dtype dtype, 
 
     round_result(dtype, y, count);
     if (steps->adds)
-        add_loop(y, view_run(dtype, other, at, count, buffer), y, count);
+        add_loop(y, view_floats(dtype, other, at, count, buffer), y, count);
     if (steps->adds && steps->maps)
         round_result(dtype, y, count);
     if (steps->maps)
@@ -236,10 +223,10 @@ static void normalize_channels(const bg_kernel_call *call, const bgi_channels *a
             const int64_t at = (n * all->c + first) * all->inner + i;
             float *to = begin_output(dtype, y, at, buffer);
 
-            scale_run(view_run(dtype, call->operands[0], at, live, buffer), live, all->inner, &s, is_relu, to);
+            scale_run(view_floats(dtype, call->operands[0], at, live, buffer), live, all->inner, &s, is_relu, to);
             if (steps && !is_relu)
                 follow_norm(steps, dtype, call->operands[5], at, live, to);
-            end_run(dtype, y, at, live, buffer);
+            end_output(dtype, y, at, live, buffer);
         }
 }
 
@@ -402,7 +389,7 @@ static const float *view_gradient(const norm_gradient *g, bool is_first, int64_t
     float again[BGI_CHANNELS_CHUNK], *to;
 
     if (f == NULL || g->is_relu || !is_first)
-        return view_run(g->dtype, f && !g->is_relu ? f->kept : g->dy, at, count, buffer);
+        return view_floats(g->dtype, f && !g->is_relu ? f->kept : g->dy, at, count, buffer);
     scale_run(x, count, g->all.inner, &f->scales, false, again);
     round_result(g->dtype, again, count);
     if (bgi_unary_derives_from_output(f->unary->function)) {
@@ -410,9 +397,10 @@ static const float *view_gradient(const norm_gradient *g, bool is_first, int64_t
         round_result(g->dtype, again, count);
     }
     to = begin_output(g->dtype, f->kept, at, buffer);
-    unary_table[f->unary->function].backward(view_run(g->dtype, g->dy, at, count, buffer), again, to, count, f->unary);
-    end_run(g->dtype, f->kept, at, count, buffer);
-    return view_run(g->dtype, f->kept, at, count, buffer);
+    unary_table[f->unary->function].backward(view_floats(g->dtype, g->dy, at, count, buffer), again, to, count,
+                                             f->unary);
+    end_output(g->dtype, f->kept, at, count, buffer);
+    return view_floats(g->dtype, f->kept, at, count, buffer);
 }
 
 /* Sums of the gradient, and of the gradient and xhat, for channels first..first + count - 1. */
@@ -432,7 +420,7 @@ static void sum_channel_gradients(const norm_gradient *g, int64_t first, int64_t
         for (int64_t i = 0; i < all->inner * count; i += BGI_CHANNELS_CHUNK) {
             const int64_t live = clip(all->inner * count - i, BGI_CHANNELS_CHUNK), row = clip(all->inner, live);
             const int64_t at = (n * all->c + first) * all->inner + i;
-            const float *x = view_run(g->dtype, g->x, at, live, wide_x);
+            const float *x = view_floats(g->dtype, g->x, at, live, wide_x);
             const float *dy = view_gradient(g, true, at, live, x, wide_dy);
 
             if (all->inner == 1)
@@ -512,7 +500,7 @@ static void store_channel_gradients(const norm_gradient *g, const void *gamma, i
         for (int64_t i = 0; i < all->inner * count; i += BGI_CHANNELS_CHUNK) {
             const int64_t live = clip(all->inner * count - i, BGI_CHANNELS_CHUNK), row = clip(all->inner, live);
             const int64_t at = (n * all->c + first) * all->inner + i;
-            const float *x = view_run(g->dtype, g->x, at, live, wide_x);
+            const float *x = view_floats(g->dtype, g->x, at, live, wide_x);
             const float *dy = view_gradient(g, false, at, live, x, wide_dy);
             float *to = begin_output(g->dtype, dx, at, wide_x);
 
@@ -525,7 +513,7 @@ static void store_channel_gradients(const norm_gradient *g, const void *gamma, i
                                        s.slope[c], to + e);
                     else
                         slope_row(dy + e, x + e, row, g->means[c], s.average[c], s.scale[c], s.slope[c], to + e);
-            end_run(g->dtype, dx, at, live, wide_x);
+            end_output(g->dtype, dx, at, live, wide_x);
         }
 }
 
