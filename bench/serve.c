@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { IMAGE = 28 * 28, CLASSES = 10, MOST_TIMES = 1 << 20, ROUNDS = 25, PERIOD = 10 };
+enum { IMAGE = 28 * 28, CLASSES = 10, MOST_TIMES = 1 << 20, ROUNDS = 25, ROUNDS_A_MEASUREMENT = 5, PERIOD = 10 };
 
 /* Two cores that nobody else uses do twice the arithmetic of one. A virtual machine does not always get two. */
 static const double two_cores = 1.9, each_core = 0.95;
@@ -257,7 +257,7 @@ static rates rate_of_threads(bg_session *const *readers, int count)
     rates sum = {0};
 
     for (int i = 0; i < count; i++) {
-        servers[i] = digit_server(readers != NULL ? readers[i] : NULL, seconds / 5);
+        servers[i] = digit_server(readers != NULL ? readers[i] : NULL, seconds / ROUNDS_A_MEASUREMENT);
         if (pthread_create(&threads[i], NULL, serve, &servers[i]) != 0)
             exit(1);
     }
@@ -284,7 +284,7 @@ static rates rate_of_processes(bool is_digit, int count)
     fflush(stdout);
     for (int i = 0; i < count; i++)
         if (fork() == 0) {
-            server s = digit_server(is_digit ? make_session(make_digit(true)) : NULL, seconds / 5);
+            server s = digit_server(is_digit ? make_session(make_digit(true)) : NULL, seconds / ROUNDS_A_MEASUREMENT);
             atomic_fetch_add(&shared->ready, 1);
             while (atomic_load(&shared->ready) < count)
                 usleep(100);
