@@ -34,6 +34,7 @@ typedef struct bgi_part_save {
     bgi_part_word *words;                  /* one for each rank on rank 0; words[0] is this rank's elsewhere */
     void *room;                            /* memory for one value, or for all of them */
     bool room_is_kept;                     /* the session owns `room` */
+    uint64_t copied_ns;                    /* duration of the copy, for which the training waited */
     char *path, *manifest_path;            /* paths of this rank's part and of the manifest */
     bgi_thread thread;                     /* the thread that writes this rank's part */
     bool is_running;

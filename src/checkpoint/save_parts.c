@@ -2,8 +2,8 @@
  * save_parts.c: writes a checkpoint of several ranks; each rank writes a part. The manifest lists the elements and the
  * checksum of each part. It is written last, so that a checkpoint with a manifest is complete:
  *
- *     rank 0   order, tag --> part --> ok? --> manifest --> ok? --> older ones go --> ok rank 1   order, tag --> part
- * --> ok? ----> copy ----> ok? --> older ones go --> ok
+ *     rank 0       order, tag --> part --> ok? --> manifest --> ok? --> older ones go --> ok
+ *     other ranks  order, tag --> part --> ok? --> copy ------> ok? --> older ones go --> ok
  *
  * Ranks agree at each "ok". A rank that does not find rank 0's manifest has a separate folder, which gets a copy.
  */
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/arena.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/threads.h"
@@ -84,7 +85,9 @@ bg_status bgi_parts_copy(bgi_part_save *s)
         c->entries[i].data = copies[i].out;
         at += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
     }
+    s->copied_ns = bgi_clock_ns();
     status = bgi_session_copy_values(s->session, copies, c->entry_count, s->error);
+    s->copied_ns = bgi_clock_ns() - s->copied_ns;
     free(copies);
     return status;
 }
@@ -158,6 +161,7 @@ static void write_part(void *user)
     if (s->is_beside) {
         s->part.pace.is_free = is_free;
         s->part.pace.user = s->session;
+        s->part.pace.owed_ns = s->copied_ns * (BGI_PACE_SHARE - 1); /* the copy is earlier work */
     }
     s->written = bgi_checkpoint_write(&s->part, s->path, &s->why);
     memcpy(s->words[0].sum, s->part.sum, sizeof s->words[0].sum);

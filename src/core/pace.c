@@ -21,26 +21,34 @@ static uint64_t find_used_ns(void)
     return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
-static void sleep_until_free(const bgi_pace *pace, uint64_t end_ns)
+/* Waits until the debt is paid or a processor is free. */
+static void pay(bgi_pace *pace)
 {
-    for (uint64_t now_ns = bgi_clock_ns(); now_ns < end_ns && !pace->is_free(pace->user); now_ns = bgi_clock_ns()) {
-        const uint64_t left_ns = end_ns - now_ns;
-        const struct timespec moment = {.tv_nsec = left_ns < LOOK_NS ? (long)left_ns : LOOK_NS};
+    uint64_t now_ns = bgi_clock_ns();
+
+    while (pace->owed_ns > 0 && !pace->is_free(pace->user)) {
+        const struct timespec moment = {.tv_nsec = pace->owed_ns < LOOK_NS ? (long)pace->owed_ns : LOOK_NS};
+        const uint64_t before_ns = now_ns;
         nanosleep(&moment, NULL);
+        now_ns = bgi_clock_ns();
+        pace->owed_ns -= now_ns - before_ns < pace->owed_ns ? now_ns - before_ns : pace->owed_ns;
     }
 }
 
 void bgi_pace_wait(bgi_pace *pace)
 {
-    uint64_t used_ns;
+    uint64_t used_ns, part_ns;
 
     if (pace->is_free == NULL)
         return;
     used_ns = pace->has_begun ? find_used_ns() - pace->used_ns : 0;
-    if (pace->has_begun && used_ns < LEAST_NS)
+    if (pace->has_begun && used_ns < LEAST_NS && pace->owed_ns == 0)
         return;
-    if (used_ns > 0)
-        sleep_until_free(pace, bgi_clock_ns() + used_ns * (BGI_PACE_SHARE - 1));
+    part_ns = used_ns * (BGI_PACE_SHARE - 1);
+    pace->owed_ns += part_ns;
+    pay(pace);
+    /* If a debt is left, a processor is free, so this part costs the computation nothing. Earlier work did cost it. */
+    pace->owed_ns -= part_ns < pace->owed_ns ? part_ns : pace->owed_ns;
     pace->has_begun = true;
     pace->used_ns = find_used_ns();
 }

@@ -22,6 +22,8 @@ typedef struct bgi_pace {
     bool (*is_free)(void *user); /* whether a processor is free; called often, by the thread that works. NULL: yes */
     void *user;                  /* argument of is_free */
     uint64_t used_ns;            /* the thread's processor time when the part began */
+    uint64_t owed_ns;            /* time still to wait while no processor is free; the caller can set it at the start,
+                                    for earlier work that the computation waited for */
     bool has_begun;
 } bgi_pace;
 

@@ -97,6 +97,33 @@ static void test_small_pieces(void **state)
     assert_true(used_ns() - begin_used_ns >= 200000);
 }
 
+/* Time that is owed for earlier work is waited for before the first piece, and only while no processor is free. */
+static void test_owed_time(void **state)
+{
+    machine m = {0};
+    bgi_pace pace = {.is_free = is_free, .user = &m, .owed_ns = 20000000};
+    uint64_t begin_ns;
+
+    (void)state;
+    begin_ns = bgi_clock_ns();
+    bgi_pace_wait(&pace);
+    assert_true(bgi_clock_ns() - begin_ns >= 20000000);
+    assert_int_equal(pace.owed_ns, 0);
+
+    m = (machine){.free_after = 1};
+    pace = (bgi_pace){.is_free = is_free, .user = &m, .owed_ns = 1000000000};
+    bgi_pace_wait(&pace);
+    compute(1000000);
+    bgi_pace_wait(&pace);
+    assert_int_equal(pace.owed_ns, 1000000000); /* owed until the computation needs the processor again */
+    m = (machine){.free_after = 3};
+    begin_ns = bgi_clock_ns();
+    compute(1000000);
+    bgi_pace_wait(&pace);
+    assert_true(pace.owed_ns < 1000000000 && pace.owed_ns + (bgi_clock_ns() - begin_ns) >= 1000000000);
+    assert_int_equal(m.looks, 3);
+}
+
 static void test_without_a_question(void **state)
 {
     bgi_pace pace = {0};
@@ -111,9 +138,8 @@ static void test_without_a_question(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_busy_machine),
-        cmocka_unit_test(test_a_processor_becomes_free),
-        cmocka_unit_test(test_small_pieces),
+        cmocka_unit_test(test_a_busy_machine),     cmocka_unit_test(test_a_processor_becomes_free),
+        cmocka_unit_test(test_small_pieces),       cmocka_unit_test(test_owed_time),
         cmocka_unit_test(test_without_a_question),
     };
 
