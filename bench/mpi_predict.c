@@ -16,7 +16,7 @@
 
 #include "predict_cases.h"
 
-enum { MICRO_BATCHES = 8, UPDATES = 4, RUNS = 5, MOST_TURNS = 16, WAIT_TAG = 1, PING_TAG = 2, PINGS = 200 };
+enum { MICRO_BATCHES = 8, UPDATES = 2, RUNS = 9, MOST_TURNS = 16, WAIT_TAG = 1, PING_TAG = 2, PINGS = 200 };
 
 typedef enum split { STAGES, REPLICAS, TENSOR } split;
 
@@ -130,12 +130,6 @@ static bgi_link_model measure_link(const bench *b)
     bgi_link_model link = {.latency_ns = ping_ns(b, bytes, 1)};
 
     link.bytes_per_ns = LARGE / ping_ns(b, bytes, LARGE);
-    if (getenv("PINGS") && b->rank < 2)
-        for (int size = 1; size <= LARGE; size *= 4) {
-            double ns = ping_ns(b, bytes, size);
-            if (b->rank == 0)
-                printf("%d: %.0f ns, %.2f\n", size, ns, size / ns);
-        }
     free(bytes);
     return link;
 }
@@ -155,16 +149,6 @@ static double predict_ns(const bg_plan *plan, uint32_t cores, const bgi_link_mod
     require(bgi_prediction_make(plan, &machine.prices, cores, false, &made, &error), &error);
     require(bgi_prediction_add_ranks(&made, link, cores, &error), &error);
     ns = made.ranks_run_ns;
-    if (getenv("SHOW")) {
-        printf("instruction %.0f transfers %.2f link %.0f %.2f\n", costs.instruction_ns, costs.transfer_bytes_per_ns,
-               link->latency_ns, link->bytes_per_ns);
-        for (uint32_t d = 0; d < made.ranks.device_count; d++) {
-            for (int k = 0; k < BGI_TIME_CLASS_COUNT; k++)
-                if (made.ranks.times[d][k] > 0)
-                    printf(" %s %.3f", bgi_time_class_name(k), 1e-6 * made.ranks.times[d][k] / UPDATES);
-            printf("\n");
-        }
-    }
     bgi_prediction_clear(&made);
     bgi_call_costs_clear(&costs);
     return ns;

@@ -7,7 +7,7 @@
  */
 #include "predict_cases.h"
 
-enum { MICRO_BATCHES = 8, UPDATES = 4, RUNS = 5, MOST_TURNS = 16, MOST_CASES = 64 };
+enum { MICRO_BATCHES = 8, UPDATES = 2, RUNS = 9, MOST_TURNS = 16, MOST_CASES = 64 };
 
 static const struct {
     const char *name, *schedule, *stages;

@@ -29,9 +29,9 @@ static const cli_option prediction_options[] = {
     {CLI_CHOICE, "calibrate", AT(calibrate), .value = "WHEN", .choices = "missing|always|never",
      .help = "measure times of kernel calls on this machine: those missing in the cache, all, or none; "
              "$BRIGADE_CALIBRATE is the default"},
-    {CLI_TEXT, "rank-link", AT(rank_link), .value = "US,GB/S", .default_text = "ranks are not predicted",
+    {CLI_TEXT, "rank-link", AT(rank_link), .value = "US,GB/S", .default_text = "those that doctor measured",
      .help = "predict --ranks (a process with one core for each device) from the latency and speed of messages between "
-             "them, which `mpirun brigade doctor` measures"},
+             "them, which `mpirun brigade doctor` measures and stores"},
     {CLI_COUNT, "search", AT(search), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "show one plan",
      .help = "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the "
              "other options do not fix them"},
