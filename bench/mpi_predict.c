@@ -16,7 +16,7 @@
 
 #include "predict_cases.h"
 
-enum { MICRO_BATCHES = 8, UPDATES = 2, RUNS = 9, MOST_TURNS = 16, WAIT_TAG = 1, PING_TAG = 2, PINGS = 200 };
+enum { WAIT_TAG = 1, PING_TAG = 2, PINGS = 200 };
 
 typedef enum split { STAGES, REPLICAS, TENSOR } split;
 
@@ -154,20 +154,34 @@ static double predict_ns(const bg_plan *plan, uint32_t cores, const bgi_link_mod
     return ns;
 }
 
-/* The time of the slowest rank. */
-static double run_ranks_ns(rig *r)
+/* The time of the slowest rank, and the longest delay. */
+static timed_run run_ranks(rig *r)
 {
-    double ns;
+    double most[2];
+    timed_run run;
 
     MPI_Barrier(MPI_COMM_WORLD);
-    ns = run_ns(r);
-    MPI_Allreduce(MPI_IN_PLACE, &ns, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return ns;
+    run = time_run(r);
+    most[0] = run.ns;
+    most[1] = run.delay_ns;
+    MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return (timed_run){.ns = most[0], .delay_ns = most[1]};
+}
+
+/* Ranks that share processors always wait for each other. */
+static double find_time(const bench *b, const timed_run *runs, uint32_t count)
+{
+    double ns[MOST_RUNS];
+
+    for (uint32_t i = 0; i < count; i++)
+        ns[i] = runs[i].ns;
+    return b->processors < b->rank_count ? median(ns, count) : find_calm_ns(runs, count);
 }
 
 static double try_row(const bench *b, size_t row, uint32_t turns)
 {
-    double measured[2 * RUNS * (MOST_TURNS + 1)], predicted[MOST_TURNS], off[MOST_TURNS], error;
+    double predicted[MOST_TURNS], off[MOST_TURNS], error;
+    timed_run measured[MOST_RUNS];
     char name[64];
     bg_plan *plan, *rehearsal = make_plan(b, row, NULL);
     rig r;
@@ -175,22 +189,20 @@ static double try_row(const bench *b, size_t row, uint32_t turns)
     use_processors(&b->own);
     plan = make_plan(b, row, b->carrier);
     open_rig(&r, plan);
-    run_ranks_ns(&r);
+    run_ranks(&r);
     for (uint32_t i = 0; i < RUNS; i++)
-        measured[i] = run_ranks_ns(&r);
+        measured[i] = run_ranks(&r);
     for (uint32_t turn = 0; turn < turns; turn++) {
         const bgi_link_model link = measure_link(b);
-        double near[2 * RUNS];
         use_processors(&b->all);
         if (b->rank == 0)
             predicted[turn] = predict_ns(rehearsal, find_cores(b), &link);
         wait_for_first(b);
         use_processors(&b->own);
         for (uint32_t i = 0; i < RUNS; i++)
-            measured[RUNS * (turn + 1) + i] = run_ranks_ns(&r);
-        memcpy(near, measured + RUNS * turn, sizeof near);
+            measured[RUNS * (turn + 1) + i] = run_ranks(&r);
         if (b->rank == 0)
-            off[turn] = predicted[turn] / median(near, 2 * RUNS) - 1.0;
+            off[turn] = predicted[turn] / find_time(b, measured + RUNS * turn, 2 * RUNS) - 1.0;
     }
     close_rig(&r);
     bg_plan_destroy(plan);
@@ -199,8 +211,8 @@ static double try_row(const bench *b, size_t row, uint32_t turns)
         return 0.0;
     error = median(off, turns);
     snprintf(name, sizeof name, "%s, %u ranks", ways[rows[row].way], b->rank_count);
-    print_row(networks[rows[row].network].name, name, find_cores(b), median(measured, RUNS * (turns + 1)) / UPDATES,
-              median(predicted, turns) / UPDATES, error);
+    print_row(networks[rows[row].network].name, name, find_cores(b),
+              find_time(b, measured, RUNS * (turns + 1)) / UPDATES, median(predicted, turns) / UPDATES, error);
     return fabs(error);
 }
 

@@ -7,7 +7,7 @@
  */
 #include "predict_cases.h"
 
-enum { MICRO_BATCHES = 8, UPDATES = 2, RUNS = 9, MOST_TURNS = 16, MOST_CASES = 64 };
+enum { MOST_CASES = 64 };
 
 static const struct {
     const char *name, *schedule, *stages;
@@ -72,7 +72,8 @@ static double predict_ns(const bg_plan *plan, const bg_plan *rehearsal, uint32_t
 static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint32_t turns)
 {
     bg_plan *plan = make_plan(network, strategy, cores, false), *rehearsal = make_plan(network, strategy, 1, true);
-    double measured[RUNS * (MOST_TURNS + 1)], predicted[MOST_TURNS], offs[MOST_TURNS], off;
+    double predicted[MOST_TURNS], offs[MOST_TURNS], off;
+    timed_run measured[MOST_RUNS];
     uint32_t count = 0;
     rig r;
 
@@ -80,12 +81,9 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
     run_ns(&r);
     for (uint32_t turn = 0; turn <= turns; turn++) {
         for (uint32_t i = 0; i < RUNS; i++)
-            measured[count++] = run_ns(&r);
-        if (turn > 0) {
-            double near[2 * RUNS];
-            memcpy(near, measured + count - 2 * RUNS, sizeof near);
-            offs[turn - 1] = predicted[turn - 1] / median(near, 2 * RUNS) - 1.0;
-        }
+            measured[count++] = time_run(&r);
+        if (turn > 0)
+            offs[turn - 1] = predicted[turn - 1] / find_calm_ns(measured + count - 2 * RUNS, 2 * RUNS) - 1.0;
         if (turn < turns)
             predicted[turn] = predict_ns(plan, rehearsal, cores);
     }
@@ -93,7 +91,7 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
     bg_plan_destroy(rehearsal);
     bg_plan_destroy(plan);
     off = median(offs, turns);
-    print_row(networks[network].name, strategies[strategy].name, cores, median(measured, count) / UPDATES,
+    print_row(networks[network].name, strategies[strategy].name, cores, find_calm_ns(measured, count) / UPDATES,
               median(predicted, turns) / UPDATES, off);
     return fabs(off);
 }
