@@ -178,6 +178,12 @@ static double find_time(const bench *b, const timed_run *runs, uint32_t count)
     return b->processors < b->rank_count ? median(ns, count) : find_calm_ns(runs, count);
 }
 
+/* The heads of the GPT must divide evenly among tensor-parallel ranks. */
+static bool can_run(const bench *b, size_t row)
+{
+    return rows[row].way != TENSOR || GPT_HEADS % b->rank_count == 0;
+}
+
 static double try_row(const bench *b, size_t row, uint32_t turns)
 {
     double predicted[MOST_TURNS], off[MOST_TURNS], error;
@@ -237,7 +243,7 @@ int main(int argc, char **argv)
     if (b.rank == 0)
         print_head();
     for (size_t i = 0; i < ROWS; i++)
-        if (strncmp(networks[rows[i].network].name, name, strlen(name)) == 0)
+        if (strncmp(networks[rows[i].network].name, name, strlen(name)) == 0 && can_run(&b, i))
             off[count++] = try_row(&b, i, turns);
     passes = b.rank > 0 || count == 0 || print_verdict(off, count);
     bg_transport_mpi_end(b.carrier, 0);

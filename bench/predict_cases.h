@@ -20,7 +20,7 @@
 #include "core/clock.h"
 #include "predict/call_costs.h"
 
-enum { MICRO_BATCHES = 8, UPDATES = 2, RUNS = 9, MOST_TURNS = 16, MOST_RUNS = RUNS * (MOST_TURNS + 1) };
+enum { GPT_HEADS = 4, MICRO_BATCHES = 8, UPDATES = 2, RUNS = 9, MOST_TURNS = 16, MOST_RUNS = RUNS * (MOST_TURNS + 1) };
 
 static void require(bg_status status, const bg_error *error)
 {
@@ -79,7 +79,7 @@ static bg_value add_gpt(bg_graph *graph)
 
     options.layers = 2;
     options.hidden = 128;
-    options.heads = 4;
+    options.heads = GPT_HEADS;
     options.sequence_length = options.positions = 64;
     options.vocabulary = 512;
     options.micro_batch = 4;

@@ -477,7 +477,7 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
         status = rehearse(&measured, plan, cores, BUSY, error);
     if (status == BG_OK && cores > 1)
         status = rehearse(&measured, plan, cores, HELPED, error);
-    if (status == BG_OK && (anew || costs->cores != cores)) {
+    if (status == BG_OK && (anew || costs->count == 0 || costs->cores != cores)) {
         /* Times of busy cores are valid only for the same number of cores. */
         measured.rank_link = costs->rank_link;
         bgi_call_costs_clear(costs);

@@ -298,7 +298,8 @@ static void helpers_are_measured(void **state)
 static void calls_are_measured_once(void **state)
 {
     bg_plan *plan = make_naps();
-    bgi_call_costs costs = {.costs = NULL};
+    /* As brigade doctor leaves it: only the link is known. */
+    bgi_call_costs costs = {.cores = 2, .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0}};
     bg_error error = {0};
     uint32_t counted, known;
     double before;
@@ -321,6 +322,7 @@ static void calls_are_measured_once(void **state)
     assert_true(costs.costs[0].ns.alone == before); /* known stays */
     require(bgi_call_costs_measure(&costs, plan, 2, true, &error), &error);
     assert_true(costs.costs[0].ns.alone != before);
+    assert_true(costs.rank_link.bytes_per_ns == 2.5 && costs.rank_link.latency_ns == 450.0);
     bgi_call_costs_clear(&costs);
     bg_plan_destroy(plan);
 }
