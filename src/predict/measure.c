@@ -13,9 +13,9 @@
  *     HELPED   one session of `cores` workers, of which one runs the devices and the others only help: the times of
  *              shared calls, and of all other calls while the other workers look for parts
  *
- * The time of a key is the median over runs of the mean of all its calls. The time between calls is the median over
- * runs of what is left of the run's own time. So a delay in a call or in a run that another program caused does not
- * count.
+ * Only the faster half of the runs counts, because other programs disturbed these runs least. The time of a key is
+ * the median over these runs of the mean of all its calls. The time between calls is the median over these runs of the
+ * run's time minus that of its calls and copies.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -61,6 +61,7 @@ typedef struct rehearsal {
     round_time *times;
     size_t time_count, time_capacity;
     double run_ns;                                          /* of the first session's current round */
+    double durations_ns[MOST_ROUNDS];                       /* by round: until all sessions have ended */
     double rests[MOST_ROUNDS], transfer_rates[MOST_ROUNDS]; /* by round: ns an instruction; bytes per ns */
     struct actor {
         struct rehearsal *rehearsal;
@@ -85,6 +86,20 @@ static double median(double *values, uint32_t count)
         return 0.0;
     qsort(values, count, sizeof *values, compare_numbers);
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
+}
+
+/* The median over the faster half of the rounds. */
+static double calm_median(const rehearsal *r, const double *values, uint32_t count)
+{
+    double sorted[MOST_ROUNDS], calm[MOST_ROUNDS];
+    uint32_t calm_count = 0;
+
+    memcpy(sorted, r->durations_ns, r->rounds * sizeof *sorted);
+    qsort(sorted, r->rounds, sizeof *sorted, compare_numbers);
+    for (uint32_t i = 0; i < count; i++)
+        if (count < r->rounds || r->durations_ns[i] <= sorted[(r->rounds - 1) / 2])
+            calm[calm_count++] = values[i];
+    return median(calm, calm_count);
 }
 
 /* ---- sessions ---- */
@@ -278,6 +293,7 @@ static void act(struct actor *a)
             r->run_ns = (double)(bgi_clock_ns() - start_ns);
         pthread_barrier_wait(&r->gate);
         if (is_first) {
+            r->durations_ns[r->rounds] = (double)(bgi_clock_ns() - start_ns);
             end_round(r);
             r->is_over = r->rounds >= MOST_ROUNDS ||
                          (r->rounds >= LEAST_ROUNDS && (double)(bgi_clock_ns() - begin_ns) > 1e9 * enough_s);
@@ -426,13 +442,13 @@ static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t c
     if (status == BG_OK)
         status = start(r, error);
     for (size_t t = 0; t < r->time_count && status == BG_OK; t++) {
-        const double ns = median(r->times[t].samples, r->times[t].sample_count);
+        const double ns = calm_median(r, r->times[t].samples, r->times[t].sample_count);
         const bgi_call_cost *known = bgi_call_costs_find(costs, r->times[t].key);
         status = bgi_call_costs_put(costs, r->times[t].key, merge_times(known, ns, of), error);
     }
     if (status == BG_OK && of == ALONE) {
-        costs->instruction_ns = median(r->rests, r->rounds);
-        costs->transfer_bytes_per_ns = median(r->transfer_rates, r->rounds);
+        costs->instruction_ns = calm_median(r, r->rests, r->rounds);
+        costs->transfer_bytes_per_ns = calm_median(r, r->transfer_rates, r->rounds);
     }
     forget(r);
     return status;
