@@ -132,7 +132,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 # Makes the tables of docs/ops.md.
 OPS_PAGE := $(BUILD)/tests/ops/index_page
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
-MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi) $(BUILD)/bench/mpi_memory.$(mpi)))
+MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi) $(BUILD)/bench/mpi_memory.$(mpi) $(BUILD)/bench/mpi_predict.$(mpi)))
 
 .PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-models bench-onnx bench-serve bench-generate bench-mpi bench-mpi-memory bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
@@ -455,7 +455,7 @@ $(BUILD)/bench/$(1).%: bench/$(1).c include/brigade/mpi.h $(STATIC) $(BUILD)/lib
 	@mkdir -p $$(@D)
 	mpicc.$$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude -Isrc $(CFLAGS) $$< -o $$@ $(LDFLAGS) $$(MPI_EXAMPLE_LIBRARIES)
 endef
-$(foreach bench,mpi_allreduce mpi_training mpi_memory,$(eval $(call mpi_bench,$(bench))))
+$(foreach bench,mpi_allreduce mpi_training mpi_memory mpi_predict,$(eval $(call mpi_bench,$(bench))))
 
 # The compiler writes brigade.mod, which differs between compilers.
 $(BUILD)/examples/mpi_surrogate_f90.%: examples/mpi_surrogate.f90 include/brigade/brigade.f90 $(STATIC) $(BUILD)/libbrigade_mpi_%.so

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Compares predicted times of updates with measured ones in several turns (bench/predict.c): plan.sh [TURNS [CORES]]
-# The same for two ranks of one core each under mpirun, with the link that brigade doctor measures: plan.sh ranks [TURNS]
+# Compares predicted times of updates with measured ones in several turns (bench/predict.c): plan.sh [TURNS [CORES [NAME...]]]
+# The same for 2, 3 and 4 ranks under mpirun (bench/mpi_predict.c): plan.sh ranks [TURNS [NETWORK]]
+# Median and worst error of the rows that these commands printed into files: plan.sh verdict FILE...
 # Time and memory of planning and simulating many devices: plan.sh scale [DEVICES]
 cd "$(dirname "$0")/.." || exit 1
 
@@ -28,37 +29,24 @@ if [ "${1:-}" = scale ]; then
     exit 0
 fi
 
-# row NAME TURNS COMMAND ARGUMENT...: measures training in samples per second
-row() {
-    name=$1 turns=$2
-    shift 2
-    predicted=$(build/brigade plan "$@" --ranks 2 --rank-link "$link" 2>/dev/null |
-        sed -n 's/^2 ranks of a core, .* takes .*, \([0-9.e+]*\) [a-z]*\/s; .*/\1/p')
-    case $1 in gpt) shift && set -- gpt pretrain "$@" --steps 400 ;; *) set -- "$@" --epochs 1000 --steps 400 ;; esac
-    measured=$(for turn in $(seq "$turns"); do
-        $start build/brigade "$@" --cores 1 2>/dev/null | sed -n 's/^Trained .* s: \([0-9.e+]*\) .*/\1/p'
-    done | sort -g | sed -n "$(((turns + 1) / 2))p")
-    echo "$name $predicted $measured" | awk -F' ' '{ n = NF; printf "%-44s predicted %9.1f, measured %9.1f samples/s: %+.1f %%\n",
-        substr($0, 1, length($0) - length($(n - 1)) - length($n) - 2), $(n - 1), $n, 100 * ($(n - 1) / $n - 1) }'
-}
-
 if [ "${1:-}" = ranks ]; then
-    make -s build/brigade || exit 1
+    make -s build/bench/mpi_predict.openmpi || exit 1
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    start="mpirun.openmpi --bind-to core -n 2"
-    out=$(mktemp -d)
-    trap 'rm -rf "$out"' EXIT
-    build/brigade data digits --dir "$out/data" --count 4000 --test-count 40 >/dev/null || exit 1
-    export XDG_CACHE_HOME="$out/cache"
-    link=$($start build/brigade doctor --no-disk | sed -n 's/.*--rank-link //p')
-    echo "messages: $link (us, GB/s)"
-    digits="mnist --data-dir $out/data --batch-size 40 --device-iterations 10 --save $out/weights"
-    gpt="gpt --config tiny --global_batch_size 16"
-    row "digit network, a stage a rank" "${2:-3}" $digits --gradient-accumulation 10 --stages auto:2
-    row "digit network, a replica a rank" "${2:-3}" $digits --gradient-accumulation 5 --strategy single --replicas 2
-    row "GPT tiny, a stage a rank" "${2:-3}" $gpt --data_parallel 1 --tensor_parallel_1 1 --tensor_parallel_2 1 --strategy pipelined --stages auto:2
-    row "GPT tiny, a replica a rank" "${2:-3}" $gpt --data_parallel 2 --tensor_parallel_1 1 --tensor_parallel_2 1 --strategy single
-    row "GPT tiny, tensor-parallel" "${2:-3}" $gpt --data_parallel 1 --tensor_parallel_1 2 --tensor_parallel_2 1 --strategy single
-    exit 0
+    shift
+    status=0
+    for ranks in 2 3 4; do
+        mpirun.openmpi --oversubscribe --bind-to none -n $ranks build/bench/mpi_predict.openmpi "$@" || status=1
+    done
+    exit $status
+fi
+
+# The errors of all rows of printed tables, as one list
+if [ "${1:-}" = verdict ]; then
+    shift
+    sed -n 's/^|.* | \([-+][0-9.]*\) |$/\1/p' "$@" | tr -d '+-' | sort -g |
+        awk '{ off[NR] = $1 } END { middle = off[int(NR / 2) + 1]; nine = off[int(NR * 0.9) + 1]; worst = off[NR]
+            printf "%d configurations: off by %.1f %% (median), %.1f %% (nine in ten), %.1f %% (worst): %s\n", NR, middle, nine,
+                worst, (NR >= 30 && middle <= 3 && worst <= 10 ? "pass" : "fail") }'
+    exit
 fi
 make -s build/bench/predict && exec build/bench/predict "$@"

@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "formats/json_write.h"
+#include "predict/call_costs.h"
 
 typedef struct doctor_settings {
     bool json, no_disk;
@@ -264,6 +265,24 @@ static void print_machine(const doctor_machine *m)
     printf("Huge pages     %s\n", m->huge_pages[0] != '\0' ? m->huge_pages : "unknown");
 }
 
+/* Stores the link with the costs of calls, where brigade plan finds it. A cache that cannot be written is no finding,
+ * because the option has the same numbers. */
+static void store_link(double latency_us, double bytes_per_s)
+{
+    char *path = bgi_call_costs_path();
+    bgi_call_costs costs = {.costs = NULL};
+    bg_error error = {0};
+
+    if (path != NULL) {
+        if (bgi_call_costs_load(path, &costs, &error) != BG_OK)
+            bg_error_clear(&error);
+        costs.rank_link = (bgi_link_model){.bytes_per_ns = 1e-9 * bytes_per_s, .latency_ns = 1e3 * latency_us};
+        bgi_call_costs_save(&costs, path, &error);
+    }
+    bgi_call_costs_clear(&costs);
+    free(path);
+}
+
 /* Uses the slowest links, because a step waits for them. */
 static void print_plan_option(const doctor_ranks *ranks)
 {
@@ -274,6 +293,7 @@ static void print_plan_option(const doctor_ranks *ranks)
         bytes_per_s = ranks->links[i].bytes_per_s < bytes_per_s ? ranks->links[i].bytes_per_s : bytes_per_s;
     }
     printf("  brigade plan predicts such ranks with --rank-link %.3g,%.3g\n", latency_us, 1e-9 * bytes_per_s);
+    store_link(latency_us, bytes_per_s);
 }
 
 static void print_examination(const examination *e)

@@ -141,7 +141,7 @@ int cli_plan_show(const cli_settings *settings, const char *command, uint32_t pa
 struct cli_prediction {
     const char *device, *svg_path, *html_path;
     const char *calibrate;          /* "missing", "always" or "never" */
-    const char *rank_link;          /* "US,GB/S", the speed of messages between ranks; NULL: ranks are not predicted */
+    const char *rank_link;          /* "US,GB/S", messages between ranks; NULL: those that doctor measured, if any */
     uint64_t search;                /* the number of devices to search the best plan for; 0: no search */
     bool is_quiet;                  /* whether the progress of a search is not printed */
     const char *title;              /* the command line, which is the title of diagrams */

@@ -29,9 +29,9 @@ static const cli_option prediction_options[] = {
     {CLI_CHOICE, "calibrate", AT(calibrate), .value = "WHEN", .choices = "missing|always|never",
      .help = "measure times of kernel calls on this machine: those missing in the cache, all, or none; "
              "$BRIGADE_CALIBRATE is the default"},
-    {CLI_TEXT, "rank-link", AT(rank_link), .value = "US,GB/S", .default_text = "ranks are not predicted",
+    {CLI_TEXT, "rank-link", AT(rank_link), .value = "US,GB/S", .default_text = "those that doctor measured",
      .help = "predict --ranks (a process with one core for each device) from the latency and speed of messages between "
-             "them, which `mpirun brigade doctor` measures"},
+             "them, which `mpirun brigade doctor` measures and stores"},
     {CLI_COUNT, "search", AT(search), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "show one plan",
      .help = "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the "
              "other options do not fix them"},
@@ -348,27 +348,32 @@ static bg_status read_link(const char *text, bgi_link_model *out, bg_error *erro
     return BG_OK;
 }
 
-static bg_status add_ranks(const cli_prediction *prediction, const bg_plan *plan, bgi_prediction *made, bg_error *error)
+/* `known` is the link that brigade doctor has measured, or NULL. */
+static bg_status add_ranks(const cli_prediction *prediction, const bg_plan *plan, const bgi_link_model *known,
+                           bgi_prediction *made, bg_error *error)
 {
     const uint32_t ranks = bg_plan_options(plan)->execution.planned_ranks;
     const bg_plan_summary summary = bg_plan_summarize(plan);
     bgi_link_model link;
 
-    if (prediction->rank_link == NULL)
+    if (prediction->rank_link == NULL && (known == NULL || ranks <= 1 || !(known->bytes_per_ns > 0.0) ||
+                                          ranks != summary.device_count * summary.replicas))
         return BG_OK;
+    if (prediction->rank_link == NULL)
+        return bgi_prediction_add_ranks(made, known, 0, error);
     BGI_TRY(read_link(prediction->rank_link, &link, error));
     if (ranks != summary.device_count * summary.replicas)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--rank-link predicts a rank for each of the %u devices of all replicas, but --ranks is "
                             "%u; set --ranks %u, or cut the model into other stages or replicas",
                             summary.device_count * summary.replicas, ranks, summary.device_count * summary.replicas);
-    return bgi_prediction_add_ranks(made, &link, error);
+    return bgi_prediction_add_ranks(made, &link, 0, error);
 }
 
 /* ---- output ---- */
 
 static bg_status show(const cli_prediction *prediction, const bg_plan *plan, const bgi_prices *prices, uint32_t cores,
-                      const char *samples, bg_error *error)
+                      const bgi_link_model *rank_link, const char *samples, bg_error *error)
 {
     bgi_prediction made;
     char *text = NULL;
@@ -376,7 +381,7 @@ static bg_status show(const cli_prediction *prediction, const bg_plan *plan, con
 
     BGI_TRY(bgi_prediction_make(plan, prices, cores, prediction->svg_path != NULL || prediction->html_path != NULL,
                                 &made, error));
-    status = add_ranks(prediction, plan, &made, error);
+    status = add_ranks(prediction, plan, rank_link, &made, error);
     if (status == BG_OK)
         status = bgi_prediction_print(&made, samples, &text, error);
     if (status == BG_OK) {
@@ -416,13 +421,13 @@ bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build 
 
     if (prediction->model != NULL) {
         bgi_prices_of_model(prediction->model, &described);
-        return show(prediction, plan, &described, 0, samples, error);
+        return show(prediction, plan, &described, 0, NULL, samples, error);
     }
     BGI_TRY(describe_process(plan, cores, &process, error));
     status = find_costs(prediction, build, plan, cores, &costs, &counted, &known, error);
     if (status == BG_OK) {
         bgi_prices_of_machine(&costs, counted, known, &machine);
-        status = show(prediction, plan, &machine.prices, cores, samples, error);
+        status = show(prediction, plan, &machine.prices, cores, &costs.rank_link, samples, error);
     }
     if (status == BG_OK && process != NULL && bg_plan_options(plan)->execution.planned_ranks <= 1)
         fputs(process, stdout);

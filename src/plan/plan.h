@@ -239,7 +239,10 @@ struct bg_plan {
         keepers;        /* references besides the caller's (bgi_plan_keep); the last bg_plan_destroy frees the plan */
     bg_options options; /* strings copied */
     bool training;
-    bool has_one_owner; /* to measure shared calls, one worker runs all devices, and the others only help it */
+    /* To measure the costs of calls (predict/measure.c): */
+    bool has_one_owner;   /* one worker runs all devices, and the others only help it */
+    bool has_no_helpers;  /* each call runs on one core */
+    bool times_all_steps; /* a record has the calls of all steps, not only of sampled ones */
     bg_optimizer optimizer;
     uint32_t stage_count;
     const uint32_t *stage_devices;

@@ -188,10 +188,8 @@ double bgi_measured_divisible_ns(const void *user, const bgi_call *call)
     const bgi_call_cost *cost = find_cost(prices, call);
     const double cores = prices->costs->cores;
 
-    if (call->kernel.part_count <= 1)
-        return 0.0;
     if (cost == NULL || cores < 2.0)
-        return bgi_measured_call_ns(user, call);
+        return call->kernel.part_count > 1 ? bgi_measured_call_ns(user, call) : 0.0;
     return (time_of(prices, cost) - cost->ns.helped) * cores / (cores - 1.0);
 }
 
@@ -207,9 +205,8 @@ void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32
                            .call_ns = bgi_measured_call_ns,
                            .divisible_ns = bgi_measured_divisible_ns,
                            .user = &out->alone,
-                           .instruction_ns = costs->alone_instruction_ns,
-                           .shared_user = &out->busy,
-                           .shared_instruction_ns = costs->busy_instruction_ns};
+                           .instruction_ns = costs->instruction_ns,
+                           .shared_user = &out->busy};
     snprintf(prices->model.name, sizeof prices->model.name, "%s", bgi_processor_text(processor, sizeof processor));
     /* Kernels write messages in place, so messages cost nothing; copies have the measured speed. */
     prices->model.link.bytes_per_ns = prices->model.network.bytes_per_ns = 1e30;
@@ -217,6 +214,8 @@ void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32
         prices->model.memory_bytes_per_ns = costs->copy_bytes_per_ns;
         prices->model.remote.bytes_per_ns = 0.5 * costs->copy_bytes_per_ns;
     }
+    if (costs->transfer_bytes_per_ns > 0.0)
+        prices->model.remote.bytes_per_ns = costs->transfer_bytes_per_ns;
     snprintf(prices->model.source, sizeof prices->model.source, "measured on this machine");
     if (known == 0)
         snprintf(prices->basis, sizeof prices->basis, "operations and bytes of each op, none measured");

@@ -22,9 +22,11 @@ typedef struct bgi_call_cost {
 typedef struct bgi_call_costs {
     bgi_call_cost *costs; /* sorted by key */
     size_t count, capacity;
-    uint32_t cores; /* number of working cores when `busy` and `helped` were measured */
-    double alone_instruction_ns, busy_instruction_ns; /* time from one instruction to the next */
-    double copy_bytes_per_ns;                         /* bytes read and written */
+    uint32_t cores;               /* number of working cores when `busy` and `helped` were measured */
+    double instruction_ns;        /* time from one instruction to the next */
+    double copy_bytes_per_ns;     /* bytes read and written */
+    double transfer_bytes_per_ns; /* speed of remote buffers; 0: unknown */
+    bgi_link_model rank_link;     /* between ranks of this machine; bytes_per_ns 0: unknown */
 } bgi_call_costs;
 
 void bgi_call_costs_clear(bgi_call_costs *costs);
@@ -42,9 +44,9 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
 
 /* ---- measure.c ---- */
 
-/* Runs the plan on zeros and fresh weights, and records the times of its calls in one session, in `cores` parallel
- * sessions, and in one session whose other `cores` - 1 workers help. `anew` clears the table; otherwise known times
- * stay unless they were measured with another number of cores. The plan must have been made with
+/* Runs the plan on zeros and fresh weights, and records the times of its calls on one core, on `cores` cores, and on
+ * one core that the workers of the other cores help. `anew` clears the table except the link between ranks; otherwise
+ * known times stay unless they were measured with another number of cores. The plan must have been made with
  * options.reporting.trace and one core. It takes about a second, or the time of about ten runs. Errors: those of
  * sessions, BG_ERROR_UNSUPPORTED (the plan needs more memory than is available). */
 bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool anew,
@@ -82,7 +84,8 @@ typedef struct bgi_machine_prices {
  * results of bgi_call_costs_count. */
 void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32_t known, bgi_machine_prices *out);
 double bgi_measured_call_ns(const void *measured_prices, const bgi_call *call);
-/* The part of a call's time that helpers divide among them; negative if helpers only delay the call. */
+/* The part of a call's time that helpers divide among them; negative if helpers only delay the call. A busy core's call
+ * that has only one part is also faster when the other cores are idle. */
 double bgi_measured_divisible_ns(const void *measured_prices, const bgi_call *call);
 
 #endif

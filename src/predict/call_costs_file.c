@@ -3,8 +3,9 @@
  * processor and one build of the library, so a file of another kind or build is not read. The reader is strict: every
  * number must be finite and not negative, and every key must occur once.
  *
- *     {"format": "brigade call costs 2", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
- *      "alone_instruction_ns": 1.0, "busy_instruction_ns": 1.0, "copy_bytes_per_ns": 20.0,
+ *     {"format": "brigade call costs 3", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
+ *      "instruction_ns": 1.0, "copy_bytes_per_ns": 20.0, "transfer_bytes_per_ns": 10.0,
+ *      "rank_latency_ns": 500.0, "rank_bytes_per_ns": 2.0,
  *      "calls": [{"call": "linear.avx512 float32[40,320], ...", "alone_ns": 1.0, "busy_ns": 1.0, "helped_ns": 1.0},
  * ...]}
  */
@@ -21,9 +22,9 @@
 #include "formats/json_write.h"
 #include "predict/call_costs.h"
 
-#define FORMAT "brigade call costs 2"
+#define FORMAT "brigade call costs 3"
 
-enum { LARGEST_FILE_BYTES = 1 << 26, MOST_CALLS = 100000, KEYS = 8, CALL_KEYS = 4, DIGITS = 9 };
+enum { LARGEST_FILE_BYTES = 1 << 26, MOST_CALLS = 100000, KEYS = 10, CALL_KEYS = 4, DIGITS = 9 };
 
 /* ---- whose costs ---- */
 
@@ -107,9 +108,11 @@ static bg_status read_root(const char *name, const json_t *root, bgi_call_costs 
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `cores` is %g; it must be a whole number of at least 1", name,
                             cores);
     out->cores = (uint32_t)cores;
-    BGI_TRY(read_number(name, root, "alone_instruction_ns", &out->alone_instruction_ns, error));
-    BGI_TRY(read_number(name, root, "busy_instruction_ns", &out->busy_instruction_ns, error));
+    BGI_TRY(read_number(name, root, "instruction_ns", &out->instruction_ns, error));
     BGI_TRY(read_number(name, root, "copy_bytes_per_ns", &out->copy_bytes_per_ns, error));
+    BGI_TRY(read_number(name, root, "transfer_bytes_per_ns", &out->transfer_bytes_per_ns, error));
+    BGI_TRY(read_number(name, root, "rank_latency_ns", &out->rank_link.latency_ns, error));
+    BGI_TRY(read_number(name, root, "rank_bytes_per_ns", &out->rank_link.bytes_per_ns, error));
     if (!json_is_array(calls) || json_array_size(calls) > MOST_CALLS)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `calls` must be a list of at most %d calls", name, MOST_CALLS);
     for (size_t i = 0; i < json_array_size(calls); i++)
@@ -175,9 +178,11 @@ bg_status bgi_call_costs_save(const bgi_call_costs *costs, const char *path, bg_
     bgi_json_text(&w, "processor", bgi_processor_text(processor, sizeof processor));
     bgi_json_text(&w, "build", bgi_build_id());
     bgi_json_count(&w, "cores", costs->cores > 0 ? costs->cores : 1);
-    bgi_json_real(&w, "alone_instruction_ns", costs->alone_instruction_ns, DIGITS);
-    bgi_json_real(&w, "busy_instruction_ns", costs->busy_instruction_ns, DIGITS);
+    bgi_json_real(&w, "instruction_ns", costs->instruction_ns, DIGITS);
     bgi_json_real(&w, "copy_bytes_per_ns", costs->copy_bytes_per_ns, DIGITS);
+    bgi_json_real(&w, "transfer_bytes_per_ns", costs->transfer_bytes_per_ns, DIGITS);
+    bgi_json_real(&w, "rank_latency_ns", costs->rank_link.latency_ns, DIGITS);
+    bgi_json_real(&w, "rank_bytes_per_ns", costs->rank_link.bytes_per_ns, DIGITS);
     bgi_json_open(&w, "calls", '[');
     for (size_t i = 0; i < costs->count && i < MOST_CALLS; i++) {
         bgi_json_open(&w, NULL, '{');

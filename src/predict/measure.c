@@ -4,11 +4,20 @@
  * on values. An exception is the backward of a fused convolution, max pool and ReLU, which takes longer if more windows
  * have a gradient.
  *
- * There are three rehearsals. One session on one core gives the times of a core that runs alone. `cores` such sessions
- * in parallel give the times of busy cores. One session of `cores` workers, of which one runs the devices and the
- * others only help, gives the times of shared calls. The time of a key is the median over runs of the mean of all its
- * calls.
+ * There are three rehearsals:
+ *
+ *     ALONE    one session on one core: the times of a core that runs alone, and the time between calls
+ *     BUSY     the times of busy cores. The devices of one session run on `cores` workers, so that they compete for
+ *              caches and memory, and messages go from core to core, as in a run. A plan of one device runs in `cores`
+ *              parallel sessions.
+ *     HELPED   one session of `cores` workers, of which one runs the devices and the others only help: the times of
+ *              shared calls, and of all other calls while the other workers look for parts
+ *
+ * Only the faster half of the runs counts, because other programs disturbed these runs least. The time of a key is
+ * the median over these runs of the mean of all its calls. The time between calls is the median over these runs of the
+ * run's time minus that of its calls and copies.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,8 +29,7 @@
 #include "runtime/record.h"
 #include "runtime/state.h"
 
-/* The runtime times the calls of a session's first 16 steps. */
-enum { SAMPLED_STEPS = 16, LEAST_ROUNDS = 3, MOST_ROUNDS = 9, PLAIN_RUNS = 3, COPY_BYTES = 1 << 22, MOST_CORES = 64 };
+enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 15, COPY_BYTES = 1 << 22, CLOCKS = 1000, MOST_CORES = 64 };
 static const double enough_s = 0.6;
 
 /* The conditions under which calls are timed. */
@@ -37,8 +45,9 @@ typedef struct round_time {
 
 typedef struct rehearsal {
     const bg_plan *plan;
-    bg_plan shared_plan;   /* the session with more workers */
+    bg_plan own_plan;      /* a copy of the given plan, with the workers and the records of this rehearsal */
     uint32_t cores;        /* sessions that run in parallel */
+    double clock_ns;       /* reading the clock, which the time of each call includes */
     pthread_mutex_t mutex; /* of `order` */
     pthread_cond_t changed;
     enum {
@@ -48,10 +57,12 @@ typedef struct rehearsal {
     } order; /* permission for the threads to start, after all of them have arrived */
     pthread_barrier_t gate;
     bool is_over; /* the first session's thread writes it between two gates */
-    uint32_t rounds, most_rounds;
+    uint32_t rounds;
     round_time *times;
     size_t time_count, time_capacity;
-    double plain_ns[PLAIN_RUNS];
+    double run_ns;                                          /* of the first session's current round */
+    double durations_ns[MOST_ROUNDS];                       /* by round: until all sessions have ended */
+    double rests[MOST_ROUNDS], transfer_rates[MOST_ROUNDS]; /* by round: ns an instruction; bytes per ns */
     struct actor {
         struct rehearsal *rehearsal;
         bgi_thread thread;
@@ -75,6 +86,20 @@ static double median(double *values, uint32_t count)
         return 0.0;
     qsort(values, count, sizeof *values, compare_numbers);
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
+}
+
+/* The median over the faster half of the rounds. */
+static double calm_median(const rehearsal *r, const double *values, uint32_t count)
+{
+    double sorted[MOST_ROUNDS], calm[MOST_ROUNDS];
+    uint32_t calm_count = 0;
+
+    memcpy(sorted, r->durations_ns, r->rounds * sizeof *sorted);
+    qsort(sorted, r->rounds, sizeof *sorted, compare_numbers);
+    for (uint32_t i = 0; i < count; i++)
+        if (count < r->rounds || r->durations_ns[i] <= sorted[(r->rounds - 1) / 2])
+            calm[calm_count++] = values[i];
+    return median(calm, calm_count);
 }
 
 /* ---- sessions ---- */
@@ -170,11 +195,71 @@ static bg_status add_device(rehearsal *r, const bg_session *session, uint32_t re
     return BG_OK;
 }
 
+static uint64_t count_instructions(const bg_plan *plan)
+{
+    uint64_t count = 0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        count += plan->devices[d].instruction_count;
+    return count * plan->replicas;
+}
+
+static double bytes_of_transfers(const bg_plan *plan)
+{
+    double bytes = 0.0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t t = 0; t < plan->devices[d].transfer_count; t++)
+            bytes += (double)plan->devices[d].transfers[t].size_bytes;
+    return bytes * plan->replicas;
+}
+
+static bool is_compute(int kind)
+{
+    return kind <= BG_ACTION_UPDATE;
+}
+
+/* The times of a round by cause, over all devices. */
+typedef struct round_sums {
+    double calls, actions, others, transfers;
+} round_sums;
+
+static round_sums sum_round(const rehearsal *r, const bg_session *session)
+{
+    const bg_plan *plan = r->plan;
+    round_sums sums = {0};
+    bgi_recorded recorded;
+
+    for (uint32_t i = 0; i < plan->replicas * plan->device_count; i++) {
+        if (!bgi_session_recorded(session, i / plan->device_count, i % plan->device_count, &recorded))
+            continue;
+        for (uint32_t t = 0; t < recorded.time_count; t++)
+            sums.calls += (double)recorded.times[t].total_ns;
+        for (int kind = 0; kind < BG_ACTION_KIND_COUNT; kind++)
+            *(is_compute(kind) ? &sums.actions : &sums.others) += (double)recorded.program.kind_ns[kind];
+        sums.transfers += (double)(recorded.beside.kind_ns[BG_ACTION_LOAD] + recorded.beside.kind_ns[BG_ACTION_STORE]);
+    }
+    return sums;
+}
+
+/* Finds the time of the first session outside its calls and copies. Devices with transfers may wait for them, and waits
+ * are no work, so only the time inside their actions counts. */
+static void note_rest(rehearsal *r)
+{
+    const round_sums sums = sum_round(r, r->actors[0].session);
+    const double steps = r->plan->iterations > 0 ? r->plan->iterations : 1;
+    const double rest = sums.transfers > 0.0 ? sums.actions - sums.calls : r->run_ns - sums.calls - sums.others;
+
+    r->rests[r->rounds] = fmax(0.0, rest) / steps / (double)count_instructions(r->plan);
+    r->transfer_rates[r->rounds] = sums.transfers > 0.0 ? steps * bytes_of_transfers(r->plan) / sums.transfers : 0.0;
+}
+
 /* Called by the first session's thread while the others wait. */
 static void end_round(rehearsal *r)
 {
     bg_error *error = &r->actors[0].error;
 
+    note_rest(r);
     for (uint32_t a = 0; a < r->cores && error->status == BG_OK; a++) {
         for (uint32_t i = 0; i < r->plan->replicas * r->plan->device_count && error->status == BG_OK; i++)
             add_device(r, r->actors[a].session, i / r->plan->device_count, i % r->plan->device_count, error);
@@ -182,8 +267,8 @@ static void end_round(rehearsal *r)
     }
     for (size_t t = 0; t < r->time_count; t++) {
         round_time *time = &r->times[t];
-        if (time->count > 0.0 && time->sample_count < MOST_ROUNDS)
-            time->samples[time->sample_count++] = time->total_ns / time->count;
+        if (time->count > 0.0)
+            time->samples[time->sample_count++] = fmax(0.0, time->total_ns / time->count - r->clock_ns);
         time->total_ns = time->count = 0.0;
     }
     r->rounds++;
@@ -202,24 +287,21 @@ static void act(struct actor *a)
             bgi_session_record(r->actors[i].session, true);
     pthread_barrier_wait(&r->gate);
     while (!r->is_over) {
+        const uint64_t start_ns = bgi_clock_ns();
         run(a);
+        if (is_first)
+            r->run_ns = (double)(bgi_clock_ns() - start_ns);
         pthread_barrier_wait(&r->gate);
         if (is_first) {
+            r->durations_ns[r->rounds] = (double)(bgi_clock_ns() - start_ns);
             end_round(r);
-            r->is_over = r->rounds >= r->most_rounds ||
+            r->is_over = r->rounds >= MOST_ROUNDS ||
                          (r->rounds >= LEAST_ROUNDS && (double)(bgi_clock_ns() - begin_ns) > 1e9 * enough_s);
             for (uint32_t i = 0; i < r->cores; i++)
                 r->is_over = r->is_over || r->actors[i].error.status != BG_OK;
             for (uint32_t i = 0; r->is_over && i < r->cores; i++)
                 bgi_session_record(r->actors[i].session, false);
         }
-        pthread_barrier_wait(&r->gate);
-    }
-    for (uint32_t i = 0; i < PLAIN_RUNS; i++) {
-        const uint64_t start_ns = bgi_clock_ns();
-        run(a);
-        if (is_first)
-            r->plain_ns[i] = (double)(bgi_clock_ns() - start_ns);
         pthread_barrier_wait(&r->gate);
     }
 }
@@ -293,46 +375,13 @@ static void forget(rehearsal *r)
     free(r);
 }
 
-static double work_ns(const bg_plan *plan, double copy_bytes_per_ns, rehearsal *r)
+static double measure_clock(void)
 {
-    double ns = 0.0;
+    const uint64_t start_ns = bgi_clock_ns();
 
-    for (uint32_t d = 0; d < plan->device_count; d++) {
-        const bgi_plan_device *program = &plan->devices[d];
-        for (uint32_t i = 0; i < program->instruction_count; i++) {
-            for (uint32_t c = 0; c < program->instructions[i].call_count; c++) {
-                char key[BGI_CALL_KEY_BYTES];
-                const bgi_call *call = &program->instructions[i].calls[c];
-                if (!call->is_transfer && !call->is_collective && bgi_call_key(call, key)) {
-                    const round_time *time = time_of_key(r, key);
-                    ns += time != NULL && time->sample_count > 0 ? time->samples[time->sample_count / 2] : 0.0;
-                }
-            }
-            for (uint32_t c = 0; c < program->instructions[i].copy_count; c++)
-                ns += 2.0 * (double)program->instructions[i].copies[c].size_bytes / copy_bytes_per_ns;
-        }
-        for (uint32_t t = 0; t < program->transfer_count; t++)
-            ns += 2.0 * (double)program->transfers[t].size_bytes / copy_bytes_per_ns;
-    }
-    return ns * plan->replicas;
-}
-
-static uint64_t count_instructions(const bg_plan *plan)
-{
-    uint64_t count = 0;
-
-    for (uint32_t d = 0; d < plan->device_count; d++)
-        count += plan->devices[d].instruction_count;
-    return count * plan->replicas;
-}
-
-/* The time of a run outside its calls and copies, divided by the number of instructions. */
-static double find_instruction_ns(rehearsal *r, double copy_bytes_per_ns)
-{
-    const double steps = r->plan->iterations > 0 ? r->plan->iterations : 1;
-    const double rest = median(r->plain_ns, PLAIN_RUNS) / steps - work_ns(r->plan, copy_bytes_per_ns, r);
-
-    return rest > 0.0 ? rest / (double)count_instructions(r->plan) : 0.0;
+    for (int i = 1; i < CLOCKS; i++)
+        bgi_clock_ns();
+    return (double)(bgi_clock_ns() - start_ns) / CLOCKS;
 }
 
 static double measure_copy(void)
@@ -369,24 +418,23 @@ static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, sett
 /* `cores` is the number of cores of the machine that are used. */
 static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, setting of, bg_error *error)
 {
-    const uint32_t sessions = of == BUSY ? cores : 1;
+    const uint32_t devices = plan->device_count * plan->replicas;
+    const uint32_t sessions = of == BUSY && devices == 1 ? cores : 1;
     rehearsal *r = calloc(1, sizeof *r);
     bg_status status = BG_OK;
 
     if (r == NULL)
         return bgi_error_memory(error, "measuring costs", sizeof *r);
-    r->plan = plan;
-    if (of == HELPED) {
-        r->shared_plan = *plan;
-        r->shared_plan.options.execution.cores = cores;
-        r->shared_plan.has_one_owner = true;
-        r->plan = &r->shared_plan;
+    r->own_plan = *plan;
+    r->own_plan.times_all_steps = true;
+    if (of == HELPED || (of == BUSY && devices > 1)) {
+        r->own_plan.options.execution.cores = of == BUSY && devices < cores ? devices : cores;
+        r->own_plan.has_one_owner = of == HELPED;
+        r->own_plan.has_no_helpers = of == BUSY;
     }
+    r->plan = &r->own_plan;
+    r->clock_ns = measure_clock();
     r->cores = sessions;
-    r->most_rounds = SAMPLED_STEPS / (plan->iterations > 0 ? plan->iterations : 1);
-    r->most_rounds = r->most_rounds < LEAST_ROUNDS + 1  ? LEAST_ROUNDS
-                     : r->most_rounds - 1 > MOST_ROUNDS ? MOST_ROUNDS
-                                                        : r->most_rounds - 1;
     for (uint32_t i = 0; i < sessions && status == BG_OK; i++) {
         r->actors[i].rehearsal = r;
         status = open_actor(&r->actors[i], r->plan, error);
@@ -394,14 +442,14 @@ static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t c
     if (status == BG_OK)
         status = start(r, error);
     for (size_t t = 0; t < r->time_count && status == BG_OK; t++) {
-        const double ns = median(r->times[t].samples, r->times[t].sample_count);
+        const double ns = calm_median(r, r->times[t].samples, r->times[t].sample_count);
         const bgi_call_cost *known = bgi_call_costs_find(costs, r->times[t].key);
         status = bgi_call_costs_put(costs, r->times[t].key, merge_times(known, ns, of), error);
     }
-    if (status == BG_OK && of == ALONE)
-        costs->alone_instruction_ns = find_instruction_ns(r, costs->copy_bytes_per_ns);
-    if (status == BG_OK && of != HELPED)
-        costs->busy_instruction_ns = find_instruction_ns(r, costs->copy_bytes_per_ns);
+    if (status == BG_OK && of == ALONE) {
+        costs->instruction_ns = calm_median(r, r->rests, r->rounds);
+        costs->transfer_bytes_per_ns = calm_median(r, r->transfer_rates, r->rounds);
+    }
     forget(r);
     return status;
 }
@@ -445,12 +493,15 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
         status = rehearse(&measured, plan, cores, BUSY, error);
     if (status == BG_OK && cores > 1)
         status = rehearse(&measured, plan, cores, HELPED, error);
-    if (status == BG_OK && (anew || costs->cores != cores)) {
+    if (status == BG_OK && (anew || costs->count == 0 || costs->cores != cores)) {
         /* Times of busy cores are valid only for the same number of cores. */
+        measured.rank_link = costs->rank_link;
         bgi_call_costs_clear(costs);
         *costs = measured;
         return BG_OK;
     }
+    if (status == BG_OK && costs->transfer_bytes_per_ns == 0.0)
+        costs->transfer_bytes_per_ns = measured.transfer_bytes_per_ns;
     if (status == BG_OK)
         status = keep_known(&measured, costs, error);
     bgi_call_costs_clear(&measured);

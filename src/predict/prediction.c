@@ -77,10 +77,8 @@ static bgi_simulation_setup set_up(const bg_plan *plan, const bgi_prices *prices
 /* The time of a call while other cores work too. */
 static void use_shared_prices(bgi_simulation_setup *setup, const bgi_prices *prices)
 {
-    if (prices->shared_user == NULL)
-        return;
-    setup->user = prices->shared_user;
-    setup->instruction_ns = prices->shared_instruction_ns;
+    if (prices->shared_user != NULL)
+        setup->user = prices->shared_user;
 }
 
 bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
@@ -110,7 +108,8 @@ bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uin
     return BG_OK;
 }
 
-bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, bg_error *error)
+bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, uint32_t cores,
+                                   bg_error *error)
 {
     const bg_plan *plan = prediction->plan;
     bgi_device_model model = prediction->prices->model;
@@ -119,10 +118,12 @@ bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_mo
     model.link = model.network = *link;
     setup.model = &model;
     setup.are_ranks = true;
+    setup.rank_cores = cores;
     if (plan->device_count * plan->replicas > 1)
         use_shared_prices(&setup, prediction->prices);
     BGI_TRY(bgi_simulate(plan, &setup, &prediction->ranks, error));
     prediction->rank_link = *link;
+    prediction->rank_cores = cores;
     prediction->ranks_run_ns = bgi_simulation_run_ns(&prediction->ranks, bg_plan_summarize(plan).steps_per_run);
     return BG_OK;
 }

@@ -17,7 +17,6 @@ typedef struct bgi_prices {
     double instruction_ns;
     /* The time while other cores work too; NULL: the same as above. */
     const void *shared_user;
-    double shared_instruction_ns;
     char basis[320]; /* the origin of the times, for reports: "costs measured on this machine" */
 } bgi_prices;
 
@@ -36,16 +35,18 @@ typedef struct bgi_prediction {
     uint32_t cores;
     bgi_simulation ranks; /* each device is a rank with one core; device_count 0: not requested */
     bgi_link_model rank_link;
+    uint32_t rank_cores;                            /* 0: each rank has its own core */
     double own_run_ns, shared_run_ns, ranks_run_ns; /* time of one run, which has the plan's steps */
 } bgi_prediction;
 
 /* With `cores` 0 it predicts only separate devices. `plan` and `prices` must outlive the prediction. */
 bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
                               bgi_prediction *out, bg_error *error);
-/* Adds a prediction for processes with one device and one core each, for all devices of all replicas, and this link
- * between them. The core also copies arriving messages and computes the sums. Calls take the time that they take while
- * other cores are busy. */
-bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, bg_error *error);
+/* Adds a prediction for processes with one device each, for all devices of all replicas, and this link between them.
+ * Each process has a core (`cores` 0), or all of them share `cores`. The core also copies arriving messages and
+ * computes the sums. Calls take the time that they take while other cores are busy. */
+bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, uint32_t cores,
+                                   bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 
 /* The fraction of time in which devices do not compute, in consecutive steps of a run. */

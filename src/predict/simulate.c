@@ -107,6 +107,12 @@ static bool shares_cores(const simulator *s)
     return s->setup->cores > 0;
 }
 
+/* Whether the simulator keeps a list of the runners that work, because their number decides how fast they are. */
+static bool lists_working(const simulator *s)
+{
+    return shares_cores(s) || (s->setup->are_ranks && s->setup->rank_cores > 0);
+}
+
 /* ---- events ---- */
 
 static bool is_before(const event *a, const event *b)
@@ -510,7 +516,7 @@ static void set_rate(simulator *s, runner *r, double rate)
 /* A core leaves a runner that could continue if another runner is behind it by more than half a micro-batch. */
 static bool must_yield(const simulator *s, const runner *r)
 {
-    return shares_cores(s) && s->ready_count > 0 &&
+    return s->setup->cores > 1 && s->ready_count > 0 &&
            position_of(s, &s->runners[s->ready[0]]) + 0.5 / s->plan->micro_batches < position_of(s, r);
 }
 
@@ -559,6 +565,15 @@ static void look_at(simulator *s, runner *r)
     r->since_ns = s->now_ns;
 }
 
+/* The system gives equal time to ranks that compete for cores. */
+static double rate_of_rank(const simulator *s)
+{
+    /* All replicas do the same as the simulated one. */
+    const double cores = s->setup->rank_cores, busy = (double)s->working_count * s->plan->replicas;
+
+    return busy > cores ? cores / busy : 1.0;
+}
+
 static void share_cores(simulator *s)
 {
     const uint32_t busy = s->working_count + s->queue_working;
@@ -569,7 +584,7 @@ static void share_cores(simulator *s)
         runner *r = &s->runners[s->working[i]];
         const bgi_work *work = &s->work[r->device].instructions[r->at];
         const double helped = work->total_ns - work->divisible_ns + work->divisible_ns / (1.0 + helpers);
-        const double rate = helped > 0.0 ? work->total_ns / helped : 1.0;
+        const double rate = !shares_cores(s) ? rate_of_rank(s) : helped > 0.0 ? work->total_ns / helped : 1.0;
         if (rate == r->rate)
             continue;
         look_at(s, r);
@@ -608,12 +623,12 @@ static void start_work(simulator *s)
         if (!advance(s, r))
             continue;
         r->rate = 0.0; /* time to switch to another core */
-        if (shares_cores(s))
+        if (lists_working(s))
             s->working[s->working_count++] = (uint32_t)(r - s->runners);
         else
             set_rate(s, r, 1.0);
     }
-    if (shares_cores(s))
+    if (lists_working(s))
         share_cores(s);
 }
 
@@ -625,7 +640,7 @@ static void end_work(simulator *s, uint32_t index)
     r->done_ns = r->target_ns;
     if (advance(s, r)) {
         r->rate = 0.0;
-        if (!shares_cores(s))
+        if (!lists_working(s))
             set_rate(s, r, 1.0);
         return;
     }

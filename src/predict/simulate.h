@@ -27,8 +27,9 @@ typedef struct bgi_simulation_setup {
     /* With cores 0, each device is a process with one core, which also copies arriving messages and computes sums that
      * otherwise overlap with the program. */
     bool are_ranks;
-    uint32_t steps;    /* at least 1 */
-    bool wants_events; /* records the compute actions of replica 0's first step */
+    uint32_t rank_cores; /* the number of cores that all ranks share; 0: each rank has its own */
+    uint32_t steps;      /* at least 1 */
+    bool wants_events;   /* records the compute actions of replica 0's first step */
 } bgi_simulation_setup;
 
 /* Classes of a device's time. */

@@ -138,9 +138,11 @@ static void send_after(const bgi_plan_device *program, uint32_t index, uint32_t 
 
 static double find_divisible_ns(const bgi_simulation_setup *setup, const bgi_call *call, double ns)
 {
-    if (call->is_collective || call->kernel.part_count <= 1 || setup->cores == 0)
+    if (call->is_collective || setup->cores == 0)
         return 0.0;
-    return setup->divisible_ns != NULL ? setup->divisible_ns(setup->user, call) : ns;
+    if (setup->divisible_ns != NULL)
+        return setup->divisible_ns(setup->user, call);
+    return call->kernel.part_count > 1 ? ns : 0.0;
 }
 
 static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, uint32_t index,

@@ -472,7 +472,8 @@ static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
             return true;
         switch (bgi_gate_pass(runner)) {
         case BGI_PASS_GO:
-            runner->is_sampled = bgi_trace_is_on(runner) && bgi_trace_samples(load_iteration(runner));
+            runner->is_sampled =
+                bgi_trace_is_on(runner) && (runner->plan->times_all_steps || bgi_trace_samples(load_iteration(runner)));
             set_scalar(runner);
             return true;
         case BGI_PASS_WAIT:

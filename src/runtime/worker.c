@@ -429,7 +429,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     wanted = count_workers(engine, share);
     total = wanted + count_io_threads(engine, wanted, share);
     engine->tolerance = choose_tolerance(engine, wanted);
-    engine->has_helpers = wanted > 1;
+    engine->has_helpers = wanted > 1 && !engine->plan->has_no_helpers;
     engine->computing_count = wanted;
     engine->processor_count = is_crowded ? 0 : share;
     engine->sees_to_sums = engine->ranks != NULL && total == wanted && wanted <= engine->local_count;

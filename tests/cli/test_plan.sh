@@ -58,7 +58,7 @@ begin_case calibration
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --calibrate missing >measured.out 2>measured.err
 check "calls are measured: $(cat measured.err)" grep -q ' distinct calls measured on this machine$' measured.out
 file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
-check "and kept: $file" grep -q '"format": "brigade call costs 2"' "$file"
+check "and kept: $file" grep -q '"format": "brigade call costs 3"' "$file"
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 >again.out
 same='s/compiled in.*//; /^the process takes /d' # the program itself may need one more page
 check "the next time they are known" test "$(sed "$same" again.out)" = "$(sed "$same" measured.out)"
@@ -134,6 +134,17 @@ check "slow messages take longer: $fast, $slow: $(sed -n '/^Prediction/,/^$/p' r
 error 1 '--rank-link is `fast`; it must be two numbers' plan mnist --ranks 4 --rank-link fast
 error 1 '--rank-link is `,8`' plan mnist --ranks 4 --rank-link ,8
 error 1 'predicts a rank for each of the 4 devices of all replicas, but --ranks is 3; set --ranks 4' plan mnist --ranks 3 --rank-link 1,8
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --calibrate missing --ranks 4 >unknown.out
+check "an unknown link predicts no ranks" sh -c '! grep -q " ranks of a core" unknown.out'
+file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
+sed -i 's/"rank_latency_ns": 0.0/"rank_latency_ns": 700.0/; s/"rank_bytes_per_ns": 0.0/"rank_bytes_per_ns": 2.5/' "$file"
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --ranks 4 >known.out
+check "the link in the cache is used: $(grep ranks known.out)" grep -q '^4 ranks of a core, 0.7 us and 2.5 GB/s between them: ' known.out
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --ranks 3 >known.out
+check "not for other numbers of ranks" sh -c '! grep -q " ranks of a core" known.out'
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --ranks 4 --rank-link 1,8 >known.out
+check "the option has priority" grep -q '^4 ranks of a core, 1 us and 8 GB/s between them: ' known.out
+rm "$file"
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config gpt3_175B_pod256 --compile-only --ranks 256 >ranks.out
     check "256 of the largest: $(cat ranks.out)" test "$(row 'memory of rank' '0-255') $(row 'sent in' '0-255')" = "15.1 GB 895 GB"

@@ -47,8 +47,11 @@ static void costs_are_found(void **state)
 
 static bgi_call_costs make_costs(void)
 {
-    bgi_call_costs costs = {
-        .cores = 2, .alone_instruction_ns = 11.5, .busy_instruction_ns = 12.5, .copy_bytes_per_ns = 20.0};
+    bgi_call_costs costs = {.cores = 2,
+                            .instruction_ns = 11.5,
+                            .copy_bytes_per_ns = 20.0,
+                            .transfer_bytes_per_ns = 12.5,
+                            .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0}};
     bg_error error = {0};
 
     require(bgi_call_costs_put(&costs, "a \"quoted\" call", (bgi_call_times_ns){1.25, 2.5, 0.75}, &error), &error);
@@ -88,8 +91,8 @@ static void files_read_back(void **state)
     require(bgi_call_costs_load(path, &read, &error), &error);
     assert_int_equal(read.count, 2);
     assert_int_equal(read.cores, 2);
-    assert_true(read.alone_instruction_ns == 11.5 && read.busy_instruction_ns == 12.5 &&
-                read.copy_bytes_per_ns == 20.0);
+    assert_true(read.instruction_ns == 11.5 && read.copy_bytes_per_ns == 20.0 && read.transfer_bytes_per_ns == 12.5);
+    assert_true(read.rank_link.bytes_per_ns == 2.5 && read.rank_link.latency_ns == 450.0);
     assert_true(bgi_call_costs_find(&read, "a \"quoted\" call")->ns.busy == 2.5);
     assert_true(bgi_call_costs_find(&read, "a \"quoted\" call")->ns.helped == 0.75);
     bgi_call_costs_clear(&read);
@@ -106,7 +109,7 @@ static void wrong_files_are_refused(void **state)
         const char *from, *to;
         bg_status status;
     } cases[] = {
-        {"brigade call costs 2", "brigade call costs 1", BG_ERROR_PARSE},
+        {"brigade call costs 3", "brigade call costs 2", BG_ERROR_PARSE},
         {"\"build\": \"", "\"build\": \"x", BG_ERROR_UNSUPPORTED},
         {"\"processor\": \"", "\"processor\": \"x", BG_ERROR_UNSUPPORTED},
         {"\"cores\": 2", "\"cores\": 0", BG_ERROR_PARSE},
@@ -118,6 +121,9 @@ static void wrong_files_are_refused(void **state)
         {"\"call\": \"b\"", "\"call\": \"a \\\"quoted\\\" call\"", BG_ERROR_PARSE},
         {"\"call\": \"b\"", "\"cell\": \"b\"", BG_ERROR_PARSE},
         {"\"copy_bytes_per_ns\": 20.0", "\"copy_bytes_per_ns\": -20.0", BG_ERROR_PARSE},
+        {"\"transfer_bytes_per_ns\": 12.5", "\"transfer_bytes_per_ns\": -1", BG_ERROR_PARSE},
+        {"\"rank_latency_ns\": 450.0", "\"rank_latency_ns\": -1", BG_ERROR_PARSE},
+        {"\"rank_bytes_per_ns\": 2.5", "\"rank_bytes_per_ns\": \"fast\"", BG_ERROR_PARSE},
         {"\"cores\"", "\"other\": 1, \"cores\"", BG_ERROR_PARSE},
     };
     bgi_call_costs costs = make_costs(), read = {.cores = 77};
@@ -205,6 +211,10 @@ static void helpers_divide_what_they_save(void **state)
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == bgi_measured_call_ns(&machine.busy, &call));
     call.kernel.part_count = 1;
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == 0.0);
+    types[0] = bg_vector(BG_FLOAT32, 8); /* one part: it takes 5 beside busy cores, and 4 beside idle ones */
+    assert_true(bgi_call_key(&call, key));
+    require(bgi_call_costs_put(&costs, key, (bgi_call_times_ns){3.0, 5.0, 4.0}, &error), &error);
+    assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == 2.0);
     bgi_call_costs_clear(&costs);
 }
 
@@ -288,7 +298,8 @@ static void helpers_are_measured(void **state)
 static void calls_are_measured_once(void **state)
 {
     bg_plan *plan = make_naps();
-    bgi_call_costs costs = {.costs = NULL};
+    /* As brigade doctor leaves it: only the link is known. */
+    bgi_call_costs costs = {.cores = 2, .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0}};
     bg_error error = {0};
     uint32_t counted, known;
     double before;
@@ -311,6 +322,7 @@ static void calls_are_measured_once(void **state)
     assert_true(costs.costs[0].ns.alone == before); /* known stays */
     require(bgi_call_costs_measure(&costs, plan, 2, true, &error), &error);
     assert_true(costs.costs[0].ns.alone != before);
+    assert_true(costs.rank_link.bytes_per_ns == 2.5 && costs.rank_link.latency_ns == 450.0);
     bgi_call_costs_clear(&costs);
     bg_plan_destroy(plan);
 }

@@ -72,11 +72,12 @@ static bgi_simulation simulate(const bg_plan *plan, const bgi_device_model *mode
     return out;
 }
 
-/* A process of one core for each device. */
-static bgi_simulation simulate_ranks(const bg_plan *plan, const bgi_device_model *model, const char *what)
+/* A process for each device: with one core each (`cores` 0), or with this number of cores for all. */
+static bgi_simulation simulate_ranks(const bg_plan *plan, const bgi_device_model *model, uint32_t cores,
+                                     const char *what)
 {
     const bgi_simulation_setup setup = {
-        .model = model, .call_ns = price, .user = plan, .are_ranks = true, .steps = STEPS};
+        .model = model, .call_ns = price, .user = plan, .are_ranks = true, .rank_cores = cores, .steps = STEPS};
     bgi_simulation out;
     bg_error error = {0};
 
@@ -385,7 +386,7 @@ static void cores_of_ranks_copy_messages(void **state)
     found = simulate(plan, &model, 0, "free");
     base = found.first_step_ns;
     bgi_simulation_clear(&found);
-    found = simulate_ranks(plan, &model, "free");
+    found = simulate_ranks(plan, &model, 0, "free");
     expect_near(found.first_step_ns, base, "free links");
     bgi_simulation_clear(&found);
     model.link = (bgi_link_model){.latency_ns = 1000.0, .bytes_per_ns = 1e-3};
@@ -394,13 +395,13 @@ static void cores_of_ranks_copy_messages(void **state)
         if (plan->edges[e].from_device != plan->edges[e].to_device &&
             (!plan->edges[e].per_step || plan->edges[e].to_device == 0))
             bytes += (double)plan->edges[e].payload_bytes;
-    found = simulate_ranks(plan, &model, "in turn");
+    found = simulate_ranks(plan, &model, 0, "in turn");
     expect_near(found.first_step_ns, base + 2.0 * 3 * 1000.0 + bytes / 1e-3, "in turn");
     bgi_simulation_clear(&found);
     bg_plan_destroy(plan);
     options.execution.gradient_accumulation = MICRO_BATCHES;
     plan = make_plan(0, &options, "many");
-    found = simulate_ranks(plan, &model, "many");
+    found = simulate_ranks(plan, &model, 0, "many");
     for (uint32_t d = 0; d < plan->device_count; d++)
         expect_near(found.times[d][BGI_TIME_COPIES], STEPS * received_bytes(plan, d) / 1e-3, "the receiver's work");
     bgi_simulation_clear(&found);
@@ -432,11 +433,69 @@ static void cores_of_ranks_do_sums(void **state)
     assert_true(beside > 0 && bytes > 0.0);
     model.link.bytes_per_ns = 1e-2;
     own = simulate(plan, &model, 0, "beside");
-    ranks = simulate_ranks(plan, &model, "in the program");
+    ranks = simulate_ranks(plan, &model, 0, "in the program");
     assert_true(own.times[0][BGI_TIME_COLLECTIVES] < STEPS * bytes / 1e-2 * (1.0 - 1e-9));
     expect_near(ranks.times[0][BGI_TIME_COLLECTIVES], STEPS * bytes / 1e-2, "sums of a rank");
     bgi_simulation_clear(&own);
     bgi_simulation_clear(&ranks);
+    bg_plan_destroy(plan);
+}
+
+/* On one core, ranks take the sum of what all of them compute; more cores than ranks change nothing. */
+static void ranks_share_cores(void **state)
+{
+    const bgi_device_model model = free_model();
+
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+        bg_options options = base_options();
+        bg_plan *plan;
+        bgi_simulation found, own;
+        double work;
+        options.execution.strategy = replicas == 1 ? BG_STRATEGY_PIPELINED : BG_STRATEGY_SINGLE;
+        options.replicas.count = replicas;
+        plan = make_plan(0, &options, "ranks");
+        work = work_of_step(plan) * replicas;
+        found = simulate_ranks(plan, &model, 1, "one core");
+        expect_near(found.total_ns, STEPS * work, "one core");
+        bgi_simulation_clear(&found);
+        own = simulate_ranks(plan, &model, 0, "own");
+        found = simulate_ranks(plan, &model, plan->device_count * replicas, "a core each");
+        expect_near(found.total_ns, own.total_ns, "a core each");
+        bgi_simulation_clear(&found);
+        found = simulate_ranks(plan, &model, 2, "two cores");
+        assert_true(found.total_ns >= own.total_ns * (1.0 - 1e-9) && found.total_ns >= STEPS * work / 2 * (1.0 - 1e-9));
+        assert_true(found.total_ns < STEPS * work * 0.9);
+        bgi_simulation_clear(&found);
+        bgi_simulation_clear(&own);
+        bg_plan_destroy(plan);
+    }
+}
+
+/* The part of each call that the other core takes over. */
+static double third_of_price(const void *user, const bgi_call *call)
+{
+    return price(user, call) / 3.0;
+}
+
+/* The given division counts for all calls, also for calls of one part, which are slower while other cores compute. */
+static void idle_cores_speed_up_all_calls(void **state)
+{
+    const bgi_device_model model = free_model();
+    bg_options options = base_options();
+    bgi_simulation_setup setup = {
+        .model = &model, .call_ns = price, .divisible_ns = third_of_price, .cores = 2, .steps = STEPS};
+    bgi_simulation found;
+    bg_error error = {0};
+    bg_plan *plan;
+
+    (void)state;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    setup.user = plan = make_plan(0, &options, "one device");
+    if (bgi_simulate(plan, &setup, &found, &error) != BG_OK)
+        fail_msg("one device: %s", error.message);
+    expect_near(found.total_ns, STEPS * work_of_step(plan) * (1.0 - 1.0 / 3.0 / 2.0), "one device, two cores");
+    bgi_simulation_clear(&found);
     bg_plan_destroy(plan);
 }
 
@@ -472,6 +531,8 @@ int main(void)
         cmocka_unit_test(sums_take_their_links),
         cmocka_unit_test(cores_of_ranks_copy_messages),
         cmocka_unit_test(cores_of_ranks_do_sums),
+        cmocka_unit_test(ranks_share_cores),
+        cmocka_unit_test(idle_cores_speed_up_all_calls),
         cmocka_unit_test(strict_plans_take_turns),
     };
 
