@@ -89,6 +89,20 @@ def attention(n, length, heads, width, *_):
     return with_gradient(op, leaf(n, length, 3 * heads * width))
 
 
+def attention_bfloat16(n, length, heads, width, *_):
+    # 0.5..1, as bench/ops.c has them
+    qkv, dy = (torch.rand(n, length, k * heads * width).div(2).add(0.5).bfloat16() for k in (3, 1))
+    qkv.requires_grad_()
+
+    def run():
+        qkv.grad = None
+        q, k, v = (t.view(n, length, heads, width).transpose(1, 2) for t in qkv.split(heads * width, 2))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.125)
+        y.transpose(1, 2).reshape(n, length, heads * width).backward(dy)
+
+    return run
+
+
 def dot_product_attention(n, queries, keys, heads, key_heads, width, kind, *_):
     bias = torch.randn(1, heads, queries, keys, requires_grad=True)
     away = torch.arange(queries).unsqueeze(1) - torch.arange(keys)
@@ -311,6 +325,7 @@ OPS = {
     "linear": lambda r, i, o, *_: with_gradient(F.linear, leaf(r, i), leaf(o, i), leaf(o)),
     "matmul": lambda b, m, k, n, *_: with_gradient(torch.matmul, leaf(b, m, k), leaf(b, k, n)),
     "attention": attention,
+    "attention_bfloat16": attention_bfloat16,
     "dot_product_attention": dot_product_attention,
     "rotary": rotary,
     "lstm": lambda *dims: recurrent(torch.nn.LSTM, *dims),
