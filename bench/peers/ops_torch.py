@@ -78,7 +78,7 @@ def transpose(a, b, c, first, d, *_):
     return run
 
 
-def attention(n, length, heads, width, *_):
+def causal_attention(n, length, heads, width, dtype):
     mask = torch.ones(length, length, dtype=torch.bool).triu(1)
 
     def op(qkv):
@@ -86,21 +86,15 @@ def attention(n, length, heads, width, *_):
         scores = (q @ k.transpose(2, 3) * 0.125).masked_fill(mask, float("-inf"))
         return (scores.softmax(3) @ v).transpose(1, 2).reshape(n, length, heads * width)
 
-    return with_gradient(op, leaf(n, length, 3 * heads * width))
+    return with_gradient(op, leaf(n, length, 3 * heads * width).detach().to(dtype).requires_grad_())
+
+
+def attention(n, length, heads, width, *_):
+    return causal_attention(n, length, heads, width, torch.float32)
 
 
 def attention_bfloat16(n, length, heads, width, *_):
-    # 0.5..1, as bench/ops.c has them
-    qkv, dy = (torch.rand(n, length, k * heads * width).div(2).add(0.5).bfloat16() for k in (3, 1))
-    qkv.requires_grad_()
-
-    def run():
-        qkv.grad = None
-        q, k, v = (t.view(n, length, heads, width).transpose(1, 2) for t in qkv.split(heads * width, 2))
-        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.125)
-        y.transpose(1, 2).reshape(n, length, heads * width).backward(dy)
-
-    return run
+    return causal_attention(n, length, heads, width, torch.bfloat16)
 
 
 def dot_product_attention(n, queries, keys, heads, key_heads, width, kind, *_):
