@@ -249,6 +249,10 @@ static const struct {
     {"attention", {12, 64, 4, 32}},
     {"attention", {4, 256, 12, 64}},
     {"attention", {8, 197, 6, 64}},
+    /* the same, in bfloat16 */
+    {"attention_bfloat16", {4, 256, 12, 64}},
+    {"attention_bfloat16", {1, 1024, 12, 64}},
+    {"attention_bfloat16", {16, 128, 12, 64}},
     /* samples, queries, keys, heads, heads of keys, width of a head; the last number says which keys a query sees: 1 a
      * padding
      *        mask, 2 a bias with a gradient, 3 causal, 4 causal within a window of 64 */
@@ -678,10 +682,11 @@ static void matmul(bench_work *work, const int64_t *d)
     work->flops = 6.0 * (double)d[0] * (double)d[1] * (double)d[2] * (double)d[3];
 }
 
-static void attention(bench_work *work, const int64_t *d)
+static void causal_attention(bench_work *work, const int64_t *d, bg_dtype dtype)
 {
     static bgi_attention_attributes attributes;
-    const int qkv = make(work, F32(d[0], d[1], 3 * d[2] * d[3]), 1), y = make(work, F32(d[0], d[1], d[2] * d[3]), 1);
+    const int qkv = make(work, bg_tensor3(dtype, d[0], d[1], 3 * d[2] * d[3]), 1);
+    const int y = make(work, bg_tensor3(dtype, d[0], d[1], d[2] * d[3]), 1);
     const int sums = make(work, F32(d[0], d[2], d[1]), 1), dy = make_like(work, y), dqkv = make_like(work, qkv);
 
     attributes = (bgi_attention_attributes){.heads = d[2],
@@ -694,6 +699,16 @@ static void attention(bench_work *work, const int64_t *d)
     CALL(ATTENTION_BACKWARD, &attributes, 4, dy, qkv, y, sums, dqkv);
     work->flops = 7.0 * 2.0 * 0.5 * (double)(d[0] * d[2] * d[3]) *
                   (double)(d[1] * d[1]); /* causal attention computes half of them */
+}
+
+static void attention(bench_work *work, const int64_t *d)
+{
+    causal_attention(work, d, BG_FLOAT32);
+}
+
+static void attention_bfloat16(bench_work *work, const int64_t *d)
+{
+    causal_attention(work, d, BG_BFLOAT16);
 }
 
 static void dot_product_attention(bench_work *work, const int64_t *d)
@@ -1099,6 +1114,7 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
                  {"cross_entropy", cross_entropy},
                  {"matmul", matmul},
                  {"attention", attention},
+                 {"attention_bfloat16", attention_bfloat16},
                  {"dot_product_attention", dot_product_attention},
                  {"rotary", rotary},
                  {"smooth_loss", smooth_loss},

@@ -53,7 +53,7 @@ def spell(op, dims):
         n, s, t, heads, key_heads, width, kind = dims[:7]
         seen = {1: ", padded", 2: ", bias", 3: ", causal", 4: ", window"}.get(kind, "")
         return f"{n} x {s} x {t}, {heads}" + (f" over {key_heads}" if heads != key_heads else "") + f" of {width}{seen}"
-    count = {"rotary": 4, "lstm": 4, "gru": 4, "linear": 3, "embedding": 3, "matmul": 4, "attention": 4, "batch_norm": 4, "sum": 3, "mean": 3, "max": 3}.get(op, DIMENSIONS.get(op, 2))
+    count = {"rotary": 4, "lstm": 4, "gru": 4, "linear": 3, "embedding": 3, "matmul": 4, "attention": 4, "attention_bfloat16": 4, "batch_norm": 4, "sum": 3, "mean": 3, "max": 3}.get(op, DIMENSIONS.get(op, 2))
     while count > 1 and dims[count - 1] == 0:
         count -= 1
     return " x ".join(str(d) for d in dims[:count])

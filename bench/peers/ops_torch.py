@@ -78,7 +78,7 @@ def transpose(a, b, c, first, d, *_):
     return run
 
 
-def attention(n, length, heads, width, *_):
+def causal_attention(n, length, heads, width, dtype):
     mask = torch.ones(length, length, dtype=torch.bool).triu(1)
 
     def op(qkv):
@@ -86,7 +86,15 @@ def attention(n, length, heads, width, *_):
         scores = (q @ k.transpose(2, 3) * 0.125).masked_fill(mask, float("-inf"))
         return (scores.softmax(3) @ v).transpose(1, 2).reshape(n, length, heads * width)
 
-    return with_gradient(op, leaf(n, length, 3 * heads * width))
+    return with_gradient(op, leaf(n, length, 3 * heads * width).detach().to(dtype).requires_grad_())
+
+
+def attention(n, length, heads, width, *_):
+    return causal_attention(n, length, heads, width, torch.float32)
+
+
+def attention_bfloat16(n, length, heads, width, *_):
+    return causal_attention(n, length, heads, width, torch.bfloat16)
 
 
 def dot_product_attention(n, queries, keys, heads, key_heads, width, kind, *_):
@@ -311,6 +319,7 @@ OPS = {
     "linear": lambda r, i, o, *_: with_gradient(F.linear, leaf(r, i), leaf(o, i), leaf(o)),
     "matmul": lambda b, m, k, n, *_: with_gradient(torch.matmul, leaf(b, m, k), leaf(b, k, n)),
     "attention": attention,
+    "attention_bfloat16": attention_bfloat16,
     "dot_product_attention": dot_product_attention,
     "rotary": rotary,
     "lstm": lambda *dims: recurrent(torch.nn.LSTM, *dims),

@@ -12,7 +12,7 @@ static bool take(bg_kernel *kernel, const bgi_attention *a)
 
 bool bgi_cpu_shape_attention(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
-    const bgi_attention a = bgi_attention_plan(&request->types[0], request->attributes);
+    const bgi_attention a = bgi_attention_plan(&request->types[0], request->attributes, kernel->state);
 
     (void)lanes;
     return take(kernel, &a);
@@ -20,7 +20,7 @@ bool bgi_cpu_shape_attention(const bgi_kernel_request *request, int64_t lanes, b
 
 bool bgi_cpu_shape_attention_cached(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
-    const bgi_attention a = bgi_attention_cached_plan(request->types, request->attributes);
+    const bgi_attention a = bgi_attention_cached_plan(request->types, request->attributes, kernel->state);
 
     (void)lanes;
     return take(kernel, &a);
@@ -28,7 +28,7 @@ bool bgi_cpu_shape_attention_cached(const bgi_kernel_request *request, int64_t l
 
 bool bgi_cpu_shape_attention_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
-    const bgi_attention a = bgi_attention_backward_plan(&request->types[1], request->attributes);
+    const bgi_attention a = bgi_attention_backward_plan(&request->types[1], request->attributes, kernel->state);
 
     (void)lanes;
     return take(kernel, &a);
@@ -43,7 +43,8 @@ static bool takes_bias(const bgi_kernel_request *request, uint32_t number)
 
 bool bgi_cpu_shape_dot_product_attention(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
-    const bgi_attention a = bgi_attention_apart_plan(&request->types[0], &request->types[1], request->attributes);
+    const bgi_attention a =
+        bgi_attention_apart_plan(&request->types[0], &request->types[1], request->attributes, kernel->state);
 
     (void)lanes;
     return take(kernel, &a) && takes_bias(request, 3);
@@ -51,7 +52,7 @@ bool bgi_cpu_shape_dot_product_attention(const bgi_kernel_request *request, int6
 
 bool bgi_cpu_shape_dot_product_attention_cached(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
-    const bgi_attention a = bgi_attention_apart_cached_plan(request->types, request->attributes);
+    const bgi_attention a = bgi_attention_apart_cached_plan(request->types, request->attributes, kernel->state);
 
     (void)lanes;
     return take(kernel, &a);
@@ -60,7 +61,7 @@ bool bgi_cpu_shape_dot_product_attention_cached(const bgi_kernel_request *reques
 bool bgi_cpu_shape_dot_product_attention_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     const bgi_attention a =
-        bgi_attention_apart_backward_plan(&request->types[1], &request->types[2], request->attributes);
+        bgi_attention_apart_backward_plan(&request->types[1], &request->types[2], request->attributes, kernel->state);
 
     (void)lanes;
     return take(kernel, &a) && takes_bias(request, 6);
@@ -69,8 +70,8 @@ bool bgi_cpu_shape_dot_product_attention_backward(const bgi_kernel_request *requ
 bool bgi_cpu_shape_dot_product_attention_bias_backward(const bgi_kernel_request *request, int64_t lanes,
                                                        bg_kernel *kernel)
 {
-    const bgi_attention a =
-        bgi_attention_bias_plan(&request->types[1], &request->types[2], &request->types[6], request->attributes);
+    const bgi_attention a = bgi_attention_bias_plan(&request->types[1], &request->types[2], &request->types[6],
+                                                    request->attributes, kernel->state);
 
     (void)lanes;
     return take(kernel, &a) && takes_bias(request, 6);

@@ -7,6 +7,7 @@
 
 #include "kernels/attention/attributes.h"
 #include "kernels/cpu/variant.h"
+#include "kernels/linear/product.h"
 
 enum {
     BGI_ATTENTION_KEYS = 96,    /* keys in a block of scores: whole panels in every instruction set */
@@ -18,6 +19,7 @@ enum {
 typedef struct bgi_attention {
     bg_dtype dtype;
     bool is_packed; /* queries, keys and values in one tensor */
+    bool by_pairs;  /* products of pairs (pairs_body.h) */
     int64_t samples, heads, length, depth;
     int64_t keys, group; /* the number of keys; heads of queries that share keys */
     int64_t width;       /* heads x depth */
@@ -28,12 +30,15 @@ typedef struct bgi_attention {
     int64_t part_floats; /* scratch */
 } bgi_attention;
 
-static inline bgi_attention bgi_attention_read(const bg_type *qkv, const bgi_attention_attributes *attributes)
+/* `state` is the kernel's. */
+static inline bgi_attention bgi_attention_read(const bg_type *qkv, const bgi_attention_attributes *attributes,
+                                               const void *state)
 {
     const int64_t width = qkv->dims[qkv->rank - 1] / 3, length = attributes->sequence_length;
 
     return (bgi_attention){.dtype = qkv->dtype,
                            .is_packed = true,
+                           .by_pairs = bgi_product_pairs(state) != BGI_ISA_PORTABLE,
                            .samples = bg_type_element_count(qkv) / (3 * width * length),
                            .heads = attributes->heads,
                            .length = length,
@@ -45,9 +50,10 @@ static inline bgi_attention bgi_attention_read(const bg_type *qkv, const bgi_att
 }
 
 static inline bgi_attention bgi_attention_read_apart(const bg_type *q, const bg_type *k,
-                                                     const bgi_attention_attributes *attributes)
+                                                     const bgi_attention_attributes *attributes, const void *state)
 {
     return (bgi_attention){.dtype = q->dtype,
+                           .by_pairs = bgi_product_pairs(state) != BGI_ISA_PORTABLE,
                            .samples = q->dims[0],
                            .heads = attributes->heads,
                            .length = q->dims[1],
@@ -81,21 +87,23 @@ static inline bgi_attention bgi_attention_cut_forward(bgi_attention a, const bgi
     return a;
 }
 
-static inline bgi_attention bgi_attention_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
+static inline bgi_attention bgi_attention_plan(const bg_type *qkv, const bgi_attention_attributes *attributes,
+                                               const void *state)
 {
-    return bgi_attention_cut_forward(bgi_attention_read(qkv, attributes), attributes);
+    return bgi_attention_cut_forward(bgi_attention_read(qkv, attributes, state), attributes);
 }
 
 static inline bgi_attention bgi_attention_apart_plan(const bg_type *q, const bg_type *k,
-                                                     const bgi_attention_attributes *attributes)
+                                                     const bgi_attention_attributes *attributes, const void *state)
 {
-    return bgi_attention_cut_forward(bgi_attention_read_apart(q, k, attributes), attributes);
+    return bgi_attention_cut_forward(bgi_attention_read_apart(q, k, attributes, state), attributes);
 }
 
 /* It needs the same scratch. A piece is a head: no other head reads or writes its columns of the cache. */
-static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes)
+static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes,
+                                                      const void *state)
 {
-    bgi_attention a = bgi_attention_read(&types[0], attributes);
+    bgi_attention a = bgi_attention_read(&types[0], attributes, state);
 
     a.keys = types[1].dims[0];
     a.pieces = a.heads;
@@ -107,10 +115,10 @@ static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, cons
 
 /* It needs the same scratch. A piece is the heads of a sample that share keys: no other head reads or writes their
  * columns of the sample's caches. */
-static inline bgi_attention bgi_attention_apart_cached_plan(const bg_type *types,
-                                                            const bgi_attention_attributes *attributes)
+static inline bgi_attention
+bgi_attention_apart_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes, const void *state)
 {
-    bgi_attention a = bgi_attention_read_apart(&types[0], &types[3], attributes);
+    bgi_attention a = bgi_attention_read_apart(&types[0], &types[3], attributes, state);
 
     a.pieces = a.samples * attributes->key_heads;
     a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, false, 2.0), BGI_ATTENTION_PART_FLOPS);
@@ -118,43 +126,51 @@ static inline bgi_attention bgi_attention_apart_cached_plan(const bg_type *types
     return a;
 }
 
+/* A block of numbers in bfloat16. */
+static inline int64_t bgi_attention_rounded_floats(const bgi_attention *a)
+{
+    return a->by_pairs ? BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS / 2 : 0;
+}
+
 /* A piece is all heads that share keys. Scratch: a block's keys, keys transposed, values transposed, and both
  * gradients; a block's queries and dy; scores and their gradients; dy . y of every query; for types other than float32
- * the heads' dq in float32. */
+ * the heads' dq in float32; for products of pairs a block's gradients of scores in bfloat16. */
 static inline bgi_attention bgi_attention_cut_backward(bgi_attention a, const bgi_attention_attributes *attributes)
 {
     a.pieces = a.samples * a.heads / a.group;
     a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 5.0), BGI_ATTENTION_PART_FLOPS);
     a.part_floats = 5 * BGI_ATTENTION_KEYS * a.padded + 2 * BGI_ATTENTION_QUERIES * (a.padded + BGI_ATTENTION_KEYS) +
                     a.group * bgi_cpu_round_up(a.length, 16) +
-                    (a.dtype == BG_FLOAT32 ? 0 : a.group * a.length * a.padded);
+                    (a.dtype == BG_FLOAT32 ? 0 : a.group * a.length * a.padded) + bgi_attention_rounded_floats(&a);
     return a;
 }
 
-static inline bgi_attention bgi_attention_backward_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
+static inline bgi_attention bgi_attention_backward_plan(const bg_type *qkv, const bgi_attention_attributes *attributes,
+                                                        const void *state)
 {
-    return bgi_attention_cut_backward(bgi_attention_read(qkv, attributes), attributes);
+    return bgi_attention_cut_backward(bgi_attention_read(qkv, attributes, state), attributes);
 }
 
 static inline bgi_attention bgi_attention_apart_backward_plan(const bg_type *q, const bg_type *k,
-                                                              const bgi_attention_attributes *attributes)
+                                                              const bgi_attention_attributes *attributes,
+                                                              const void *state)
 {
-    return bgi_attention_cut_backward(bgi_attention_read_apart(q, k, attributes), attributes);
+    return bgi_attention_cut_backward(bgi_attention_read_apart(q, k, attributes, state), attributes);
 }
 
 /* The plan of the bias's gradient. A piece is a run of the bias's rows; for each row it sums over all samples, heads
  * and queries that share the row. Scratch: as in the backward pass, for one head and a block of queries; and the
  * piece's sums for a block of keys. */
 static inline bgi_attention bgi_attention_bias_plan(const bg_type *q, const bg_type *k, const bg_type *bias,
-                                                    const bgi_attention_attributes *attributes)
+                                                    const bgi_attention_attributes *attributes, const void *state)
 {
-    bgi_attention a = bgi_attention_read_apart(q, k, attributes);
+    bgi_attention a = bgi_attention_read_apart(q, k, attributes, state);
 
     a.runs = (bias->dims[2] + BGI_ATTENTION_RUN - 1) / BGI_ATTENTION_RUN;
     a.pieces = bias->dims[0] * bias->dims[1] * a.runs;
     a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 2.0), BGI_ATTENTION_PART_FLOPS);
     a.part_floats = 5 * BGI_ATTENTION_KEYS * a.padded + 2 * BGI_ATTENTION_QUERIES * (a.padded + BGI_ATTENTION_KEYS) +
-                    BGI_ATTENTION_QUERIES + BGI_ATTENTION_RUN * BGI_ATTENTION_KEYS;
+                    BGI_ATTENTION_QUERIES + BGI_ATTENTION_RUN * BGI_ATTENTION_KEYS + bgi_attention_rounded_floats(&a);
     return a;
 }
 

@@ -174,6 +174,32 @@ static void make_row_factors(const attention_head *head, const score_block *bloc
     make_factors(&head->mask, (uint32_t)(row * ((head->plan->keys + 3) / 4) + block->k0 / 4), block->k_count, factors);
 }
 
+#if LANES == 16
+#include "kernels/attention/pairs_body.h"
+#endif
+
+/* scores [.., KEYS] of the block = rows [..][padded] x across [depth][KEYS]; rows begin with row `at`. */
+static void multiply_across(const bgi_attention *a, const float *rows, int64_t at, const float *across,
+                            const score_block *block, float *scores)
+{
+#if LANES == 16
+    if (a->by_pairs) {
+        multiply_pairs_across(a, (const uint16_t *)rows + at * a->padded, (const uint16_t *)across, block, scores);
+        return;
+    }
+#endif
+    multiply_block(&(gemm_block){.a = rows + at * a->padded,
+                                 .a_row = a->padded,
+                                 .a_column = 1,
+                                 .b = across,
+                                 .b_row = BGI_ATTENTION_KEYS,
+                                 .c = scores,
+                                 .c_row = BGI_ATTENTION_KEYS,
+                                 .m = block->q_count,
+                                 .n = bgi_cpu_round_up(block->k_count, LANES),
+                                 .k = a->depth});
+}
+
 /* ---- forward ---- */
 
 typedef struct forward_scratch {
@@ -253,20 +279,11 @@ static void multiply_factors(float *shares, const float *factors, int64_t count)
 static void attend_block(const attention_head *head, const score_block *block, int64_t first, const forward_scratch *s)
 {
     const bgi_attention *a = head->plan;
-    const int64_t at = block->q0 - first, width = bgi_cpu_round_up(block->k_count, LANES);
+    const int64_t at = block->q0 - first;
     const bool is_first = a->is_packed && block->k0 == 0;
     float factors[BGI_ATTENTION_KEYS], bias[BGI_ATTENTION_KEYS];
 
-    multiply_block(&(gemm_block){.a = s->queries + at * a->padded,
-                                 .a_row = a->padded,
-                                 .a_column = 1,
-                                 .b = s->keys,
-                                 .b_row = BGI_ATTENTION_KEYS,
-                                 .c = s->scores,
-                                 .c_row = BGI_ATTENTION_KEYS,
-                                 .m = block->q_count,
-                                 .n = width,
-                                 .k = a->depth});
+    multiply_across(a, s->queries, at, s->keys, block, s->scores);
     for (int64_t i = 0; i < block->q_count; i++) {
         float *scores = s->scores + i * BGI_ATTENTION_KEYS;
         int64_t from, seen = count_seen(head, block, i, &from);
@@ -280,6 +297,13 @@ static void attend_block(const attention_head *head, const score_block *block, i
             multiply_factors(scores, factors, block->k_count);
         }
     }
+#if LANES == 16
+    if (a->by_pairs) {
+        multiply_pairs_by_keys(a, s->scores, (uint16_t *)s->scores, 2 * BGI_ATTENTION_KEYS, (const uint16_t *)s->values,
+                               block, s->y + at * a->padded, a->padded, !is_first);
+        return;
+    }
+#endif
     multiply_block(&(gemm_block){.a = s->scores,
                                  .a_row = BGI_ATTENTION_KEYS,
                                  .a_column = 1,
@@ -304,6 +328,35 @@ static void begin_rows(const bgi_attention *a, const forward_scratch *s, int64_t
     memset(s->y, 0, (size_t)(count * a->padded) * sizeof(float));
 }
 
+/* The run's queries. */
+static void gather_run(const attention_head *head, int64_t first, int64_t count, const forward_scratch *s)
+{
+#if LANES == 16
+    if (head->plan->by_pairs) {
+        copy_pair_rows(head->plan, &head->inputs[0], first, count, (uint16_t *)s->queries);
+        return;
+    }
+#endif
+    gather_rows(head->plan, &head->inputs[0], first, count, s->queries);
+}
+
+/* A block's keys and values. */
+static void gather_seen(const attention_head *head, int64_t k0, int64_t k_count, const forward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+
+#if LANES == 16
+    if (a->by_pairs) {
+        lay_rows_across(a, &head->inputs[1], k0, k_count, (uint16_t *)s->keys);
+        lay_rows_in_pairs(a, &head->inputs[2], k0, k_count, (uint16_t *)s->values);
+        return;
+    }
+#endif
+    gather_rows(a, &head->inputs[1], k0, k_count, s->values);
+    transpose_rows(a, s->values, k_count, s->keys);
+    gather_rows(a, &head->inputs[2], k0, k_count, s->values);
+}
+
 /* Computes queries first..end of a head. log_sums may be NULL. */
 static void attend_run(const attention_head *head, int64_t first, int64_t end, const forward_scratch *s, void *y,
                        float *log_sums)
@@ -312,15 +365,13 @@ static void attend_run(const attention_head *head, int64_t first, int64_t end, c
     const int64_t keys = bgi_attention_end_key(head->attributes, end - 1, a->keys);
     const int64_t skipped = bgi_attention_first_key(head->attributes, first) / BGI_ATTENTION_KEYS * BGI_ATTENTION_KEYS;
 
-    gather_rows(a, &head->inputs[0], first, end - first, s->queries);
+    gather_run(head, first, end - first, s);
     if (!a->is_packed)
         begin_rows(a, s, end - first);
     for (int64_t k0 = skipped; k0 < keys; k0 += BGI_ATTENTION_KEYS) {
         const int64_t k_count = clip(keys - k0, BGI_ATTENTION_KEYS);
 
-        gather_rows(a, &head->inputs[1], k0, k_count, s->values);
-        transpose_rows(a, s->values, k_count, s->keys);
-        gather_rows(a, &head->inputs[2], k0, k_count, s->values);
+        gather_seen(head, k0, k_count, s);
         for (int64_t q0 = first; q0 < end; q0 += BGI_ATTENTION_QUERIES) {
             const score_block block = cut_block(head, q0, end, k0);
 
@@ -333,7 +384,7 @@ static void attend_run(const attention_head *head, int64_t first, int64_t end, c
         const bool sees_nothing = !a->is_packed && s->sums[i] == 0.0f;
 
         for (int64_t d = 0; !sees_nothing && d < a->padded; d += LANES)
-            vstore(row + d, vload(row + d) / vset(s->sums[i]));
+            vstore(row + d, vload(row + d) / vset(s->sums[i]) + vset(0.0f)); /* never -0, whatever blocks it saw */
         write_floats(a->dtype, y, head->y.start + (first + i) * head->y.stride, a->depth, row);
         if (log_sums != NULL)
             log_sums[first + i] = sees_nothing ? 0.0f : (float)((double)s->maxima[i] + log((double)s->sums[i]));
@@ -358,7 +409,7 @@ static void attend_part(const bg_kernel_call *call, const bgi_attention *a, cons
 
 static void run_attention(const bg_kernel_call *call, uint32_t part)
 {
-    const bgi_attention a = bgi_attention_plan(&call->types[0], call->attributes);
+    const bgi_attention a = bgi_attention_plan(&call->types[0], call->attributes, call->state);
     const void *qkv = call->operands[0];
 
     attend_part(call, &a, &(attention_operands){.inputs = {qkv, qkv, qkv}}, part, call->operands[1], call->operands[2]);
@@ -378,7 +429,7 @@ static attention_operands find_operands_apart(const bg_kernel_call *call, uint32
 
 static void run_dot_product_attention(const bg_kernel_call *call, uint32_t part)
 {
-    const bgi_attention a = bgi_attention_apart_plan(&call->types[0], &call->types[1], call->attributes);
+    const bgi_attention a = bgi_attention_apart_plan(&call->types[0], &call->types[1], call->attributes, call->state);
     const attention_operands operands = find_operands_apart(call, 0, 3);
 
     attend_part(call, &a, &operands, part, call->operands[call->input_count], call->operands[call->input_count + 1]);
@@ -407,7 +458,7 @@ static void fill_cache(attention_head *head, void *cache, int64_t before)
 
 static void run_attention_cached(const bg_kernel_call *call, uint32_t part)
 {
-    const bgi_attention a = bgi_attention_cached_plan(call->types, call->attributes);
+    const bgi_attention a = bgi_attention_cached_plan(call->types, call->attributes, call->state);
     const forward_scratch s = cut_forward_scratch(&a, (float *)call->scratch + part * a.part_floats);
     const void *qkv = call->operands[0];
     const int64_t before = bgi_attention_position(call);
@@ -438,7 +489,7 @@ static void fill_cache_apart(const bgi_attention *a, int64_t key_heads, int64_t 
 static void run_dot_product_attention_cached(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t key_heads = ((const bgi_attention_attributes *)call->attributes)->key_heads;
-    const bgi_attention a = bgi_attention_apart_cached_plan(call->types, call->attributes);
+    const bgi_attention a = bgi_attention_apart_cached_plan(call->types, call->attributes, call->state);
     const forward_scratch s = cut_forward_scratch(&a, (float *)call->scratch + part * a.part_floats);
     const attention_operands operands = {.inputs = {call->operands[0], call->operands[3], call->operands[4]}};
 
@@ -466,6 +517,7 @@ typedef struct backward_scratch {
     float *dk, *dv;
     float *queries, *dy;
     float *shares, *gradients; /* m_ij p_ij; and scale ds_ij */
+    float *rounded;            /* the gradients in bfloat16, if they are needed */
     float *along;              /* dy . y of the head's queries, or of a block of queries for a bias's gradient */
     float *sums;               /* sums of a bias's gradient */
     float *dq; /* the head's rows of dq with stride dq_row: in the result itself if the result is float32 */
@@ -484,7 +536,8 @@ static backward_scratch cut_backward_scratch(const bgi_attention *a, float *scra
     s.dy = s.queries + BGI_ATTENTION_QUERIES * a->padded;
     s.shares = s.dy + BGI_ATTENTION_QUERIES * a->padded;
     s.gradients = s.shares + BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
-    s.along = s.gradients + BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+    s.rounded = s.gradients + BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+    s.along = s.rounded + bgi_attention_rounded_floats(a);
     s.sums = s.along + BGI_ATTENTION_QUERIES;
     return s;
 }
@@ -550,23 +603,10 @@ static void differentiate_block(const attention_head *head, const score_block *b
                                 const float *along, float gradient_scale, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
-    gemm_block product = {.a = s->queries,
-                          .a_row = a->padded,
-                          .a_column = 1,
-                          .b = s->keys_across,
-                          .b_row = BGI_ATTENTION_KEYS,
-                          .c = s->shares,
-                          .c_row = BGI_ATTENTION_KEYS,
-                          .m = block->q_count,
-                          .n = bgi_cpu_round_up(block->k_count, LANES),
-                          .k = a->depth};
     float factors[BGI_ATTENTION_KEYS], bias[BGI_ATTENTION_KEYS];
 
-    multiply_block(&product);
-    product.a = s->dy;
-    product.b = s->values_across;
-    product.c = s->gradients;
-    multiply_block(&product);
+    multiply_across(a, s->queries, 0, s->keys_across, block, s->shares);
+    multiply_across(a, s->dy, 0, s->values_across, block, s->gradients);
     for (int64_t i = 0; i < block->q_count; i++) {
         int64_t from, seen = count_seen(head, block, i, &from);
 
@@ -595,6 +635,16 @@ static void sum_block(const attention_head *head, const score_block *block, cons
                          .k = block->q_count,
                          .add = true};
 
+#if LANES == 16
+    if (a->by_pairs) {
+        multiply_pairs_by_keys(a, s->gradients, (uint16_t *)s->rounded, BGI_ATTENTION_KEYS, (const uint16_t *)s->keys,
+                               block, s->dq + block->q0 * s->dq_row, s->dq_row, !a->is_packed || block->k0 > 0);
+        add_pairs_by_queries(a, s->gradients, (const uint16_t *)s->queries + BGI_ATTENTION_QUERIES * a->padded, block,
+                             s->dk);
+        add_pairs_by_queries(a, s->shares, (const uint16_t *)s->dy + BGI_ATTENTION_QUERIES * a->padded, block, s->dv);
+        return;
+    }
+#endif
     multiply_block(&(gemm_block){.a = s->gradients,
                                  .a_row = BGI_ATTENTION_KEYS,
                                  .a_column = 1,
@@ -628,10 +678,40 @@ static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count,
 {
     const bgi_attention *a = head->plan;
 
+#if LANES == 16
+    if (a->by_pairs) {
+        lay_rows_across(a, &head->inputs[2], k0, k_count, (uint16_t *)s->values_across);
+        lay_rows_across(a, &head->inputs[1], k0, k_count, (uint16_t *)s->keys_across);
+        lay_rows_in_pairs(a, &head->inputs[1], k0, k_count, (uint16_t *)s->keys);
+        return;
+    }
+#endif
     gather_rows(a, &head->inputs[2], k0, k_count, s->keys);
     transpose_rows(a, s->keys, k_count, s->values_across);
     gather_rows(a, &head->inputs[1], k0, k_count, s->keys);
     transpose_rows(a, s->keys, k_count, s->keys_across);
+}
+
+/* A block's queries and dy; for products of pairs in both layouts, one after the other. */
+static void gather_queries(const attention_head *head, const attention_operands *operands, const score_block *block,
+                           const backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+
+#if LANES == 16
+    if (a->by_pairs) {
+        const attention_rows dy = {operands->dy, head->y.start, head->y.stride};
+        const int64_t elements = BGI_ATTENTION_QUERIES * a->padded;
+
+        copy_pair_rows(a, &head->inputs[0], block->q0, block->q_count, (uint16_t *)s->queries);
+        lay_rows_in_pairs(a, &head->inputs[0], block->q0, block->q_count, (uint16_t *)s->queries + elements);
+        copy_pair_rows(a, &dy, block->q0, block->q_count, (uint16_t *)s->dy);
+        lay_rows_in_pairs(a, &dy, block->q0, block->q_count, (uint16_t *)s->dy + elements);
+        return;
+    }
+#endif
+    gather_rows(a, &head->inputs[0], block->q0, block->q_count, s->queries);
+    gather_results(head, operands->dy, block->q0, block->q_count, s->dy);
 }
 
 /* Adds the gradients between the queries of one head and a block of keys. */
@@ -648,8 +728,7 @@ static void differentiate_keys(const attention_head *head, const attention_opera
 
         if (block.k_count == 0)
             continue;
-        gather_rows(a, &head->inputs[0], q0, block.q_count, s->queries);
-        gather_results(head, operands->dy, q0, block.q_count, s->dy);
+        gather_queries(head, operands, &block, s);
         differentiate_block(head, &block, log_sums, s->along + q0, (float)head->attributes->scale, s);
         sum_block(head, &block, s);
     }
@@ -712,7 +791,7 @@ static void differentiate_part(const bg_kernel_call *call, const bgi_attention *
 
 static void run_attention_backward(const bg_kernel_call *call, uint32_t part)
 {
-    const bgi_attention a = bgi_attention_backward_plan(&call->types[1], call->attributes);
+    const bgi_attention a = bgi_attention_backward_plan(&call->types[1], call->attributes, call->state);
     const void *qkv = call->operands[1];
     void *dqkv = call->operands[4];
 
@@ -738,7 +817,8 @@ static attention_operands find_backward_operands(const bg_kernel_call *call)
 
 static void run_dot_product_attention_backward(const bg_kernel_call *call, uint32_t part)
 {
-    const bgi_attention a = bgi_attention_apart_backward_plan(&call->types[1], &call->types[2], call->attributes);
+    const bgi_attention a =
+        bgi_attention_apart_backward_plan(&call->types[1], &call->types[2], call->attributes, call->state);
     attention_operands operands = find_backward_operands(call);
 
     for (uint32_t which = 0; which < 3; which++)
@@ -762,7 +842,7 @@ static void add_head_bias(const attention_head *head, const attention_operands *
         if (block.k_count == 0)
             continue;
         measure_block(head, operands, q0, block.q_count, s, s->along);
-        gather_rows(a, &head->inputs[0], q0, block.q_count, s->queries);
+        gather_queries(head, operands, &block, s);
         differentiate_block(head, &block, log_sums, s->along, 1.0f, s);
         for (int64_t i = 0; i < block.q_count; i++) {
             float *sums = s->sums + (head->bias.stride == 0 ? 0 : q0 + i - first) * BGI_ATTENTION_KEYS;
@@ -799,7 +879,7 @@ static void sum_bias(const bg_kernel_call *call, const bgi_attention *a, const a
 static void run_dot_product_attention_bias_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_attention a =
-        bgi_attention_bias_plan(&call->types[1], &call->types[2], &call->types[6], call->attributes);
+        bgi_attention_bias_plan(&call->types[1], &call->types[2], &call->types[6], call->attributes, call->state);
     const attention_operands operands = find_backward_operands(call);
     const backward_scratch s = cut_backward_scratch(&a, (float *)call->scratch + part * a.part_floats);
 

@@ -72,9 +72,36 @@ typedef struct bgi_pairs_gathered {
     int64_t m, tiles; /* m: whole blocks of rows; tiles of columns: 1, 2 or 4 */
 } bgi_pairs_gathered;
 
+/* C [m, n] = A [m, k] B [k, n], both laid out by the caller; with `goes_on` the sums start from the values in C. The
+ * terms 2p and 2p + 1 of A's row r are at a + r a_row + p a_pair; the same terms of B's columns are pairs from
+ * b + p b_pair on. Only these k terms are added, by two, as above. */
+typedef struct bgi_pairs_laid_out {
+    const uint16_t *a;
+    int64_t a_row, a_pair;
+    const uint16_t *b;
+    int64_t b_pair;
+    float *c; /* rows c_row apart */
+    int64_t c_row;
+    int64_t m, n, k; /* n is a multiple of 16, k of 2 */
+    bool goes_on;
+} bgi_pairs_laid_out;
+
+/* Rows of floats to bfloat16, to nearest, where ties go to even and subnormal numbers become zero: as rows to_row
+ * apart, or as pairs of rows 2p and 2p + 1 to_row apart, where a missing last row is zeros. The result may replace the
+ * floats: each vector is read before it is overwritten. */
+typedef struct bgi_pairs_rounding {
+    const float *from;
+    int64_t from_row, rows, columns; /* columns: a multiple of 16 */
+    uint16_t *to;
+    int64_t to_row;
+} bgi_pairs_rounding;
+
 /* Only on processors that have the instructions (core/isa.h). */
 void bgi_pairs_multiply_avx512bf16(const bgi_pairs *p);
 void bgi_pairs_multiply_amx(const bgi_pairs *p);
 void bgi_pairs_add_gathered_avx512bf16(const bgi_pairs_gathered *p);
+void bgi_pairs_multiply_laid_out_avx512bf16(const bgi_pairs_laid_out *p);
+void bgi_pairs_round_rows_avx512bf16(const bgi_pairs_rounding *p);
+void bgi_pairs_round_pairs_avx512bf16(const bgi_pairs_rounding *p);
 
 #endif

@@ -12,7 +12,7 @@ enum { MOST_ROWS = 8, MOST_TILES = 4, PANEL_ROWS = 6, FEW_ROWS = 4, AHEAD = 32 /
 
 typedef struct block {
     const uint16_t *a;
-    int64_t a_row;
+    int64_t a_row, a_pair;
     pairs_tiles b;
     int64_t terms;
     float *c;
@@ -25,7 +25,7 @@ typedef struct block {
 static inline __attribute__((always_inline)) void multiply(const block *w, const int rows, const int tiles)
 {
     const int64_t tile = tiles == MOST_TILES ? 2 * TILE : w->b.tile, pair = w->b.pair;
-    const uint16_t *b = w->b.at;
+    const uint16_t *a = w->a, *b = w->b.at;
     __m512 sum[MOST_ROWS][MOST_TILES];
     __mmask16 live[MOST_TILES];
 
@@ -38,7 +38,7 @@ static inline __attribute__((always_inline)) void multiply(const block *w, const
         for (int t = 0; t < tiles; t++)
             sum[r][t] =
                 w->goes_on ? _mm512_maskz_loadu_ps(live[t], w->c + r * w->c_row + t * TILE) : _mm512_setzero_ps();
-    for (int64_t k = 0; k < w->terms; k += 2, b += pair) {
+    for (int64_t k = 0; k < w->terms; k += 2, a += w->a_pair, b += pair) {
         __m512bh line[MOST_TILES];
 
 #pragma GCC unroll 8
@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) void multiply(const block *w, const
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             int32_t terms;
-            memcpy(&terms, w->a + r * w->a_row + k, sizeof terms);
+            memcpy(&terms, a + r * w->a_row, sizeof terms);
 #pragma GCC unroll 8
             for (int t = 0; t < tiles; t++)
                 sum[r][t] = _mm512_dpbf16_ps(sum[r][t], (__m512bh)_mm512_set1_epi32(terms), line[t]);
@@ -95,18 +95,69 @@ static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), 
                                                                      {NAMES(7)},
                                                                      {NAMES(8)}};
 
-/* All rows by columns n.., in blocks of as even numbers of rows as possible. */
-static void multiply_rows(const bgi_pairs *p, block w, int64_t n, int64_t most)
+/* All m_count rows, in blocks of as even numbers of rows as possible. */
+static void multiply_rows(block w, int64_t m_count, int64_t most)
 {
-    const int64_t count = (p->m + most - 1) / most, tiles = (w.columns + TILE - 1) / TILE;
+    const int64_t count = (m_count + most - 1) / most, tiles = (w.columns + TILE - 1) / TILE;
     const uint16_t *a = w.a;
+    float *c = w.c;
 
     for (int64_t i = 0; i < count; i++) {
-        const int64_t m = p->m * i / count, rows = p->m * (i + 1) / count - m;
+        const int64_t m = m_count * i / count, rows = m_count * (i + 1) / count - m;
 
         w.a = a + m * w.a_row;
-        w.c = p->c + m * p->c_row + n;
+        w.c = c + m * w.c_row;
         blocks[rows - 1][tiles - 1](&w);
+    }
+}
+
+void bgi_pairs_multiply_laid_out_avx512bf16(const bgi_pairs_laid_out *p)
+{
+    block w = {.a = p->a,
+               .a_row = p->a_row,
+               .a_pair = p->a_pair,
+               .b = {p->b, 2 * TILE, p->b_pair},
+               .terms = p->k,
+               .c = p->c,
+               .c_row = p->c_row,
+               .goes_on = p->goes_on};
+
+    for (int64_t left = p->n / TILE, tiles; left > 0; left -= tiles) {
+        tiles = left % MOST_TILES == 0 ? MOST_TILES : left < MOST_TILES ? left : MOST_TILES - 1;
+        w.columns = tiles * TILE;
+        multiply_rows(w, p->m, tiles == MOST_TILES ? PANEL_ROWS : MOST_ROWS);
+        w.b.at += tiles * 2 * TILE;
+        w.c += tiles * TILE;
+    }
+}
+
+/* ---- rounding ---- */
+
+void bgi_pairs_round_rows_avx512bf16(const bgi_pairs_rounding *p)
+{
+    for (int64_t r = 0; r < p->rows; r++) {
+        const float *from = p->from + r * p->from_row;
+        uint16_t *to = p->to + r * p->to_row;
+
+        for (int64_t i = 0; i < p->columns; i += TILE)
+            _mm256_storeu_si256((__m256i_u *)(void *)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + i)));
+    }
+}
+
+void bgi_pairs_round_pairs_avx512bf16(const bgi_pairs_rounding *p)
+{
+    for (int64_t r = 0; r < p->rows; r += 2) {
+        const float *even = p->from + r * p->from_row, *odd = even + p->from_row;
+        uint16_t *to = p->to + r / 2 * p->to_row;
+        const __mmask16 live = r + 1 < p->rows ? 0xffff : 0;
+
+        for (int64_t i = 0; i < p->columns; i += TILE) {
+            const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(even + i)));
+            const __m512i high =
+                _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(live, odd + i)));
+
+            _mm512_storeu_si512((void *)(to + 2 * i), _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        }
     }
 }
 
@@ -294,8 +345,10 @@ void bgi_pairs_multiply_avx512bf16(const bgi_pairs *p)
     uint16_t *a = p->scratch, *b = a + pairs_round_up(p->m, TILE) * terms;
     block w = {.a = is_in_place ? p->a : a,
                .a_row = is_in_place ? p->a_row : terms,
+               .a_pair = 2,
                .b = pairs_view_packed(b, terms),
                .terms = terms,
+               .c = p->c,
                .c_row = p->c_row,
                .goes_on = p->goes_on};
 
@@ -312,14 +365,15 @@ void bgi_pairs_multiply_avx512bf16(const bgi_pairs *p)
     if (bgi_pairs_has_panel(p)) {
         w.b = pairs_view_panel(p);
         w.columns = p->n;
-        multiply_rows(p, w, 0, PANEL_ROWS);
+        multiply_rows(w, p->m, PANEL_ROWS);
         return;
     }
     for (int64_t n = 0; n < p->n; n += BGI_PAIRS_COLUMNS) {
         w.columns = p->n - n < BGI_PAIRS_COLUMNS ? p->n - n : BGI_PAIRS_COLUMNS;
         for (int64_t t = 0; t * TILE < w.columns; t++)
             pairs_pack_b(p, n + t * TILE, terms, b + t * TILE * terms);
-        multiply_rows(p, w, n, MOST_ROWS);
+        w.c = p->c + n;
+        multiply_rows(w, p->m, MOST_ROWS);
     }
 }
 #endif

@@ -50,6 +50,19 @@ static bool convolves_by_pairs(const bgi_kernel_request *request)
            (w->dims[1] > 1 || w->dims[0] > ((const bgi_conv2d_attributes *)request->attributes)->options.groups);
 }
 
+/* Attention of attention/pairs_body.h. */
+static bool attends_by_pairs(const bgi_kernel_request *request)
+{
+    const bool is_attention = request->id == BGI_KERNEL_ATTENTION || request->id == BGI_KERNEL_ATTENTION_BACKWARD ||
+                              request->id == BGI_KERNEL_ATTENTION_CACHED ||
+                              request->id == BGI_KERNEL_DOT_PRODUCT_ATTENTION ||
+                              request->id == BGI_KERNEL_DOT_PRODUCT_ATTENTION_BACKWARD ||
+                              request->id == BGI_KERNEL_DOT_PRODUCT_ATTENTION_BIAS_BACKWARD ||
+                              request->id == BGI_KERNEL_DOT_PRODUCT_ATTENTION_CACHED;
+
+    return is_attention && request->types[0].dtype == BG_BFLOAT16;
+}
+
 void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
 {
     const bool is_matrix = request->id == BGI_KERNEL_LINEAR || request->id == BGI_KERNEL_LINEAR_BACKWARD_INPUT ||
@@ -67,9 +80,10 @@ void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
     const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
     const bool has_pairs = (is_matrix || has_panels) && request->types[0].dtype == BG_BFLOAT16;
     /* also on processors with AMX */
-    const bool convolves_pairs = isa >= BGI_ISA_AVX512_BF16 && convolves_by_pairs(request);
+    const bool has_pairs_only =
+        isa >= BGI_ISA_AVX512_BF16 && (convolves_by_pairs(request) || attends_by_pairs(request));
     const int way = rounds                       ? ROUNDED
-                    : convolves_pairs            ? BY_TWO
+                    : has_pairs_only             ? BY_TWO
                     : !has_pairs                 ? PLAIN
                     : isa == BGI_ISA_AMX         ? BY_TILES
                     : isa == BGI_ISA_AVX512_BF16 ? BY_TWO
