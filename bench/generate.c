@@ -1,10 +1,11 @@
 /*
  * generate.c: measures how fast GPT-2 generates one sequence, as tokens/s of single steps and of a prompt. Weights are
- * float32, bfloat16, or rounded to 8 or 4 bits; activations are float32 or bfloat16. Rows take turns in each round, and
- * results are medians. A single step reads every matrix once. So its `share` is the bytes of the matrices times the
- * tokens/s, relative to the rate at which the same cores read memory in the same round. For a prompt it compares the
- * products' operations with the peak of the cores' arithmetic. Weights have their initial values, because speed does
- * not depend on them.
+ * float32, bfloat16, or rounded to 8 or 4 bits; activations are float32 or bfloat16. Float32 weights of a bfloat16
+ * model are cast to bfloat16 once. Rows take turns in each round, and results are medians. A single step reads every
+ * matrix once. So its `share` is the bytes of the matrices times the tokens/s, relative to the rate at which the same
+ * cores read memory in the same round. For a prompt it compares the products' operations with the peak of the cores'
+ * arithmetic, which for bfloat16 weights and activations is that of products of bfloat16, if the processor has them.
+ * Weights have their initial values, because speed does not depend on them.
  *
  * usage: generate [--prompt N] [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N]
  *                 [--rounds N]
@@ -21,7 +22,7 @@
 #include "core/arena.h"
 #include "peaks.h"
 
-enum { POSITIONS = 1024, MOST_PROMPT = 512, MOST_ROUNDS = 64, MOST_CORES = 64, READ_BYTES = 256 << 20 };
+enum { POSITIONS = 1024, MOST_PROMPT = 512, MOST_ROUNDS = 64, MOST_CORES = 64, READ_BYTES = 256 << 20, PEAK_RUNS = 20 };
 
 typedef struct setting {
     long layers, hidden, heads, vocabulary, cores, tokens, rounds, prompt;
@@ -61,7 +62,7 @@ typedef struct reader {
     const words *data;
     words sum;
     volatile float peak;
-    bool multiplies;
+    void (*multiply)(volatile float *sink); /* NULL: reads */
 } reader;
 
 static void *run_reader(void *argument)
@@ -69,9 +70,9 @@ static void *run_reader(void *argument)
     reader *r = argument;
     words sums[4] = {{0}};
 
-    if (r->multiplies) {
-        for (int i = 0; i < 20; i++)
-            peak_run(&r->peak);
+    if (r->multiply != NULL) {
+        for (int i = 0; i < PEAK_RUNS; i++)
+            r->multiply(&r->peak);
         return NULL;
     }
     for (size_t i = 0; i < READ_BYTES / sizeof *r->data; i += 4) {
@@ -84,8 +85,9 @@ static void *run_reader(void *argument)
     return NULL;
 }
 
-/* Returns the bytes or operations per second of all cores together. */
-static double measure(const setting *s, const words *data, bool multiplies)
+/* Returns the bytes per second of all cores together, or the operations per second, of which `multiply` does `flops`.
+ */
+static double measure(const setting *s, const words *data, void (*multiply)(volatile float *sink), double flops)
 {
     reader readers[MOST_CORES];
     pthread_t threads[MOST_CORES];
@@ -93,14 +95,14 @@ static double measure(const setting *s, const words *data, bool multiplies)
     double duration;
 
     for (long c = 0; c < s->cores; c++) {
-        readers[c] = (reader){.data = data + (size_t)c * (READ_BYTES / sizeof *data), .multiplies = multiplies};
+        readers[c] = (reader){.data = data + (size_t)c * (READ_BYTES / sizeof *data), .multiply = multiply};
         if (pthread_create(&threads[c], NULL, run_reader, &readers[c]) != 0)
             exit(1);
     }
     for (long c = 0; c < s->cores; c++)
         pthread_join(threads[c], NULL);
     duration = read_clock_s() - begin;
-    return (double)s->cores * (multiplies ? 20.0 * peak_flops() : (double)READ_BYTES) / duration;
+    return (double)s->cores * (multiply != NULL ? PEAK_RUNS * flops : (double)READ_BYTES) / duration;
 }
 
 /* ---- generating ---- */
@@ -123,6 +125,20 @@ static bg_gpt_options make_model(const setting *s, bg_dtype dtype)
 static double count_weights(const setting *s)
 {
     return 12.0 * (double)s->layers * (double)s->hidden * (double)s->hidden + (double)s->vocabulary * (double)s->hidden;
+}
+
+/* Bytes of a weight in the matrices that a step reads. */
+static double find_weight_bytes(const row *r)
+{
+    if (r->type == BG_WEIGHTS_INT8 || r->type == BG_WEIGHTS_INT4)
+        return r->type == BG_WEIGHTS_INT8 ? 8.5 / 8.0 : 4.5 / 8.0;
+    return r->type == BG_WEIGHTS_BFLOAT16 || r->dtype == BG_BFLOAT16 ? 2.0 : 4.0;
+}
+
+static bool multiplies_pairs(const row *r)
+{
+    return r->dtype == BG_BFLOAT16 && (r->type == BG_WEIGHTS_BFLOAT16 || r->type == BG_WEIGHTS_FLOAT) &&
+           peak_pairs_flops() > 0.0;
 }
 
 static void open_row(row *r, const setting *s, bg_weights *weights)
@@ -207,7 +223,7 @@ int main(int argc, char **argv)
                   {.name = "int4", .type = BG_WEIGHTS_INT4, .dtype = BG_FLOAT32},
                   {.name = "int8, bfloat16", .type = BG_WEIGHTS_INT8, .dtype = BG_BFLOAT16},
                   {.name = "int4, bfloat16", .type = BG_WEIGHTS_INT4, .dtype = BG_BFLOAT16}};
-    double bandwidths[MOST_ROUNDS], peaks[MOST_ROUNDS], bandwidth, peak, float_s = 0.0;
+    double bandwidths[MOST_ROUNDS], peaks[2][MOST_ROUNDS], bandwidth, peak[2], float_s = 0.0; /* peaks: also of pairs */
     bg_weights *weights[2]; /* for each type of activations, which is that of the caches */
     words *data;
     bg_error error;
@@ -221,35 +237,34 @@ int main(int argc, char **argv)
         require(bg_weights_create(&weights[i], &error), &error);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         open_row(&rows[r], &s, weights[rows[r].dtype == BG_FLOAT32]);
-        rows[r].bytes = count_weights(&s) * (rows[r].type == BG_WEIGHTS_FLOAT      ? 4.0
-                                             : rows[r].type == BG_WEIGHTS_BFLOAT16 ? 2.0
-                                             : rows[r].type == BG_WEIGHTS_INT8     ? 8.5 / 8.0
-                                                                                   : 4.5 / 8.0);
+        rows[r].bytes = count_weights(&s) * find_weight_bytes(&rows[r]);
         time_row(&rows[r], &s, 0); /* touches its memory */
     }
     for (int round = 0; round < s.rounds; round++) {
-        bandwidths[round] = measure(&s, data, false);
-        peaks[round] = measure(&s, data, true);
+        bandwidths[round] = measure(&s, data, NULL, 0.0);
+        peaks[0][round] = measure(&s, data, peak_run, peak_flops());
+        peaks[1][round] = measure(&s, data, peak_pairs_run, peak_pairs_flops());
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
             time_row(&rows[r], &s, round);
     }
     bandwidth = find_median(bandwidths, s.rounds);
-    peak = find_median(peaks, s.rounds);
-    printf("%ld cores read %.1f GB/s and do %.0f GFLOP/s; %s; median of %ld rounds\n\n", s.cores, bandwidth / 1e9,
-           peak / 1e9, bgi_isa_name(bgi_cpu_isa()), s.rounds);
+    for (int i = 0; i < 2; i++)
+        peak[i] = find_median(peaks[i], s.rounds);
+    printf("%ld cores read %.1f GB/s and do %.0f GFLOP/s in float32, %.0f in bfloat16; %s; median of %ld rounds\n\n",
+           s.cores, bandwidth / 1e9, peak[0] / 1e9, peak[1] / 1e9, bgi_isa_name(bgi_cpu_isa()), s.rounds);
     printf("| weights, activations | tokens/s | of float32 | GB read a token | share of bandwidth | prompt tokens/s | "
            "share of peak |\n"
            "|---|---:|---:|---:|---:|---:|---:|\n");
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const double token_s = find_median(rows[r].token_s, s.rounds),
-                     prompt_s = find_median(rows[r].prompt_s, s.rounds);
+                     prompt_s = find_median(rows[r].prompt_s, s.rounds), most = peak[multiplies_pairs(&rows[r])];
 
         if (r == 0)
             float_s = token_s;
         printf("| %s | %.1f | %.2f | %.3f | %.0f%% | %.0f | %.0f%% |\n", rows[r].name, 1.0 / token_s, float_s / token_s,
                rows[r].bytes / 1e9, 100.0 * rows[r].bytes / token_s / bandwidth, (double)s.prompt / prompt_s,
-               peak > 0.0 ? 100.0 * 2.0 * 12.0 * (double)s.layers * (double)(s.hidden * s.hidden) * (double)s.prompt /
-                                prompt_s / peak
+               most > 0.0 ? 100.0 * 2.0 * 12.0 * (double)s.layers * (double)(s.hidden * s.hidden) * (double)s.prompt /
+                                prompt_s / most
                           : 0.0);
         bg_generator_destroy(rows[r].generator);
     }

@@ -27,8 +27,9 @@ typedef struct bg_generator bg_generator;
  * are added to it. Missing parameters are an error unless options->numerics.initialize_missing asks for values made
  * from the seed. A run reads at most model->sequence_length prompt tokens, and never more than 128. `options` are those
  * of the plans, for inference; NULL: the defaults with one device (BG_STRATEGY_SINGLE), so that all cores work on each
- * product. The devices of a pipeline wait for one another if only few sequences are generated. Errors: those of
- * bg_gpt_build_step, of plans and of sessions.
+ * product. The devices of a pipeline wait for one another if only few sequences are generated. With a bfloat16 model,
+ * matrices are cast once, not in each step (BG_WEIGHTS_CAST), unless options->numerics.weights_type rounds them.
+ * Errors: those of bg_gpt_build_step, of plans and of sessions.
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);

@@ -246,12 +246,18 @@ typedef enum bg_precision {
  *
  * The values follow the parameters: a session rounds them again when they have changed. Refused: training, meshes with
  * tensor axes, several ranks, readers (bg_session_create_reader), files.memmap_dir, and graphs without a matrix to
- * round. */
+ * round.
+ *
+ * CAST gives the results of FLOAT bit by bit. A float32 matrix that products in bfloat16 read (bg_cast,
+ * numerics.precision) is cast when a session gets it, instead of in each run, and has the layout of BFLOAT16. Other ops
+ * read the float32 matrix. Where the other types are refused, except by readers, CAST has no effect. Generators
+ * (bg_generator_create) use CAST if the type is FLOAT. */
 typedef enum bg_weights_type {
     BG_WEIGHTS_FLOAT = 0,
     BG_WEIGHTS_INT8,
     BG_WEIGHTS_INT4,
-    BG_WEIGHTS_BFLOAT16
+    BG_WEIGHTS_BFLOAT16,
+    BG_WEIGHTS_CAST
 } bg_weights_type;
 
 /* A loss scale that begins at options.numerics.loss_scaling and adapts between updates, as in PopART. The library

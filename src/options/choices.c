@@ -27,7 +27,7 @@ static const bgi_synonym precision_synonyms[] = {
 const bgi_choices bgi_precision_choices = {precision_names, sizeof precision_names / sizeof precision_names[0],
                                            precision_synonyms};
 CHOICES(weights_type, [BG_WEIGHTS_FLOAT] = "float", [BG_WEIGHTS_INT8] = "int8", [BG_WEIGHTS_INT4] = "int4",
-        [BG_WEIGHTS_BFLOAT16] = "bfloat16")
+        [BG_WEIGHTS_BFLOAT16] = "bfloat16", [BG_WEIGHTS_CAST] = "cast")
 CHOICES(accumulation, [BG_ACCUMULATE_MEAN] = "mean", [BG_ACCUMULATE_SUM] = "sum",
         [BG_ACCUMULATE_MEAN_RUNNING] = "mean-running")
 CHOICES(replica_reduction, [BG_REPLICAS_LIKE_ACCUMULATION] = "default", [BG_REPLICAS_MEAN] = "mean",

@@ -98,7 +98,8 @@ bg_status bgi_quantize_model(bgi_compiler *c, bg_error *error)
     bg_graph *quantized = NULL;
 
     BGI_TRY(bgi_quantize_graph(forward(c), c->plan->options.numerics.weights_type, &quantized, error));
-    replace_graph(c, quantized);
+    if (quantized != NULL)
+        replace_graph(c, quantized);
     return BG_OK;
 }
 

@@ -87,7 +87,8 @@ static void check_inference(problem_list *list, const bg_options *options, bool 
                     "gradient_accumulation is %u in inference, where there are no gradients; set it to 1 and raise "
                     "device_iterations for more micro-batches a run",
                     options->execution.gradient_accumulation);
-    if (training && options->numerics.weights_type != BG_WEIGHTS_FLOAT)
+    if (training && options->numerics.weights_type != BG_WEIGHTS_FLOAT &&
+        options->numerics.weights_type != BG_WEIGHTS_CAST)
         add_problem(list,
                     "weights_type is %s in training, where updates need float weights; leave it float, and set it for "
                     "the plan that infers",

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <brigade/transport.h>
+
 #include "core/error.h"
 #include "core/progress.h"
 #include "core/text.h"
@@ -84,6 +86,17 @@ const char *bg_plan_pass_at(uint32_t index, const char **out_what)
     return passes[index].name;
 }
 
+/* A cast of weights has no effect in training, in files, and over several ranks. */
+static bool is_quantized(const bgi_compiler *c)
+{
+    const bg_options *options = &c->plan->options;
+    const bg_transport *transport = options->execution.transport;
+
+    if (options->numerics.weights_type != BG_WEIGHTS_CAST)
+        return options->numerics.weights_type != BG_WEIGHTS_FLOAT;
+    return !c->plan->training && options->files.memmap_dir == NULL && (transport == NULL || transport->rank_count == 1);
+}
+
 static bool applies(const bgi_compiler *c, pass_when when)
 {
     const bg_options *options = &c->plan->options;
@@ -96,7 +109,7 @@ static bool applies(const bgi_compiler *c, pass_when when)
     case INFERENCE:
         return c->loop == NULL && !c->plan->training;
     case QUANTIZED:
-        return options->numerics.weights_type != BG_WEIGHTS_FLOAT;
+        return is_quantized(c);
     case TRAINING:
         return c->plan->training;
     case FUSION:

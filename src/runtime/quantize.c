@@ -145,10 +145,13 @@ bg_status bgi_session_make_quantized(bg_session *session, uint32_t number, bg_er
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
     const bg_type type = bgi_quantized_source(&variable->quantized);
+    bool is_found;
     bg_status status;
     float *made;
 
-    if (session->variables[number].source != UINT32_MAX)
+    /* The session may have added the parameter itself. */
+    BGI_TRY(bgi_session_find_source(session, number, &is_found, error));
+    if (is_found)
         return BG_OK; /* bgi_session_quantize does it */
     made = malloc(bg_type_size_bytes(&type));
     if (made == NULL)

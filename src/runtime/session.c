@@ -448,6 +448,17 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     return BG_ERROR_NOT_FOUND;
 }
 
+/* Whether the variable is the quantized form of a parameter that is also in the plan. */
+static bool follows_parameter(const bg_plan *plan, const bgi_plan_variable *variable)
+{
+    const size_t length = bgi_quantized_source_length(variable->name);
+
+    for (uint32_t i = 0; variable->quantized.bits != 0 && i < plan->variable_count; i++)
+        if (strncmp(plan->variables[i].name, variable->name, length) == 0 && plan->variables[i].name[length] == '\0')
+            return true;
+    return false;
+}
+
 /* For a quantized buffer, the parameter is missing. */
 static void add_missing(bgi_string *names, const bgi_plan_variable *variable)
 {
@@ -493,7 +504,7 @@ static bg_status find_weights(bg_session *session, bg_error *error)
             return status;
         }
         if (variable->weight != UINT32_MAX || variable->is_repeated || is_made || piece != UINT32_MAX || is_continued ||
-            !must_be_given(session, &plan->variables[i]))
+            !must_be_given(session, &plan->variables[i]) || follows_parameter(plan, &plan->variables[i]))
             continue;
         if (missing++ < MOST_NAMES)
             add_missing(&names, &plan->variables[i]);

@@ -207,23 +207,28 @@ bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_option
         return bg_error_set(error, BG_ERROR_INVALID, "the generator would have %u sequences; it must have 1 to %d",
                             sequences, BG_GENERATOR_MOST_SEQUENCES);
 
-    bg_options defaults = bg_options_defaults();
+    bg_options used = bg_options_defaults();
     const int64_t step = find_length(model, BGI_PROMPT_STEP), longest = find_length(model, BGI_LONGEST_STEP);
-    bg_generator *generator = calloc(1, sizeof *generator);
+    bg_generator *generator;
     bg_status status;
 
+    used.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
+    if (options != NULL) {
+        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_options", "bg_options_defaults()", error));
+        used = *options;
+    }
+    if (used.numerics.weights_type == BG_WEIGHTS_FLOAT)
+        used.numerics.weights_type = BG_WEIGHTS_CAST; /* same results, without casts in each step */
+    generator = calloc(1, sizeof *generator);
     if (generator == NULL)
         return bgi_error_memory(error, "a generator", sizeof *generator);
     generator->positions = model->positions;
     generator->vocabulary = model->vocabulary;
     generator->slot_count = sequences;
-    defaults.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
-    if (options == NULL)
-        options = &defaults;
     if (longest > step)
-        BGI_TRY_CLEANUP(open_stepper(&generator->longest, model, longest, sequences, options, weights, error));
-    BGI_TRY_CLEANUP(open_stepper(&generator->prompt, model, step, sequences, options, weights, error));
-    BGI_TRY_CLEANUP(open_stepper(&generator->single, model, 1, sequences, options, weights, error));
+        BGI_TRY_CLEANUP(open_stepper(&generator->longest, model, longest, sequences, &used, weights, error));
+    BGI_TRY_CLEANUP(open_stepper(&generator->prompt, model, step, sequences, &used, weights, error));
+    BGI_TRY_CLEANUP(open_stepper(&generator->single, model, 1, sequences, &used, weights, error));
     BGI_TRY_CLEANUP(open_slots(generator, error));
     BGI_TRY_CLEANUP(bgi_sampler_init(&generator->sampler, (size_t)model->vocabulary, error));
     bgi_generator_forget(generator);

@@ -7,6 +7,11 @@
  *     %t, ids -> embedding -> e         %t.int8, ids -> quantized_embedding -> e
  *     x, %t, bias -> linear -> z        x, %t.int8 -> quantized_linear -> s;  s + bias -> z
  *
+ * With BG_WEIGHTS_CAST, only reads through a cast to bfloat16 change, so every result keeps its bits:
+ *
+ *     %t, ids -> embedding -> e         the same, with the float32 table
+ *     %t -> cast -> c;  x, c -> linear  x, %t.bfloat16 -> quantized_linear
+ *
  * Needs: a forward graph that is not trained. Does: replaces each float32 parameter that is the matrix of products, or
  * of products and embeddings, by a buffer that records the parameter (bgi_value.quantized). Products of 16 bits, which
  * read the matrix through a cast, are included. Matrices that would not become smaller, that are cut over replicas or
@@ -31,11 +36,13 @@ typedef enum matrix_use { UNUSED = 0, OUT_IN, IN_OUT, REFUSED } matrix_use;
 typedef struct quantizer {
     const bg_graph *graph;
     uint32_t bits;
+    bool only_casts;   /* BG_WEIGHTS_CAST */
     const char *name;  /* name of the type, which is the suffix of the buffers' names */
     uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
-    matrix_use *uses;  /* by value, for parameters: how ops read it */
+    matrix_use *uses;  /* by value, for parameters: how ops read it; with only_casts, how they read its casts */
     bool *has_product; /* by value, for parameters: one of these ops is a product */
     bool *needed;      /* by value: leaves that stay */
+    bg_value *buffers; /* by value, for parameters: the buffer in the new graph, or null */
     bgi_rebuild rebuild;
 } quantizer;
 
@@ -50,10 +57,11 @@ static matrix_use find_use(const quantizer *q, const bgi_op *op, uint32_t input,
 {
     const bool is_cast = q->matrix[op->inputs[input].id] != op->inputs[input].id;
     const bgi_matmul_attributes *layout = op->attributes;
-    bg_type x = bg_graph_type(q->graph, op->inputs[0]);
+    const bg_type x = bg_graph_type(q->graph, op->inputs[0]);
+    const bool has_type = q->only_casts ? x.dtype == BG_BFLOAT16 : bgi_dtype_is_single(x.dtype);
 
     *out_product = op->type == &bgi_op_linear || op->type == &bgi_op_matmul;
-    if (*out_product && input == 1 && bgi_dtype_is_single(x.dtype)) {
+    if (*out_product && input == 1 && has_type) {
         if (op->type == &bgi_op_linear)
             return OUT_IN;
         return layout->transpose_a ? REFUSED : layout->transpose_b ? OUT_IN : IN_OUT;
@@ -71,9 +79,18 @@ static void note_use(quantizer *q, uint32_t matrix, matrix_use use, bool is_prod
 /* A cast to 16 bits is the matrix itself in another type. */
 static bool is_cast_of_matrix(const quantizer *q, const bgi_op *op)
 {
-    return op->type == &bgi_op_cast && q->matrix[op->inputs[0].id] == op->inputs[0].id && op->inputs[0].id != 0 &&
-           q->matrix[op->inputs[0].id] != 0 &&
-           bgi_dtype_is_narrow(((const bgi_cast_attributes *)op->attributes)->dtype);
+    bg_dtype to;
+
+    if (op->type != &bgi_op_cast || q->matrix[op->inputs[0].id] != op->inputs[0].id || op->inputs[0].id == 0)
+        return false;
+    to = ((const bgi_cast_attributes *)op->attributes)->dtype;
+    return q->only_casts ? to == BG_BFLOAT16 : bgi_dtype_is_narrow(to);
+}
+
+/* Whether the buffer may replace the value, which is a parameter or a cast of one. */
+static bool is_replaceable(const quantizer *q, uint32_t value)
+{
+    return q->matrix[value] != 0 && !(q->only_casts && q->matrix[value] == value);
 }
 
 static void find_uses(quantizer *q)
@@ -91,13 +108,15 @@ static void find_uses(quantizer *q)
             continue;
         }
         for (uint32_t i = 0; i < op->input_count; i++) {
-            const uint32_t matrix = q->matrix[op->inputs[i].id];
+            const uint32_t value = op->inputs[i].id;
             bool is_product;
 
-            if (matrix != 0) {
+            if (is_replaceable(q, value)) {
                 const matrix_use use = find_use(q, op, i, &is_product);
 
-                note_use(q, matrix, use, is_product);
+                note_use(q, q->matrix[value], use, is_product);
+            } else if (q->matrix[value] != 0) {
+                q->needed[value] = true;
             }
         }
     }
@@ -133,7 +152,7 @@ static bool is_quantized(const quantizer *q, uint32_t matrix)
 
 /* ---- building ---- */
 
-/* The buffer in place of a parameter. It has the parameter's number and initializer, which make its first values if the
+/* The buffer of a parameter. It has the parameter's number and initializer, which make its first values if the
  * session's weights lack the parameter. */
 static bg_status add_buffer(quantizer *q, uint32_t matrix, bg_error *error)
 {
@@ -150,14 +169,22 @@ static bg_status add_buffer(quantizer *q, uint32_t matrix, bg_error *error)
     BGI_TRY(bg_graph_check(to, error));
     to->values[buffer.id].variable = value->variable;
     to->values[buffer.id].quantized = made;
-    q->rebuild.map[matrix] = buffer;
+    q->buffers[matrix] = buffer;
     return BG_OK;
+}
+
+/* Returns the parameter whose buffer replaces an input of the op, or 0. */
+static uint32_t find_replaced(const quantizer *q, const bgi_op *op, uint32_t input)
+{
+    const uint32_t value = input < op->input_count ? op->inputs[input].id : 0;
+
+    return is_replaceable(q, value) && !bg_value_is_null(q->buffers[q->matrix[value]]) ? q->matrix[value] : 0;
 }
 
 static void add_product(quantizer *q, const bgi_op *op, uint32_t matrix)
 {
     const bgi_quantized made = describe(q, matrix);
-    const bg_value inputs[] = {bgi_rebuild_value(&q->rebuild, op->inputs[0]), q->rebuild.map[matrix]};
+    const bg_value inputs[] = {bgi_rebuild_value(&q->rebuild, op->inputs[0]), q->buffers[matrix]};
     bgi_quantized_attributes attributes;
     bg_value y;
 
@@ -174,7 +201,7 @@ static void add_product(quantizer *q, const bgi_op *op, uint32_t matrix)
 static void add_embedding(quantizer *q, const bgi_op *op, uint32_t matrix)
 {
     const bgi_quantized made = describe(q, matrix);
-    const bg_value inputs[] = {q->rebuild.map[matrix], bgi_rebuild_value(&q->rebuild, op->inputs[1])};
+    const bg_value inputs[] = {q->buffers[matrix], bgi_rebuild_value(&q->rebuild, op->inputs[1])};
     bgi_quantized_attributes attributes;
 
     memset(&attributes, 0, sizeof attributes);
@@ -187,15 +214,15 @@ static void add_embedding(quantizer *q, const bgi_op *op, uint32_t matrix)
 
 static void add_op(quantizer *q, const bgi_op *op)
 {
-    const uint32_t table = op->input_count > 0 ? q->matrix[op->inputs[0].id] : 0;
-    const uint32_t weight = op->input_count > 1 ? q->matrix[op->inputs[1].id] : 0;
+    const uint32_t table = find_replaced(q, op, 0), weight = find_replaced(q, op, 1);
+    const uint32_t cast = op->output_count > 0 ? q->matrix[op->outputs[0].id] : 0;
 
     bgi_rebuild_place(&q->rebuild, op);
-    if (is_quantized(q, table) && op->type == &bgi_op_embedding)
+    if (table != 0 && op->type == &bgi_op_embedding)
         add_embedding(q, op, table);
-    else if (is_quantized(q, weight))
+    else if (weight != 0)
         add_product(q, op, weight);
-    else if (!is_quantized(q, table)) /* the only other op on such a matrix is a cast, whose result no op reads now */
+    else if (bg_value_is_null(q->buffers[cast])) /* otherwise it is a cast whose result no op reads now */
         bgi_rebuild_op(&q->rebuild, op);
 }
 
@@ -208,15 +235,18 @@ static bg_status refuse_mesh(const bg_graph *graph, const char *name, bg_error *
                         name, graph->mesh.tensor_1, graph->mesh.tensor_2);
 }
 
+/* A graph without a matrix to cast once stays as it is; a graph without a matrix to round is an error. */
 static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
 {
     uint32_t count = 0;
 
     find_uses(q);
     for (uint32_t v = 1; v < q->graph->value_count; v++) {
-        q->needed[v] = q->matrix[v] != v || !is_quantized(q, v);
-        count += !q->needed[v];
+        q->needed[v] |= q->matrix[v] != v || !is_quantized(q, v);
+        count += is_quantized(q, v) && q->matrix[v] == v;
     }
+    if (count == 0 && q->only_casts)
+        return BG_OK;
     if (count == 0)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "numerics.weights_type is %s, but no product of the graph reads a float32 matrix of "
@@ -224,7 +254,7 @@ static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
                             q->name);
     BGI_TRY(bgi_rebuild_begin(&q->rebuild, q->graph, q->needed, error));
     for (uint32_t v = 1; v < q->graph->value_count; v++)
-        if (!q->needed[v])
+        if (q->matrix[v] == v && is_quantized(q, v))
             BGI_TRY(add_buffer(q, v, error));
     for (size_t o = 0; o < q->graph->op_count; o++)
         add_op(q, &q->graph->ops[o]);
@@ -234,23 +264,27 @@ static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error)
 {
     quantizer q = {.graph = graph,
-                   .bits = type == BG_WEIGHTS_BFLOAT16 ? 16
-                           : type == BG_WEIGHTS_INT8   ? 8
-                                                       : 4,
+                   .bits = type == BG_WEIGHTS_INT8   ? 8
+                           : type == BG_WEIGHTS_INT4 ? 4
+                                                     : 16,
+                   .only_casts = type == BG_WEIGHTS_CAST,
                    .matrix = calloc(graph->value_count, sizeof *q.matrix),
                    .uses = calloc(graph->value_count, sizeof *q.uses),
                    .has_product = calloc(graph->value_count, sizeof *q.has_product),
-                   .needed = calloc(graph->value_count, sizeof *q.needed)};
-    bg_status status;
+                   .needed = calloc(graph->value_count, sizeof *q.needed),
+                   .buffers = calloc(graph->value_count, sizeof *q.buffers)};
+    const bool is_cut = graph->mesh.tensor_1 * graph->mesh.tensor_2 > 1;
+    bg_status status = BG_OK;
 
     q.name = bgi_quantized_name(q.bits);
-    if (graph->mesh.tensor_1 * graph->mesh.tensor_2 > 1)
+    if (is_cut && !q.only_casts)
         status = refuse_mesh(graph, q.name, error);
-    else if (q.matrix == NULL || q.uses == NULL || q.has_product == NULL || q.needed == NULL)
+    else if (q.matrix == NULL || q.uses == NULL || q.has_product == NULL || q.needed == NULL || q.buffers == NULL)
         status = bgi_error_memory(error, "matrices", graph->value_count * sizeof *q.matrix);
-    else
+    else if (!is_cut)
         status = build(&q, out, error);
     bgi_rebuild_clear(&q.rebuild);
+    free(q.buffers);
     free(q.needed);
     free(q.has_product);
     free(q.uses);

@@ -19,7 +19,8 @@
 #include "graph/graph.h"
 
 /* quantize.c: Needs a forward graph that is not trained. Does: makes the matrices of products 16-, 8- or 4-bit buffers.
- * Errors: BG_ERROR_UNSUPPORTED for a mesh with tensor axes, or a graph without such a matrix. */
+ * For BG_WEIGHTS_CAST: only matrices that these products read through a cast to bfloat16. Errors: BG_ERROR_UNSUPPORTED
+ * for a mesh with tensor axes, or a graph without such a matrix. For BG_WEIGHTS_CAST, *out does not change instead. */
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error);
 
 /* fusion.c: Needs a forward graph. Does: convolution + max pool (+ relu) of one block become one op where the fused

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/quantized.h"
+#include "plan/plan.h"
 #include "support/folder.h"
 #include "train/generation_model.h"
 
@@ -157,6 +158,100 @@ static void test_bfloat16(void **state)
     bg_weights_destroy(weights);
 }
 
+/* Counts the casts of matrices in each run of a session. */
+static uint32_t count_matrix_casts(const bg_session *session)
+{
+    const bg_plan *plan = bg_session_plan(session);
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < plan->devices[0].instruction_count; i++) {
+        const bgi_instruction *instruction = &plan->devices[0].instructions[i];
+
+        for (uint32_t c = 0; c < instruction->call_count; c++) {
+            const bgi_call *call = &instruction->calls[c];
+
+            count += call->input_count == 1 && call->output_count == 1 && call->types[0].dtype == BG_FLOAT32 &&
+                     call->types[1].dtype == BG_BFLOAT16 && bg_type_element_count(&call->types[0]) >= 64 * 64;
+        }
+    }
+    return count;
+}
+
+/* The same logits, from one pass over the whole sequence that casts `casts` matrices. */
+static void evaluate(const bg_gpt_options *model, bg_weights *weights, bg_weights_type type, uint32_t casts,
+                     float logits[ADDED][VOCABULARY])
+{
+    bg_gpt_options used = *model;
+    bg_options options = quantizing(type);
+    bg_stream output;
+    int32_t tokens[PROMPT + ADDED];
+    static float all[PROMPT + ADDED][VOCABULARY];
+    uint16_t halves[PROMPT + ADDED][VOCABULARY];
+    const void *inputs[] = {tokens};
+    void *outputs[] = {halves};
+    bg_session *session;
+    bg_graph *graph;
+    bg_error error;
+
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    used.sequence_length = PROMPT + ADDED;
+    used.outputs = BG_GPT_LOGITS;
+    for (int32_t i = 0; i < PROMPT + ADDED; i++)
+        tokens[i] = (i * i + 5) % VOCABULARY;
+    require(bg_graph_create(&graph, &error), &error);
+    bg_gpt_build(graph, &used);
+    require(bg_session_create_inference(graph, &options, weights, &session, &error), &error);
+    require(bg_session_output(session, 0, &output, &error), &error);
+    assert_int_equal(output.micro_batch_type.dtype, BG_BFLOAT16);
+    assert_int_equal(count_matrix_casts(session), casts);
+    require(bg_session_run(session, inputs, outputs, &error), &error);
+    for (size_t i = 0; i < sizeof all / sizeof all[0][0]; i++)
+        (&all[0][0])[i] = bgi_bfloat16_to_float((&halves[0][0])[i]);
+    memcpy(logits, all[PROMPT], sizeof all[0] * ADDED);
+    bg_session_destroy(session);
+    bg_graph_destroy(graph);
+}
+
+/* A generator of a bfloat16 model casts its matrices once. Logits are those of a pass that casts them. */
+static void test_casts(void **state)
+{
+    static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
+    static const char name[] = "transformer.wte.weight";
+    bg_gpt_options model = wide_model();
+    bg_weights *weights;
+    bg_generator *generator;
+    bg_weight weight;
+    bg_error error;
+    float *values;
+    (void)state;
+
+    model.dtype = BG_BFLOAT16;
+    weights = make_weights(&model);
+    evaluate(&model, weights, BG_WEIGHTS_FLOAT, 9, wanted);
+    evaluate(&model, weights, BG_WEIGHTS_CAST, 0, found);
+    assert_memory_equal(found, wanted, sizeof wanted);
+    generator = open_generator(&model, NULL, weights, 1);
+    assert_int_equal(count_matrix_casts(bg_generator_session(generator, false)), 0);
+    assert_int_equal(count_matrix_casts(bg_generator_session(generator, true)), 0);
+    read_logits(generator, found);
+    assert_memory_equal(found, wanted, sizeof wanted);
+
+    /* The table is also an embedding, which reads the float32 values; both follow a change. */
+    require(bg_weights_find(weights, name, &weight, &error), &error);
+    values = malloc(bg_type_size_bytes(&weight.type));
+    assert_non_null(values);
+    for (int64_t i = 0; i < bg_type_element_count(&weight.type); i++)
+        values[i] = -1.3F * ((const float *)weight.data)[i];
+    require(bg_weights_set(weights, name, &weight.type, values, &error), &error);
+    free(values);
+    evaluate(&model, weights, BG_WEIGHTS_FLOAT, 9, wanted);
+    assert_memory_not_equal(found, wanted, sizeof wanted);
+    read_logits(generator, found);
+    assert_memory_equal(found, wanted, sizeof wanted);
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
 /* A matrix that is set again is rounded again, for existing and for new sessions. */
 static void test_changes(void **state)
 {
@@ -249,6 +344,54 @@ static void test_missing(void **state)
     bg_weights_destroy(rounded);
     bg_weights_destroy(weights);
     bg_weights_destroy(others);
+}
+
+/* Under other strategies, in training, and with values that the session makes itself. */
+static void test_cast_options(void **state)
+{
+    static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
+    static const bg_strategy strategies[] = {BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED, BG_STRATEGY_PHASED};
+    bg_gpt_options model = wide_model();
+    bg_options options = bg_options_defaults();
+    const bg_optimizer sgd = bg_sgd(0.1);
+    bg_weights *weights, *made, *others;
+    bg_generator *generator;
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_gpt net;
+    bg_error error;
+    (void)state;
+
+    model.dtype = BG_BFLOAT16;
+    weights = make_weights(&model);
+    generate(&model, NULL, weights, 1, wanted);
+    for (size_t s = 0; s < sizeof strategies / sizeof strategies[0]; s++) {
+        options.execution.strategy = strategies[s];
+        options.execution.stages = "auto:2";
+        options.execution.cores = 1 + (uint32_t)s % 2;
+        generate(&model, &options, weights, 1 + (uint32_t)s, found);
+        assert_memory_equal(found, wanted, sizeof wanted);
+    }
+    bg_weights_destroy(weights);
+
+    options = bg_options_defaults();
+    require(bg_weights_create(&made, &error), &error);
+    assert_int_equal(bg_generator_create(&model, NULL, made, &generator, &error), BG_ERROR_NOT_FOUND);
+    assert_null(strstr(strstr(error.message, "wte.weight`") + 1, "wte.weight`")); /* named once */
+    options.numerics.initialize_missing = true;
+    generate(&model, &options, made, 1, found);
+    others = copy_without(made, "");
+    generate(&model, NULL, others, 1, wanted);
+    assert_memory_equal(found, wanted, sizeof wanted);
+    bg_weights_destroy(others);
+    bg_weights_destroy(made);
+
+    options.numerics.weights_type = BG_WEIGHTS_CAST;
+    require(bg_graph_create(&graph, &error), &error);
+    net = bg_gpt_build(graph, &model);
+    require(bg_plan_create_training(graph, net.loss, &sgd, &options, &plan, &error), &error);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
 }
 
 /* Does the same with a plan from the cache. */
@@ -415,10 +558,10 @@ static void test_perplexity(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits),      cmocka_unit_test(test_bfloat16),
-                                       cmocka_unit_test(test_changes),   cmocka_unit_test(test_missing),
-                                       cmocka_unit_test(test_cached),    cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_perplexity)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits),         cmocka_unit_test(test_bfloat16), cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_cast_options), cmocka_unit_test(test_changes),  cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_cached),       cmocka_unit_test(test_refused),  cmocka_unit_test(test_perplexity)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /*
- * test_quantize.c: tests which matrices become 8- or 4-bit buffers, and which ops read them.
+ * test_quantize.c: tests which matrices become 16-, 8- or 4-bit buffers, and which ops read them.
  */
 #include "transform/small.h"
 
@@ -43,6 +43,66 @@ static void test_text(void **state)
                                  "%12 float32[2,100] = quantized_linear(%11, %table.int8)  # forward  `logits`\n"
                                  "output y = %12\n");
     bg_graph_destroy(quantized);
+    bg_graph_destroy(graph);
+}
+
+/* Only reads through a cast to bfloat16 change: one matrix is also an embedding, one also a float32 product, and one is
+ * cast to float16. */
+static void test_casts(void **state)
+{
+    bg_graph *graph = small_create(), *quantized = NULL;
+    const bg_type ids = bg_vector(BG_INT32, 2);
+    bg_value x, table, m, h, half, y;
+
+    (void)state;
+    table = parameter(graph, "table", 100, 64);
+    m = parameter(graph, "m", 64, 64);
+    h = parameter(graph, "h", 64, 64);
+    x = bg_embedding(graph, "rows", table, bg_graph_input(graph, "ids", &ids), -1);
+    x = bg_linear(graph, "layer", x, m, (bg_value){0});
+    y = bg_cast(graph, NULL, x, BG_FLOAT16);
+    half = bg_cast(graph, NULL, h, BG_FLOAT16);
+    y = bg_matmul(graph, "half", y, half, false, false);
+    x = bg_cast(graph, NULL, x, BG_BFLOAT16);
+    x = bg_linear(graph, "mix", x, bg_cast(graph, NULL, m, BG_BFLOAT16), (bg_value){0});
+    x = bg_linear(graph, "logits", x, bg_cast(graph, NULL, table, BG_BFLOAT16), (bg_value){0});
+    bg_graph_output(graph, "x", x);
+    bg_graph_output(graph, "y", y);
+    small_require(graph);
+    assert_int_equal(bgi_quantize_graph(graph, BG_WEIGHTS_CAST, &quantized, NULL), BG_OK);
+    small_expect_text(quantized, "variable %table float32[100,64]\n"
+                                 "variable %m float32[64,64]\n"
+                                 "variable %h float32[64,64]\n"
+                                 "input %ids int32[2]\n"
+                                 "variable %table.bfloat16 uint8[2,8192]\n"
+                                 "variable %m.bfloat16 uint8[1,8192]\n"
+                                 "%7 float32[2,64] = embedding(%table, %ids)  # forward  `rows`\n"
+                                 "%8 float32[2,64] = linear(%7, %m)  # forward  `layer`\n"
+                                 "%9 float16[2,64] = cast(%8)  # forward  `cast_2`\n"
+                                 "%10 float16[64,64] = cast(%h)  # forward  `cast_3`\n"
+                                 "%11 float16[2,64] = matmul(%9, %10)  # forward  `half`\n"
+                                 "%12 bfloat16[2,64] = cast(%8)  # forward  `cast_5`\n"
+                                 "%13 bfloat16[2,64] = quantized_linear(%12, %m.bfloat16)  # forward  `mix`\n"
+                                 "%14 bfloat16[2,100] = quantized_linear(%13, %table.bfloat16)  # forward  `logits`\n"
+                                 "output x = %14\n"
+                                 "output y = %11\n");
+    bg_graph_destroy(quantized);
+    bg_graph_destroy(graph);
+}
+
+/* A graph without such casts stays as it is. */
+static void test_no_casts(void **state)
+{
+    bg_graph *graph = small_create(), *quantized = NULL;
+    const bg_type rows = bg_matrix(BG_FLOAT32, 3, 64);
+
+    (void)state;
+    bg_graph_output(
+        graph, "y",
+        bg_matmul(graph, NULL, bg_graph_input(graph, "x", &rows), parameter(graph, "w", 64, 64), false, false));
+    small_require(graph);
+    assert_int_equal(bgi_quantize_graph(graph, BG_WEIGHTS_CAST, &quantized, NULL), BG_OK);
+    assert_null(quantized);
     bg_graph_destroy(graph);
 }
 
@@ -105,12 +165,15 @@ static void test_mesh(void **state)
     small_require(graph);
     small_expect(bgi_quantize_graph(graph, BG_WEIGHTS_INT8, &quantized, &error), BG_ERROR_UNSUPPORTED, &error,
                  "the graph's mesh has 2 x 1 tensor replicas");
+    assert_int_equal(bgi_quantize_graph(graph, BG_WEIGHTS_CAST, &quantized, NULL), BG_OK);
+    assert_null(quantized);
     bg_graph_destroy(graph);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_what_stays),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_casts),
+                                       cmocka_unit_test(test_no_casts), cmocka_unit_test(test_what_stays),
                                        cmocka_unit_test(test_mesh)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
