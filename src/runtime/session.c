@@ -838,21 +838,6 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Inference reads whole weights in place. */
-static bg_status choose_in_place(bg_session *session, bg_error *error)
-{
-    const bg_plan *plan = session->plan;
-    const char *files = plan->options.files.memmap_dir;
-
-    if (plan->training || session->owners != NULL || (files != NULL && files[0] != '\0'))
-        return BG_OK;
-    session->in_place = calloc((size_t)plan->variable_count + 1, sizeof *session->in_place);
-    if (session->in_place == NULL)
-        return bgi_error_memory(error, "variables", plan->variable_count);
-    bgi_in_place_choose(plan, session->in_place);
-    return BG_OK;
-}
-
 /* The engine closes the files of remote memory, because a late worker may still write to them. */
 static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
 {
@@ -939,7 +924,8 @@ static bg_status open_session(bg_session *session, bg_error *error)
     BGI_TRY(take_cut(session, error));
     BGI_TRY(take_carried(session, error));
     BGI_TRY(find_owners(session, error));
-    BGI_TRY(choose_in_place(session, error));
+    if (session->owners == NULL) /* this process has all devices */
+        BGI_TRY(bgi_in_place_choose(plan, &session->in_place, error));
     BGI_TRY(open_engine(session, error));
     BGI_TRY(bgi_session_check_quantized(session, error));
     /* Versions begin at 1, so everything is uploaded. */
