@@ -25,8 +25,7 @@ static void sleep_until_free(const bgi_pace *pace, uint64_t end_ns)
 {
     for (uint64_t now_ns = bgi_clock_ns(); now_ns < end_ns && !pace->is_free(pace->user); now_ns = bgi_clock_ns()) {
         const uint64_t left_ns = end_ns - now_ns;
-        const struct timespec moment = {.tv_nsec = left_ns < LOOK_NS ? (long)left_ns : LOOK_NS};
-        nanosleep(&moment, NULL);
+        bgi_clock_sleep(left_ns < LOOK_NS ? left_ns : LOOK_NS);
     }
 }
 
