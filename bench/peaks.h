@@ -5,51 +5,23 @@
 #define BENCH_PEAKS_H
 
 #include "core/isa.h"
+#include "profile/machine.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-enum { PEAK_STEPS = 200000, PEAK_CHAINS = 12 };
-
-#if defined(__x86_64__)
-/* Twelve chains of fused multiply-adds in registers. */
-#define PEAK(name, isa, vector, set, fma)                                                                              \
-    __attribute__((target(isa))) static inline float name(void)                                                        \
-    {                                                                                                                  \
-        vector chains[PEAK_CHAINS], a = set(0.999f), b = set(0.001f);                                                  \
-                                                                                                                       \
-        for (int i = 0; i < PEAK_CHAINS; i++)                                                                          \
-            chains[i] = set((float)i);                                                                                 \
-        for (int step = 0; step < PEAK_STEPS; step++)                                                                  \
-            _Pragma("GCC unroll 12") for (int i = 0; i < PEAK_CHAINS; i++) chains[i] = fma(chains[i], a, b);           \
-        for (int i = 1; i < PEAK_CHAINS; i++)                                                                          \
-            chains[0] += chains[i];                                                                                    \
-        return ((const float *)(const void *)&chains[0])[0];                                                           \
-    }
-PEAK(peak_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
-PEAK(peak_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps)
-#endif
+enum { PEAK_ROUNDS = 120 };
 
 /* Executes peak_flops() operations. */
 static inline void peak_run(volatile float *sink)
 {
-#if defined(__x86_64__)
-    if (bgi_cpu_isa() >= BGI_ISA_AVX512)
-        *sink = peak_avx512();
-    else if (bgi_cpu_isa() == BGI_ISA_AVX2)
-        *sink = peak_avx2();
-#else
-    *sink = 0.0f;
-#endif
+    for (int i = 0; i < PEAK_ROUNDS; i++)
+        bgi_machine_multiply(sink);
 }
 
 /* Returns 0 if the peak of this processor is unknown. */
 static inline double peak_flops(void)
 {
-    const double lanes = bgi_cpu_isa() >= BGI_ISA_AVX512 ? 16.0 : bgi_cpu_isa() == BGI_ISA_AVX2 ? 8.0 : 0.0;
+    volatile float sink;
 
-    return 2.0 * lanes * PEAK_CHAINS * PEAK_STEPS;
+    return bgi_cpu_isa() != BGI_ISA_PORTABLE ? PEAK_ROUNDS * bgi_machine_multiply(&sink) : 0.0;
 }
 
 #endif
