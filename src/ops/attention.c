@@ -218,18 +218,23 @@ static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_atten
         out->scale = 1.0 / sqrt((double)type->dims[type->rank - 1] / (3.0 * (double)out->heads));
 }
 
+static bool check_options(bg_graph *graph, const char *type_name, const char *name, const bg_attention_options *options)
+{
+    if (options == NULL) {
+        bgi_graph_fail_op(graph, type_name, name, BG_ERROR_INVALID,
+                          "it has no options; bg_attention_defaults(heads) makes them");
+        return false;
+    }
+    return bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
+                                  "bg_attention_defaults(heads)");
+}
+
 bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options)
 {
     const bg_type type = bg_graph_type(graph, qkv);
     bgi_attention_attributes attributes;
 
-    if (options == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_attention.name, name, BG_ERROR_INVALID,
-                          "it has no options; bg_attention_defaults(heads) makes them");
-        return (bg_value){0};
-    }
-    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
-                                "bg_attention_defaults(heads)"))
+    if (!check_options(graph, bgi_op_attention.name, name, options))
         return (bg_value){0};
     fill_attributes(graph, &type, options, &attributes);
     if (attributes.sequence_length == 0 && type.rank == 3)
@@ -244,13 +249,7 @@ bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg
     const bg_value inputs[] = {qkv, cache, positions};
     bgi_attention_attributes attributes;
 
-    if (options == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_attention_cached.name, name, BG_ERROR_INVALID,
-                          "it has no options; bg_attention_defaults(heads) makes them");
-        return (bg_value){0};
-    }
-    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
-                                "bg_attention_defaults(heads)"))
+    if (!check_options(graph, bgi_op_attention_cached.name, name, options))
         return (bg_value){0};
     fill_attributes(graph, &type, options, &attributes);
     attributes.sequence_length = type.dims[0];
