@@ -180,7 +180,6 @@ void bgi_parts_start(bgi_part_save *s)
 
 bg_status bgi_parts_wait(bgi_part_save *s)
 {
-    const struct timespec moment = {.tv_nsec = LOOK_NS};
     bool is_waiting = bgi_session_rank_count(s->session) > 1;
     bg_status status = BG_OK;
 
@@ -188,7 +187,7 @@ bg_status bgi_parts_wait(bgi_part_save *s)
         is_waiting = !atomic_load(&s->is_done);
         status = bgi_session_any(s->session, &is_waiting, s->error);
         if (is_waiting)
-            nanosleep(&moment, NULL);
+            bgi_clock_sleep(LOOK_NS);
     }
     if (s->is_running)
         bgi_thread_join(&s->thread);

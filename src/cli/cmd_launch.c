@@ -27,6 +27,7 @@
 #include "cli/options.h"
 #include "cli/program.h"
 #include "core/arena.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -409,10 +410,8 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
 /* Waits until the time has passed or a signal arrives. */
 static void wait_before_restart(const launch *l)
 {
-    const struct timespec pause = {.tv_nsec = 100000000};
-
     for (uint64_t i = 0; i < 10 * l->settings->delay_s && cli_received_signal == 0; i++)
-        nanosleep(&pause, NULL);
+        bgi_clock_sleep(100000000);
 }
 
 static bg_status run_all(launch *l, int *out_code, bg_error *error)

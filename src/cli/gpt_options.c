@@ -504,11 +504,6 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     /* Enabled when the run writes checkpoints. */
     plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL || config->memmap_dir != NULL;
     cli_library_override(&options->library, &plan);
-    if (options->library.replay != NULL) {
-        plan.numerics.guard_loss = true;
-        plan.execution.device_iterations = 1;
-        plan.execution.layout = NULL;
-    }
     plan.numerics.precision = BG_PRECISION_32; /* take_precision */
     plan.replicas.input_group_size = (uint32_t)(config->tensor_parallel_1 * config->tensor_parallel_2);
     if (config->test_mode)

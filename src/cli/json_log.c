@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -75,11 +75,11 @@ bg_status cli_log_check(const char *path, bg_error *error)
     return BG_OK;
 }
 
+enum { RETRY_NS = 20000000 };
+
 /* Opens without blocking, so that a signal at any moment ends the wait. Returns -1 with errno 0 if stopped. */
 static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
 {
-    static const struct timespec pause = {.tv_nsec = 20000000};
-
     while (!*stop) {
         int descriptor = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
         if (descriptor >= 0) {
@@ -88,7 +88,7 @@ static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
         }
         if (errno != ENXIO)
             return -1;
-        nanosleep(&pause, NULL);
+        bgi_clock_sleep(RETRY_NS);
     }
     errno = 0;
     return -1;

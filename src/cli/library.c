@@ -167,6 +167,12 @@ void cli_library_override(const cli_library *library, bg_options *options)
 {
     if (library->run_options != NULL)
         bg_run_options_apply(library->run_options, options);
+    if (library->replay == NULL)
+        return;
+    options->execution.device_iterations = 1;
+    options->execution.layout = NULL;
+    options->numerics.guard_loss = true;
+    options->reporting.output_mode = BG_OUTPUT_ALL;
 }
 
 bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type)

@@ -128,7 +128,7 @@ bg_status cli_library_check(const cli_library *library, bg_error *error);
 /* Returns the options of all flags except --offload, --shard, --device-speeds and related ones, which programs
  * interpret differently. */
 bg_options cli_library_options(const cli_library *library);
-/* Applies options by name over everything in `options`. */
+/* Applies options by name over everything in `options`, and then those of --replay. */
 void cli_library_override(const cli_library *library, bg_options *options);
 /* Whether updates change 16-bit values: weights of that type, or moments whose type an option by name sets. */
 bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type);

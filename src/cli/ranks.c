@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/program.h"
+#include "core/clock.h"
 #include "core/error.h"
 
 enum { PATH_BYTES = 4096, AGREED_BYTES = 1024, LATER_S = 2, LATEST = 8, FORWARD_NS = 200000000 };
@@ -247,10 +248,8 @@ void cli_ranks_share_signal(bool is_asked)
  * first, because MPICH's launcher drops output that it has not forwarded yet. */
 int cli_ranks_end(int code)
 {
-    const struct timespec moment = {.tv_nsec = FORWARD_NS};
-
     if (mpi.transport != NULL && code != 0 && code <= 128)
-        nanosleep(&moment, NULL);
+        bgi_clock_sleep(FORWARD_NS);
     fflush(NULL);
     if (mpi.transport != NULL)
         mpi.end(mpi.transport, code);

@@ -180,7 +180,6 @@ void cli_recipe_replay(cli_recipe *recipe)
     recipe->resume = recipe->checkpoint_async = recipe->profile = false;
     recipe->no_shuffle = true;
     recipe->library.options.execution.device_iterations = 1;
-    recipe->library.options.execution.layout = NULL;
     recipe->library.options.files.memmap_dir = NULL;
     recipe->library.options.reporting.output_mode = BG_OUTPUT_ALL;
 }
@@ -353,11 +352,6 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
     options.numerics.guard_loss =
         options.numerics.guard_loss || recipe->checkpoint_dir != NULL || options.files.memmap_dir != NULL;
     cli_library_override(&recipe->library, &options);
-    if (recipe->library.replay != NULL) {
-        options.execution.device_iterations = 1;
-        options.numerics.guard_loss = true;
-        options.reporting.output_mode = BG_OUTPUT_ALL;
-    }
     options.reporting.log = print_message;
     options.reporting.log_user = (void *)(uintptr_t)recipe;
     options.execution.stop = cli_is_asked_to_stop;

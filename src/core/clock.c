@@ -1,5 +1,5 @@
 /*
- * clock.c: reads the monotonic clock.
+ * clock.c: reads the monotonic clock, and sleeps.
  */
 #include "core/clock.h"
 
@@ -16,4 +16,11 @@ uint64_t bgi_clock_ns(void)
 double bgi_clock_s(void)
 {
     return 1e-9 * (double)bgi_clock_ns();
+}
+
+void bgi_clock_sleep(uint64_t ns)
+{
+    const struct timespec time = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+    nanosleep(&time, NULL);
 }

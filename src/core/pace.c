@@ -27,9 +27,8 @@ static void pay(bgi_pace *pace)
     uint64_t now_ns = bgi_clock_ns();
 
     while (pace->owed_ns > 0 && !pace->is_free(pace->user)) {
-        const struct timespec moment = {.tv_nsec = pace->owed_ns < LOOK_NS ? (long)pace->owed_ns : LOOK_NS};
         const uint64_t before_ns = now_ns;
-        nanosleep(&moment, NULL);
+        bgi_clock_sleep(pace->owed_ns < LOOK_NS ? pace->owed_ns : LOOK_NS);
         now_ns = bgi_clock_ns();
         pace->owed_ns -= now_ns - before_ns < pace->owed_ns ? now_ns - before_ns : pace->owed_ns;
     }

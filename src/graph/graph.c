@@ -319,7 +319,7 @@ bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type
     type.rank = entry->rank + 1;
     if (entry->rank >= BG_MAX_RANK || entries < 1) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "remote buffer `%s` has %lld entries of rank %u: it must have at least one entry, with a rank of "
+                      "remote buffer `%s` has %lld entries of rank %u; it must have at least one entry, with a rank of "
                       "at most %d",
                       name, (long long)entries, entry->rank, BG_MAX_RANK - 1);
         return (bg_value){0};

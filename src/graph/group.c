@@ -46,7 +46,7 @@ void bg_graph_set_factors(bg_graph *graph, const char *pattern, double rate_fact
 {
     if (!(rate_factor >= 0.0 && decay_factor >= 0.0 && isfinite(rate_factor) && isfinite(decay_factor)))
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "factors of learning rate and weight decay are %g and %g: they must be finite and at least 0",
+                      "factors of learning rate and weight decay are %g and %g; they must be finite and at least 0",
                       rate_factor, decay_factor);
     for (uint32_t v = find_first(graph, pattern); v != 0; v = find_next(graph, pattern, v)) {
         graph->values[v].has_factors = true;
@@ -132,7 +132,7 @@ void bg_graph_initialize(bg_graph *graph, const char *pattern, const char *name,
     const initialize_rule *rule = find_rule(graph, name);
 
     if (!isfinite(a) || !isfinite(b))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "the numbers for first values are %g and %g: they must be finite", a, b);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the numbers for first values are %g and %g; they must be finite", a, b);
     for (uint32_t v = find_first(graph, pattern); v != 0 && rule != NULL; v = find_next(graph, pattern, v)) {
         bgi_value *value = &graph->values[v];
         const bg_type *whole = find_whole(value);

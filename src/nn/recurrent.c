@@ -277,7 +277,7 @@ static bool check_pieces(recurrent_layers *l)
     if (less == 0 || (less > 0 && (truncate + checkpoint - less) % less == 0))
         return true;
     bg_graph_fail(l->graph, BG_ERROR_INVALID,
-                  "%s layer `%s`: truncate is %lld and checkpoint is %lld: each must be a number of steps or 0, and "
+                  "%s layer `%s`: truncate is %lld and checkpoint is %lld; each must be a number of steps or 0, and "
                   "one must divide the other",
                   l->kind, l->name, (long long)truncate, (long long)checkpoint);
     return false;

@@ -20,20 +20,20 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
     const int64_t length = attributes->sequence_length;
 
     if (attributes->heads < 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "heads is %lld: it must be at least 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "heads is %lld; it must be at least 1",
                             (long long)attributes->heads);
     if (length < 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "the sequence length is %lld: it must be at least 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "the sequence length is %lld; it must be at least 1",
                             (long long)length);
     if (!isfinite(attributes->scale))
-        return bg_error_set(error, BG_ERROR_INVALID, "scale is %g: it must be a finite number, or 0 for 1 / sqrt(D)",
+        return bg_error_set(error, BG_ERROR_INVALID, "scale is %g; it must be a finite number, or 0 for 1 / sqrt(D)",
                             attributes->scale);
     if (!(attributes->probability >= 0.0 && attributes->probability < 1.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g: it must be at least 0 and below 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g; it must be at least 0 and below 1",
                             attributes->probability);
     if (attributes->serialization < 1 || length % attributes->serialization != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "serialization is %lld: it must be at least 1 and divide the %lld queries of a sequence",
+                            "serialization is %lld; it must be at least 1 and divide the %lld queries of a sequence",
                             (long long)attributes->serialization, (long long)length);
     /* A 32-bit counter numbers a sample's random numbers in groups of four. */
     if (attributes->probability > 0.0 &&
@@ -53,13 +53,13 @@ static bg_status infer_from(const bg_type *qkv, const bgi_attention_attributes *
 
     BGI_TRY(bgi_shape_float(qkv, "qkv", error));
     if (qkv->rank != 2 && qkv->rank != 3)
-        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: it must be [N, S, 3 heads D] or [N S, 3 heads D]",
+        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s; it must be [N, S, 3 heads D] or [N S, 3 heads D]",
                             bg_type_text(qkv, text));
     BGI_TRY(check_numbers(attributes, error));
     if (attributes->heads > qkv->dims[qkv->rank - 1] || qkv->dims[qkv->rank - 1] % (3 * attributes->heads) != 0)
         return bg_error_set(
             error, BG_ERROR_SHAPE,
-            "qkv is %s: its last dimension must be 3 (queries, keys, values) x %lld heads x their width",
+            "qkv is %s; its last dimension must be 3 (queries, keys, values) x %lld heads x their width",
             bg_type_text(qkv, text), (long long)attributes->heads);
     rows = qkv->rank == 3 ? qkv->dims[1] : qkv->dims[0];
     if (qkv->rank == 3 ? rows != attributes->sequence_length : rows % attributes->sequence_length != 0)
@@ -163,16 +163,16 @@ static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_er
     if (!attributes->causal || attributes->probability != 0.0)
         return bg_error_set(error, BG_ERROR_INVALID, "attention with a cache must be causal and cannot have dropout");
     if (qkv->rank != 2 || qkv->dims[0] != attributes->sequence_length)
-        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: it must be [S, 3 heads D], the tokens of one sequence",
+        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s; it must be [S, 3 heads D], the tokens of one sequence",
                             bg_type_text(qkv, text));
     if (cache->dtype != qkv->dtype || cache->rank != 2 || 3 * cache->dims[1] != 2 * qkv->dims[1] ||
         cache->dims[0] < qkv->dims[0])
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the cache is %s: for qkv %s it must be [at least %lld, %lld] of the same type",
+                            "the cache is %s; for qkv %s it must be [at least %lld, %lld] of the same type",
                             bg_type_text(cache, text), bg_type_text(qkv, other), (long long)qkv->dims[0],
                             (long long)qkv->dims[1] / 3 * 2);
     if (positions->dtype != BG_INT32)
-        return bg_error_set(error, BG_ERROR_SHAPE, "positions are %s: they must be int32",
+        return bg_error_set(error, BG_ERROR_SHAPE, "positions are %s; they must be int32",
                             bg_type_text(positions, text));
     return BG_OK;
 }
@@ -218,18 +218,23 @@ static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_atten
         out->scale = 1.0 / sqrt((double)type->dims[type->rank - 1] / (3.0 * (double)out->heads));
 }
 
+static bool check_options(bg_graph *graph, const char *type_name, const char *name, const bg_attention_options *options)
+{
+    if (options == NULL) {
+        bgi_graph_fail_op(graph, type_name, name, BG_ERROR_INVALID,
+                          "it has no options; bg_attention_defaults(heads) makes them");
+        return false;
+    }
+    return bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
+                                  "bg_attention_defaults(heads)");
+}
+
 bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options)
 {
     const bg_type type = bg_graph_type(graph, qkv);
     bgi_attention_attributes attributes;
 
-    if (options == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_attention.name, name, BG_ERROR_INVALID,
-                          "it has no options; bg_attention_defaults(heads) makes them");
-        return (bg_value){0};
-    }
-    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
-                                "bg_attention_defaults(heads)"))
+    if (!check_options(graph, bgi_op_attention.name, name, options))
         return (bg_value){0};
     fill_attributes(graph, &type, options, &attributes);
     if (attributes.sequence_length == 0 && type.rank == 3)
@@ -244,13 +249,7 @@ bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg
     const bg_value inputs[] = {qkv, cache, positions};
     bgi_attention_attributes attributes;
 
-    if (options == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_attention_cached.name, name, BG_ERROR_INVALID,
-                          "it has no options; bg_attention_defaults(heads) makes them");
-        return (bg_value){0};
-    }
-    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
-                                "bg_attention_defaults(heads)"))
+    if (!check_options(graph, bgi_op_attention_cached.name, name, options))
         return (bg_value){0};
     fill_attributes(graph, &type, options, &attributes);
     attributes.sequence_length = type.dims[0];

@@ -78,7 +78,7 @@ static bg_status fill_operand(checker *c, uint32_t i, const bg_type *given, cons
     c->originals[i] = data;
     if (!bg_dtype_is_float(type.dtype)) {
         if (values == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "operand %u holds integers: its values must be given",
+            return bg_error_set(error, BG_ERROR_INVALID, "operand %u holds integers; its values must be given",
                                 (unsigned)i);
         memcpy(data, values, bg_type_size_bytes(&type));
         return BG_OK;
@@ -149,7 +149,7 @@ static bg_status ask_rule(checker *c, bg_error *error)
 
         if (c->moves[i] && !bg_value_is_null(c->gradients[i]) && !bg_type_equal(&wanted, &given))
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "the gradient of operand %u is %s: it must be %s like the operand", (unsigned)i,
+                                "the gradient of operand %u is %s; it must be %s like the operand", (unsigned)i,
                                 bg_type_text(&given, given_text), bg_type_text(&wanted, wanted_text));
     }
     return BG_OK;

@@ -38,7 +38,7 @@ static bg_status infer_reduce(const bg_op_signature *op, bg_type *outputs, bg_er
 
     BGI_TRY(check_attributes(op, BGI_COLLECTIVE_REDUCE, error));
     if (attributes->function != BG_REDUCE_SUM && attributes->function != BG_REDUCE_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "function is %d: it must be BG_REDUCE_SUM or BG_REDUCE_MAX",
+        return bg_error_set(error, BG_ERROR_INVALID, "function is %d; it must be BG_REDUCE_SUM or BG_REDUCE_MAX",
                             (int)attributes->function);
     outputs[0] = op->types[0];
     return BG_OK;
@@ -63,7 +63,7 @@ static bg_status infer_scatter(const bg_op_signature *op, bg_type *outputs, bg_e
     BGI_TRY(check_attributes(op, BGI_COLLECTIVE_SCATTER, error));
     dim = op->types[0].dims[attributes->axis];
     if (dim % attributes->members != 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: the %u replicas of a group must divide dimension %u",
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s; the %u replicas of a group must divide dimension %u",
                             bg_type_text(&op->types[0], text), attributes->members, attributes->axis);
     outputs[0] = op->types[0];
     outputs[0].dims[attributes->axis] = dim / attributes->members;

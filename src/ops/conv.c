@@ -21,7 +21,7 @@ static bg_status check_option(const char *option, int dim, int64_t value, int64_
 {
     if (value >= least && value <= largest_size)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID, "%s[%d] is %lld: it must be at least %lld and at most %lld", option,
+    return bg_error_set(error, BG_ERROR_INVALID, "%s[%d] is %lld; it must be at least %lld and at most %lld", option,
                         dim, (long long)value, (long long)least, (long long)largest_size);
 }
 
@@ -33,7 +33,7 @@ bg_status bgi_conv2d_check_options(const bg_conv2d_options *options, bg_error *e
         BGI_TRY(check_option("dilation", dim, options->dilation[dim], 1, error));
     }
     if (options->groups < 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "groups is %lld: it must be at least 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "groups is %lld; it must be at least 1",
                             (long long)options->groups);
     return BG_OK;
 }
@@ -45,7 +45,7 @@ static bg_status check_image(const bg_type *type, const char *operand, const cha
     BGI_TRY(bgi_shape_float(type, operand, error));
     BGI_TRY(bgi_shape_rank(type, operand, 4, layout, error));
     if (type->dims[2] < 0 || type->dims[2] > largest_size || type->dims[3] < 0 || type->dims[3] > largest_size)
-        return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its height and width must be 0 to %lld", operand,
+        return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; its height and width must be 0 to %lld", operand,
                             bg_type_text(type, text), (long long)largest_size);
     return BG_OK;
 }
@@ -55,15 +55,15 @@ static bg_status check_channels(const bg_type *x, const bg_type *weight, int64_t
     char x_text[BG_TYPE_TEXT_BYTES], weight_text[BG_TYPE_TEXT_BYTES];
 
     if (x->dims[1] % groups != 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: its dimension 1 must be a multiple of groups = %lld",
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s; its dimension 1 must be a multiple of groups = %lld",
                             bg_type_text(x, x_text), (long long)groups);
     if (weight->dims[1] != x->dims[1] / groups)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "weight is %s: its dimension 1 must be C/groups = %lld (x is %s, groups %lld)",
+                            "weight is %s; its dimension 1 must be C/groups = %lld (x is %s, groups %lld)",
                             bg_type_text(weight, weight_text), (long long)(x->dims[1] / groups),
                             bg_type_text(x, x_text), (long long)groups);
     if (weight->dims[0] % groups != 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "weight is %s: its dimension 0 must be a multiple of groups = %lld",
+        return bg_error_set(error, BG_ERROR_SHAPE, "weight is %s; its dimension 0 must be a multiple of groups = %lld",
                             bg_type_text(weight, weight_text), (long long)groups);
     return BG_OK;
 }

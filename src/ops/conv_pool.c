@@ -26,14 +26,14 @@ static bg_status infer_pooled(const bgi_conv2d_pool_attributes *attributes, cons
     BGI_TRY(bgi_conv2d_output(x, weight, &options, out_convolved, error));
     if (pool[0] < 1 || pool[1] < 1 || pool[0] > LARGEST_WINDOW || pool[1] > LARGEST_WINDOW ||
         pool[0] * pool[1] > LARGEST_WINDOW)
-        return bg_error_set(error, BG_ERROR_INVALID, "pool is %lld x %lld: it must have 1 to %d elements",
+        return bg_error_set(error, BG_ERROR_INVALID, "pool is %lld x %lld; it must have 1 to %d elements",
                             (long long)pool[0], (long long)pool[1], LARGEST_WINDOW);
     *out_pooled = *out_convolved;
     for (int dim = 0; dim < 2; dim++) {
         out_pooled->dims[2 + dim] = out_convolved->dims[2 + dim] / pool[dim];
         if (out_pooled->dims[2 + dim] == 0)
             return bg_error_set(
-                error, BG_ERROR_SHAPE, "pool[%d] is %lld: it must be at most %lld (the convolution's output is %s)",
+                error, BG_ERROR_SHAPE, "pool[%d] is %lld; it must be at most %lld (the convolution's output is %s)",
                 dim, (long long)pool[dim], (long long)out_convolved->dims[2 + dim], bg_type_text(out_convolved, text));
     }
     return BG_OK;

@@ -47,7 +47,7 @@ static bool check_option(bg_graph *graph, const conv_spec *s, const char *option
     if (value >= least && value <= most)
         return true;
     bgi_graph_fail_op(graph, s->op, s->name, BG_ERROR_INVALID,
-                      "%s[%u] is %lld: it must be at least %lld and at most %lld", option, (unsigned)dim,
+                      "%s[%u] is %lld; it must be at least %lld and at most %lld", option, (unsigned)dim,
                       (long long)value, (long long)least, (long long)most);
     return false;
 }
@@ -92,7 +92,7 @@ static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weig
     if (groups >= 1 && first % groups == 0 && s->c % groups == 0 && s->c == (is_transposed ? first : second * groups))
         return true;
     bgi_graph_fail_op(graph, s->op, s->name, groups < 1 ? BG_ERROR_INVALID : BG_ERROR_SHAPE,
-                      "x is %s and weight is %s with %lld groups: the number of groups must be at least 1 and divide "
+                      "x is %s and weight is %s with %lld groups; the number of groups must be at least 1 and divide "
                       "dimension 0 of the weight, and dimension 1 of x must be %s",
                       bg_type_text(x, x_text), bg_type_text(weight, weight_text), (long long)groups,
                       is_transposed ? "dimension 0 of the weight" : "dimension 1 of the weight times the groups");
@@ -113,7 +113,7 @@ static bool read_sizes(bg_graph *graph, const bg_type *x, const bg_type *weight,
         s->taps[i] = has ? weight->dims[dim] : 1;
         if (s->in[i] > INT32_MAX || s->taps[i] > INT32_MAX) {
             bgi_graph_fail_op(graph, s->op, s->name, BG_ERROR_SHAPE,
-                              "x is %s and weight is %s: dimension %u must be at most %d", bg_type_text(x, x_text),
+                              "x is %s and weight is %s; dimension %u must be at most %d", bg_type_text(x, x_text),
                               bg_type_text(weight, weight_text), (unsigned)dim, INT32_MAX);
             return false;
         }
@@ -160,7 +160,7 @@ static bool read_spec(bg_graph *graph, const bg_value *operands, const bg_conv_o
     if (bg_value_is_null(operands[2]) || (bias.rank == 1 && bias.dims[0] == s->o && bias.dtype == x.dtype))
         return true;
     bgi_graph_fail_op(graph, s->op, s->name, BG_ERROR_SHAPE,
-                      "bias is %s: it must be %s[%lld] (one number for each filter)", bg_type_text(&bias, text),
+                      "bias is %s; it must be %s[%lld] (one number for each filter)", bg_type_text(&bias, text),
                       bg_dtype_name(x.dtype), (long long)s->o);
     return false;
 }

@@ -22,7 +22,7 @@ static bg_status find_output(const bg_type *x, const bg_type *weight, const bgi_
     bg_type y = *x;
 
     if (options->groups > INT32_MAX || weight->dims[1] > INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "groups is %lld: it must be at most %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "groups is %lld; it must be at most %d",
                             (long long)options->groups, INT32_MAX);
     y.dims[1] = weight->dims[1] * options->groups;
     for (int dim = 0; dim < 2; dim++) {
@@ -30,10 +30,10 @@ static bg_status find_output(const bg_type *x, const bg_type *weight, const bgi_
 
         if (more < 0 || more >= options->stride[dim])
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "output_padding[%d] is %lld: it must be at least 0 and less than the stride, %lld", dim,
+                                "output_padding[%d] is %lld; it must be at least 0 and less than the stride, %lld", dim,
                                 (long long)more, (long long)options->stride[dim]);
         if (x->dims[2 + dim] > INT32_MAX || taps > INT32_MAX)
-            return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: heights and widths must be at most %d",
+            return bg_error_set(error, BG_ERROR_SHAPE, "x is %s; heights and widths must be at most %d",
                                 bg_type_text(x, text), INT32_MAX);
         y.dims[2 + dim] = (x->dims[2 + dim] - 1) * options->stride[dim] - 2 * options->padding[dim] +
                           options->dilation[dim] * (taps - 1) + more + 1;

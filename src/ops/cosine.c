@@ -31,10 +31,10 @@ static bg_status check_operands(const bg_type *a, const bg_type *b, const bgi_co
 
     if (!bg_dtype_is_float(a->dtype) || !bg_type_equal(a, b) || attributes->axis >= a->rank)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "a is %s and b is %s, axis %d: they must be floats of one type and shape, with this axis",
+                            "a is %s and b is %s, axis %d; they must be floats of one type and shape, with this axis",
                             bg_type_text(a, text), bg_type_text(b, other_text), (int)attributes->axis);
     if (!(attributes->epsilon > 0.0 && isfinite(attributes->epsilon)))
-        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g: it must be above 0 and finite",
+        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g; it must be above 0 and finite",
                             attributes->epsilon);
     return BG_OK;
 }
@@ -150,7 +150,7 @@ bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a,
         return (bg_value){0};
     }
     if (!isfinite(margin)) {
-        bgi_graph_fail_op(graph, "cosine_embedding_loss", name, BG_ERROR_INVALID, "margin is %g: it must be finite",
+        bgi_graph_fail_op(graph, "cosine_embedding_loss", name, BG_ERROR_INVALID, "margin is %g; it must be finite",
                           margin);
         return (bg_value){0};
     }

@@ -29,7 +29,7 @@ static bg_status check_operands(const bg_op_signature *op, uint32_t first, bg_er
     BGI_TRY(bgi_shape_equal(&op->types[first + 3], "target_lengths", &lengths, "one for each sample", error));
     if (attributes->blank >= 0 && attributes->blank < x->dims[2] && attributes->zeroes_infinity <= 1)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID, "blank is %d: it must be one of the %lld classes",
+    return bg_error_set(error, BG_ERROR_INVALID, "blank is %d; it must be one of the %lld classes",
                         (int)attributes->blank, (long long)x->dims[2]);
 }
 

@@ -28,22 +28,22 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
     if (attributes->heads < 1 || attributes->key_heads < 1 || attributes->heads % attributes->key_heads != 0)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "heads is %lld and key_heads is %lld: both must be at least 1, and key_heads must divide heads",
+            "heads is %lld and key_heads is %lld; both must be at least 1, and key_heads must divide heads",
             (long long)attributes->heads, (long long)attributes->key_heads);
     if (attributes->window < 0 || attributes->window > farthest)
-        return bg_error_set(error, BG_ERROR_INVALID, "window is %lld: it must be at least 1, or 0 for none",
+        return bg_error_set(error, BG_ERROR_INVALID, "window is %lld; it must be at least 1, or 0 for none",
                             (long long)attributes->window);
     if (attributes->offset < -farthest || attributes->offset > farthest)
-        return bg_error_set(error, BG_ERROR_INVALID, "offset is %lld: it must be within -2^40 .. 2^40",
+        return bg_error_set(error, BG_ERROR_INVALID, "offset is %lld; it must be within -2^40 .. 2^40",
                             (long long)attributes->offset);
     if (!isfinite(attributes->scale))
-        return bg_error_set(error, BG_ERROR_INVALID, "scale is %g: it must be a finite number, or 0 for 1 / sqrt(D)",
+        return bg_error_set(error, BG_ERROR_INVALID, "scale is %g; it must be a finite number, or 0 for 1 / sqrt(D)",
                             attributes->scale);
     if (!(attributes->probability >= 0.0 && attributes->probability < 1.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g: it must be at least 0 and below 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g; it must be at least 0 and below 1",
                             attributes->probability);
     if (!(attributes->alibi >= 0.0 && isfinite(attributes->alibi)))
-        return bg_error_set(error, BG_ERROR_INVALID, "alibi is %g: it must be above 0 (the paper has 8), or 0 for none",
+        return bg_error_set(error, BG_ERROR_INVALID, "alibi is %g; it must be above 0 (the paper has 8), or 0 for none",
                             attributes->alibi);
     if (attributes->alibi > 0.0 && attributes->axis != BG_MESH_NONE)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
@@ -64,7 +64,7 @@ static bg_status check_inputs(const bg_type *types, const bgi_attention_attribut
     BGI_TRY(check_numbers(attributes, error));
     if (q->dims[2] % attributes->heads != 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the query is %s: its last dimension must be %lld heads x their width",
+                            "the query is %s; its last dimension must be %lld heads x their width",
                             bg_type_text(q, text), (long long)attributes->heads);
     BGI_TRY(bgi_shape_rank(k, "the key", 3, "[N, T, key_heads D]", error));
     wanted = bg_tensor3(q->dtype, q->dims[0], k->dims[1], q->dims[2] / attributes->heads * attributes->key_heads);
@@ -89,13 +89,13 @@ static bg_status check_bias(const bg_type *bias, const bg_type *q, const bg_type
         fits = bias->dims[i] == 1 || bias->dims[i] == dims[i];
     if (!fits)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the bias is %s: it must be [%lld, %lld, %lld, %lld] (samples, heads, queries, keys), or 1 "
+                            "the bias is %s; it must be [%lld, %lld, %lld, %lld] (samples, heads, queries, keys), or 1 "
                             "in any of the first three",
                             bg_type_text(bias, text), (long long)dims[0], (long long)heads, (long long)dims[2],
                             (long long)k->dims[1]);
     if (bias->dtype != BG_UINT8 && bias->dtype != q->dtype && bias->dtype != BG_FLOAT32)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the bias is %s: it must be of the query's type or float32, or uint8 for a mask",
+                            "the bias is %s; it must be of the query's type or float32, or uint8 for a mask",
                             bg_type_text(bias, text));
     return BG_OK;
 }
@@ -243,11 +243,11 @@ static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_er
 
     BGI_TRY(check_inputs(op->types, op->attributes, error));
     if (k->dims[1] != q->dims[1])
-        return bg_error_set(error, BG_ERROR_SHAPE, "the key is %s: it must have the %lld new tokens that the query has",
+        return bg_error_set(error, BG_ERROR_SHAPE, "the key is %s; it must have the %lld new tokens that the query has",
                             bg_type_text(k, text), (long long)q->dims[1]);
     if (cache->rank != 3 || cache->dims[1] < q->dims[1])
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the key cache is %s: for the query %s it must be [N, L, key_heads D], where L is at least "
+                            "the key cache is %s; for the query %s it must be [N, L, key_heads D], where L is at least "
                             "the query's number of tokens",
                             bg_type_text(cache, text), bg_type_text(q, other));
     wanted = *k;
@@ -358,7 +358,7 @@ bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int
     if ((type.dtype != BG_INT32 && type.dtype != BG_INT64) || type.rank != 1 || length < 1 || length > INT32_MAX) {
         bgi_graph_fail_op(
             graph, "length_mask", name, BG_ERROR_SHAPE,
-            "lengths are %s, of at most %lld: they must be int32 or int64 [N], and the longest at least 1",
+            "lengths are %s, of at most %lld; they must be int32 or int64 [N], and the longest at least 1",
             bg_type_text(&type, text), (long long)length);
         return (bg_value){0};
     }

@@ -18,7 +18,7 @@ static bg_status infer_dropout(const bg_op_signature *op, bg_type *outputs, bg_e
     BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
     BGI_TRY(bgi_shape_minimum_rank(&op->types[0], "x", 1, "[N, ...] with samples first", error));
     if (!(attributes->probability >= 0.0 && attributes->probability <= 1.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "probability is %g: it must be between 0 and 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "probability is %g; it must be between 0 and 1",
                             attributes->probability);
     if (attributes->pieces > 1)
         BGI_TRY(bgi_shape_minimum_rank(&op->types[0], "x", 2,

@@ -133,7 +133,7 @@ static bool read_sizes(einsum *e, const bg_value *operands)
         if (type.rank != strlen(letters) || !bg_dtype_is_float(type.dtype) || type.dtype != first.dtype) {
             bgi_graph_fail_op(
                 e->graph, "einsum", e->name, BG_ERROR_SHAPE,
-                "operand %u is %s: it must be a float of the first one's type with a dimension for each of "
+                "operand %u is %s; it must be a float of the first one's type with a dimension for each of "
                 "`%s`",
                 i, bg_type_text(&type, text), letters);
             return false;

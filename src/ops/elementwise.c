@@ -83,12 +83,12 @@ static bg_status check_unary_function(const bg_op_signature *op, bg_error *error
                             BG_UNARY_COUNT - 1);
     if (function == BG_CLAMP && !(a <= b))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "clamp has the bounds %g and %g: the lower bound must come first, and neither may be NaN",
+                            "clamp has the bounds %g and %g; the lower bound must come first, and neither may be NaN",
                             a, b);
     if (function == BG_SOFTPLUS && !(a > 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "parameter a of softplus is %g: it must be above 0", a);
+        return bg_error_set(error, BG_ERROR_INVALID, "parameter a of softplus is %g; it must be above 0", a);
     if (bgi_unary_has_parameters(function) && function != BG_CLAMP && !(isfinite(a) && isfinite(b)))
-        return bg_error_set(error, BG_ERROR_INVALID, "the parameters are %g and %g: both must be finite", a, b);
+        return bg_error_set(error, BG_ERROR_INVALID, "the parameters are %g and %g; both must be finite", a, b);
     return BG_OK;
 }
 

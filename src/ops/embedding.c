@@ -21,11 +21,11 @@ static bg_status infer_rows(const bg_type *table, const bg_type *ids, const bgi_
     BGI_TRY(bgi_shape_rank(table, "table", 2, "[V,H]", error));
     BGI_TRY(bgi_shape_dtype(ids, "ids", BG_INT32, "they are row numbers of the table", error));
     if (ids->rank >= BG_MAX_RANK)
-        return bg_error_set(error, BG_ERROR_SHAPE, "ids is %s: it must have at most %d dimensions",
+        return bg_error_set(error, BG_ERROR_SHAPE, "ids is %s; it must have at most %d dimensions",
                             bg_type_text(ids, text), BG_MAX_RANK - 1);
     if (attributes->padding_index < -1 || attributes->padding_index >= table->dims[0])
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "padding_index is %lld: it must be -1 (none) or a row of the table, %s",
+                            "padding_index is %lld; it must be -1 (none) or a row of the table, %s",
                             (long long)attributes->padding_index, bg_type_text(table, text));
     y.dtype = table->dtype;
     y.dims[y.rank++] = table->dims[1];

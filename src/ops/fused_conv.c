@@ -21,7 +21,7 @@ static bg_status infer_fused_conv2d(const bg_op_signature *op, bg_type *outputs,
         return bg_error_set(error, BG_ERROR_INVALID, "%u operands are given, but the steps of the op need %u",
                             op->input_count, inputs);
     if (op->types[0].dtype != BG_FLOAT32)
-        return bg_error_set(error, BG_ERROR_INVALID, "x is %s: it must be float32", bg_dtype_name(op->types[0].dtype));
+        return bg_error_set(error, BG_ERROR_INVALID, "x is %s; it must be float32", bg_dtype_name(op->types[0].dtype));
     BGI_TRY(bgi_conv2d_output(&op->types[0], &op->types[1], &attributes->conv.options, &outputs[0], error));
     vector = bg_vector(BG_FLOAT32, outputs[0].dims[1]);
     if (attributes->has_bias)

@@ -41,7 +41,7 @@ static bg_status check_attributes(const bg_op_signature *op, bg_error *error)
 
     if (attributes->product >= BGI_PRODUCT_COUNT || attributes->follows >= BGI_FOLLOWS_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "product is %d and follows is %d: product must be 0 to %d and follows 0 to %d",
+                            "product is %d and follows is %d; product must be 0 to %d and follows 0 to %d",
                             attributes->product, attributes->follows, BGI_PRODUCT_COUNT - 1, BGI_FOLLOWS_COUNT - 1);
     if (!bgi_unary_fuses((bg_unary)attributes->function))
         return bg_error_set(error, BG_ERROR_INVALID,

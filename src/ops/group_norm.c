@@ -17,10 +17,10 @@ static bg_status check_groups(const bg_type *x, const bgi_group_norm_attributes 
     char text[BG_TYPE_TEXT_BYTES];
 
     if (!(attributes->epsilon >= 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g: it must be at least 0", attributes->epsilon);
+        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g; it must be at least 0", attributes->epsilon);
     if (x->rank < 2 || attributes->groups < 1 || x->dims[1] % attributes->groups != 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "groups is %lld and x is %s: x must be [N,C,...], and groups must divide C",
+                            "groups is %lld and x is %s; x must be [N,C,...], and groups must divide C",
                             (long long)attributes->groups, bg_type_text(x, text));
     return bgi_shape_float(x, "x", error);
 }

@@ -24,7 +24,7 @@ static bg_status check_ids(const bg_type *ids, bg_error *error)
 
     if (ids->dtype == BG_INT32 || ids->dtype == BG_INT64 || ids->dtype == BG_UINT8)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "ids is %s: its elements must be int32, int64 or uint8",
+    return bg_error_set(error, BG_ERROR_SHAPE, "ids is %s; its elements must be int32, int64 or uint8",
                         bg_type_text(ids, text));
 }
 
@@ -244,11 +244,11 @@ static bg_status infer_one_hot(const bg_op_signature *op, bg_type *outputs, bg_e
     if (attributes->classes < 1 || attributes->classes > (ids->dtype == BG_UINT8 ? 256 : INT32_MAX) ||
         ids->rank >= BG_MAX_RANK)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "classes is %lld and ids have %u dimensions: classes must be at least 1 (and at most 256 "
+                            "classes is %lld and ids have %u dimensions; classes must be at least 1 (and at most 256 "
                             "for uint8 ids), and ids must have at most %d dimensions",
                             (long long)attributes->classes, ids->rank, BG_MAX_RANK - 1);
     if (check_ids(ids, NULL) != BG_OK)
-        return bg_error_set(error, BG_ERROR_SHAPE, "ids have elements of %s: they must be int32, int64 or uint8",
+        return bg_error_set(error, BG_ERROR_SHAPE, "ids have elements of %s; they must be int32, int64 or uint8",
                             bg_dtype_name(ids->dtype));
     if (bg_dtype_size_bytes(attributes->dtype) == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "element type %d is not one of bg_dtype", (int)attributes->dtype);
@@ -283,7 +283,7 @@ static bg_status infer_top_k(const bg_op_signature *op, bg_type *outputs, bg_err
     BGI_TRY(bgi_shape_minimum_rank(x, "x", 1, "[..., C]", error));
     if (attributes->k < 1 || attributes->k > x->dims[x->rank - 1])
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "k is %lld: it must be at least 1 and at most the last dimension of x, %s",
+                            "k is %lld; it must be at least 1 and at most the last dimension of x, %s",
                             (long long)attributes->k, bg_type_text(x, text));
     outputs[0] = *x;
     outputs[0].dims[x->rank - 1] = attributes->k;

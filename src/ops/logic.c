@@ -65,7 +65,7 @@ bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, 
     if (bg_graph_check(graph, NULL) != BG_OK)
         return (bg_value){0};
     if (type.rank < 2) {
-        bgi_graph_fail_op(graph, "triangle", name, BG_ERROR_SHAPE, "x is %s: it must be [..., rows, columns]",
+        bgi_graph_fail_op(graph, "triangle", name, BG_ERROR_SHAPE, "x is %s; it must be [..., rows, columns]",
                           bg_type_text(&type, text));
         return (bg_value){0};
     }
@@ -101,7 +101,7 @@ bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value slope)
     if (!bg_dtype_is_float(type.dtype) || own.dtype != type.dtype || own.rank > 1 ||
         (count != 1 && count != channels)) {
         bgi_graph_fail_op(graph, "prelu", name, BG_ERROR_SHAPE,
-                          "x is %s and slope is %s: both must be floats of one type, and slope must have one number or "
+                          "x is %s and slope is %s; both must be floats of one type, and slope must have one number or "
                           "one for each of the %lld channels (dimension 1 of x)",
                           bg_type_text(&type, text), bg_type_text(&own, own_text), (long long)channels);
         return (bg_value){0};

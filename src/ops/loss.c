@@ -24,7 +24,7 @@ bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_erro
     BGI_TRY(bgi_shape_float(logits, "logits", error));
     BGI_TRY(bgi_shape_minimum_rank(logits, "logits", 1, "[..., C]", error));
     if (labels->dtype != BG_INT32 && labels->dtype != BG_UINT8)
-        return bg_error_set(error, BG_ERROR_SHAPE, "labels is %s: its elements must be int32 or uint8",
+        return bg_error_set(error, BG_ERROR_SHAPE, "labels is %s; its elements must be int32 or uint8",
                             bg_type_text(labels, text));
     rows = bgi_type_rows(logits, labels->dtype);
     return bgi_shape_equal(labels, "labels", &rows, "logits' shape without C", error);
@@ -49,7 +49,7 @@ static bg_status check_classes(const bgi_loss_attributes *attributes, const bg_t
     const bg_type wanted = bg_vector(bgi_statistics_dtype(logits->dtype), logits->dims[logits->rank - 1]);
 
     if (!(attributes->smoothing >= 0.0 && attributes->smoothing <= 1.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "label_smoothing is %g: it must be between 0 and 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "label_smoothing is %g; it must be between 0 and 1",
                             attributes->smoothing);
     if (attributes->smoothing > 0.0 && (attributes->are_log_likelihoods || attributes->axis != BG_MESH_NONE))
         return bg_error_set(error, BG_ERROR_INVALID, "label smoothing needs the logits of all classes");

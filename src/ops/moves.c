@@ -24,7 +24,7 @@ bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uin
     }
     if (type.rank >= BG_MAX_RANK || place < 0 || place > (int32_t)type.rank) {
         bgi_graph_fail_op(graph, "stack", name, BG_ERROR_SHAPE,
-                          "axis is %d and the values have %u dimensions: the axis must be a dimension of the result, "
+                          "axis is %d and the values have %u dimensions; the axis must be a dimension of the result, "
                           "which has one more than the values and at most %d",
                           (int)axis, type.rank, BG_MAX_RANK);
         return (bg_value){0};
@@ -62,7 +62,7 @@ bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *t
     for (uint32_t i = 0; i < type.rank; i++) {
         if (times == NULL || times[i] < 1) {
             bgi_graph_fail_op(graph, "tile", name, BG_ERROR_INVALID,
-                              "dimension %u is repeated %lld times: each dimension must be repeated at least once", i,
+                              "dimension %u is repeated %lld times; each dimension must be repeated at least once", i,
                               times != NULL ? (long long)times[i] : 0LL);
             return (bg_value){0};
         }

@@ -12,7 +12,7 @@ static bg_status check_epsilon(const bgi_norm_attributes *attributes, bg_error *
 {
     if (attributes->epsilon >= 0.0)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g: it must be at least 0", attributes->epsilon);
+    return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g; it must be at least 0", attributes->epsilon);
 }
 
 /* Checks gamma and beta, or other operands with one element for each of `count`. */
@@ -150,7 +150,7 @@ static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, b
 
     BGI_TRY(check_epsilon(attributes, error));
     if (!(attributes->momentum >= 0.0 && attributes->momentum <= 1.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "momentum is %g: it must be between 0 and 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "momentum is %g; it must be between 0 and 1",
                             attributes->momentum);
     BGI_TRY(bgi_shape_float(x, "x", error));
     BGI_TRY(bgi_shape_minimum_rank(x, "x", 2, "[N,C] or [N,C,H,W]", error));
@@ -267,7 +267,7 @@ static bg_status infer_sync_batch_norm(const bg_op_signature *op, bg_type *outpu
 
     if (attributes->members == 0 || attributes->members > INT32_MAX)
         return bg_error_set(error, BG_ERROR_INTERNAL,
-                            "members is %llu: it must be a number of replicas from 1 to 2147483647",
+                            "members is %llu; it must be a number of replicas from 1 to 2147483647",
                             (unsigned long long)attributes->members);
     signature.attributes = &plain;
     BGI_TRY(infer_batch_norm(&signature, outputs, error));

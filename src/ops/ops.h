@@ -92,6 +92,9 @@ bg_value bgi_reduce_to(bg_graph *graph, bg_value value, const bg_type *type);
 
 /* Reshapes x to the shape of `type` (its dtype does not matter). Returns `x` itself when it has that shape. */
 bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
+/* Adds an op of one operand whose attributes are bgi_dims_attributes. */
+bg_value bgi_add_with_dims(bg_graph *graph, const bg_op_type *type, const char *name, bg_value x, uint32_t rank,
+                           const int64_t *dims);
 /* Copies x to a separate buffer. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 

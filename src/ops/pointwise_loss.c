@@ -23,9 +23,9 @@ static bg_status check_attributes(const bgi_pointwise_loss_attributes *attribute
                             (int)attributes->function, BG_LOSS_FUNCTION_COUNT - 1);
     BGI_TRY(bgi_shape_reduction(attributes->reduction, error));
     if (attributes->function == BG_LOSS_HUBER && !(a > 0.0 && isfinite(a)))
-        return bg_error_set(error, BG_ERROR_INVALID, "delta of the Huber loss is %g: it must be above 0 and finite", a);
+        return bg_error_set(error, BG_ERROR_INVALID, "delta of the Huber loss is %g; it must be above 0 and finite", a);
     if (!(a >= 0.0 && isfinite(a)))
-        return bg_error_set(error, BG_ERROR_INVALID, "the loss's parameter is %g: it must be at least 0 and finite", a);
+        return bg_error_set(error, BG_ERROR_INVALID, "the loss's parameter is %g; it must be at least 0 and finite", a);
     return BG_OK;
 }
 
@@ -90,7 +90,7 @@ static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_
 
     BGI_TRY(check_attributes(attributes, error));
     if (attributes->of_target > 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "of_target is %u: it must be 0 or 1", attributes->of_target);
+        return bg_error_set(error, BG_ERROR_INVALID, "of_target is %u; it must be 0 or 1", attributes->of_target);
     BGI_TRY(bgi_shape_float(&op->types[1], "prediction", error));
     BGI_TRY(bgi_shape_equal(&op->types[2], "target", &op->types[1], "the prediction's type", error));
     loss = loss_type(attributes, &op->types[1]);

@@ -29,7 +29,7 @@ static bg_status check_options(const bg_pool2d_options *options, bg_error *error
 
         for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
             if (rules[i].value < rules[i].least || rules[i].value > rules[i].most)
-                return bg_error_set(error, BG_ERROR_INVALID, "%s[%d] is %lld: it must be between %lld and %lld%s",
+                return bg_error_set(error, BG_ERROR_INVALID, "%s[%d] is %lld; it must be between %lld and %lld%s",
                                     rules[i].name, dim, (long long)rules[i].value, (long long)rules[i].least,
                                     (long long)rules[i].most, i == 3 ? " (half the kernel)" : "");
     }
@@ -73,7 +73,7 @@ static bg_status check_sizes(const bgi_pool2d_attributes *attributes, bg_error *
 
     for (int dim = 0; dim < 2; dim++) {
         if (attributes->sizes[dim] < 1 || attributes->sizes[dim] > largest_size)
-            return bg_error_set(error, BG_ERROR_INVALID, "sizes[%d] is %lld: it must be between 1 and %lld", dim,
+            return bg_error_set(error, BG_ERROR_INVALID, "sizes[%d] is %lld; it must be between 1 and %lld", dim,
                                 (long long)attributes->sizes[dim], (long long)largest_size);
         if (o->kernel[dim] != 1 || o->stride[dim] != 1 || o->dilation[dim] != 1 || o->padding[dim] != 0)
             return bg_error_set(error, BG_ERROR_INVALID,
@@ -94,7 +94,7 @@ static bg_status infer_pooled(const bg_type *x, const bgi_pool2d_attributes *att
     BGI_TRY(bgi_shape_float(x, "x", error));
     BGI_TRY(bgi_shape_rank(x, "x", 4, "[N,C,H,W]", error));
     if (x->dims[2] > largest_size / x->dims[3])
-        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: height x width must be at most %lld",
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s; height x width must be at most %lld",
                             bg_type_text(x, text), (long long)largest_size);
     if (attributes->sizes[0] != 0 || attributes->sizes[1] != 0) {
         if (!is_max)
@@ -109,7 +109,7 @@ static bg_status infer_pooled(const bg_type *x, const bgi_pool2d_attributes *att
         if (y.dims[2 + dim] < 1)
             return bg_error_set(
                 error, BG_ERROR_SHAPE,
-                "x is %s: its dimension %d with padding %lld must be at least %lld (kernel %lld, dilation %lld)",
+                "x is %s; its dimension %d with padding %lld must be at least %lld (kernel %lld, dilation %lld)",
                 bg_type_text(x, text), 2 + dim, (long long)options->padding[dim],
                 (long long)(options->dilation[dim] * (options->kernel[dim] - 1) + 1), (long long)options->kernel[dim],
                 (long long)options->dilation[dim]);

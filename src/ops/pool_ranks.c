@@ -35,7 +35,7 @@ static bool read_input(bg_graph *graph, const char *op, const char *name, bg_val
         return false;
     if (out->rank >= 3 && out->rank <= 2 + MOST_DIMS && bg_dtype_is_float(out->dtype))
         return true;
-    bgi_graph_fail_op(graph, op, name, BG_ERROR_SHAPE, "x is %s: it must be float [N,C,L], [N,C,H,W] or [N,C,D,H,W]",
+    bgi_graph_fail_op(graph, op, name, BG_ERROR_SHAPE, "x is %s; it must be float [N,C,L], [N,C,H,W] or [N,C,D,H,W]",
                       bg_type_text(out, text));
     return false;
 }
@@ -55,7 +55,7 @@ static bool check_options(bg_graph *graph, const char *op, const char *name, con
         for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
             if (rules[i].value < rules[i].least || rules[i].value > rules[i].most) {
                 bgi_graph_fail_op(graph, op, name, BG_ERROR_INVALID,
-                                  "%s[%u] is %lld: it must be between %lld and %lld%s", rules[i].name, (unsigned)dim,
+                                  "%s[%u] is %lld; it must be between %lld and %lld%s", rules[i].name, (unsigned)dim,
                                   (long long)rules[i].value, (long long)rules[i].least, (long long)rules[i].most,
                                   i == 3 ? " (half the kernel)" : "");
                 return false;
@@ -169,7 +169,7 @@ static bg_value add_adaptive(bg_graph *graph, const char *op, const char *name, 
         const int64_t in = type.dims[2 + i], size = sizes != NULL ? sizes[i] : 1;
 
         if (size < 1 || size > INT32_MAX) {
-            bgi_graph_fail_op(graph, op, name, BG_ERROR_INVALID, "sizes[%u] is %lld: it must be between 1 and %d",
+            bgi_graph_fail_op(graph, op, name, BG_ERROR_INVALID, "sizes[%u] is %lld; it must be between 1 and %d",
                               (unsigned)i, (long long)size, INT32_MAX);
             return (bg_value){0};
         }

@@ -17,7 +17,7 @@ static bg_status check_weights(const bgi_quantized_attributes *a, const bg_type 
 
     if (!bgi_quantized_is_valid(a->in, a->out, a->bits))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the weights have %lld inputs and %lld outputs of %u bits: inputs and outputs must be 1 to "
+                            "the weights have %lld inputs and %lld outputs of %u bits; inputs and outputs must be 1 to "
                             "%d, and bits 16, 8 or 4",
                             (long long)a->in, (long long)a->out, a->bits, INT32_MAX);
     wanted = bgi_quantized_type(a->in, a->out, a->bits);
@@ -66,7 +66,7 @@ static bg_status infer_quantized_embedding(const bg_op_signature *op, bg_type *o
     BGI_TRY(check_weights(a, &op->types[0], error));
     BGI_TRY(bgi_shape_dtype(ids, "ids", BG_INT32, "they are row numbers of the table", error));
     if (ids->rank >= BG_MAX_RANK)
-        return bg_error_set(error, BG_ERROR_SHAPE, "ids is %s: it must have at most %d dimensions",
+        return bg_error_set(error, BG_ERROR_SHAPE, "ids is %s; it must have at most %d dimensions",
                             bg_type_text(ids, text), BG_MAX_RANK - 1);
     outputs[0] = *ids;
     outputs[0].dtype = BG_FLOAT32;

@@ -42,7 +42,7 @@ static bg_status check_operands(const bg_op_signature *op, int64_t gates, uint32
     BGI_TRY(bgi_shape_rank(x, "x", 3, attributes->batch_first ? "[N, T, gates H]" : "[T, N, gates H]", error));
     if (x->dims[2] % gates != 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "x is %s: its last dimension must be %lld gates x the width of the state",
+                            "x is %s; its last dimension must be %lld gates x the width of the state",
                             bg_type_text(x, text), (long long)gates);
     width = x->dims[2] / gates;
     wanted = bg_matrix(x->dtype, gates * width, width);

@@ -218,17 +218,7 @@ const bg_op_type bgi_op_broadcast = {
 
 bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims)
 {
-    bgi_dims_attributes attributes;
-
-    if (rank > 0 && dims == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_broadcast.name, name, BG_ERROR_INVALID, "dims is NULL, but rank is %u", rank);
-        return (bg_value){0};
-    }
-    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
-    attributes.rank = rank;
-    for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
-        attributes.dims[i] = dims[i];
-    return bg_graph_add(graph, &bgi_op_broadcast, name, &x, 1, &attributes, NULL);
+    return bgi_add_with_dims(graph, &bgi_op_broadcast, name, x, rank, dims);
 }
 
 /* ---- argmax ---- */

@@ -18,11 +18,11 @@ static bg_status infer_entry(const bg_op_signature *op, bg_type *out, bg_error *
 
     if (buffer->rank == 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the buffer is %s: its first dimension must be the number of entries",
+                            "the buffer is %s; its first dimension must be the number of entries",
                             bg_type_text(buffer, text));
     BGI_TRY(bgi_shape_dtype(index, "index", BG_INT32, "it counts entries", error));
     if (bg_type_element_count(index) != 1)
-        return bg_error_set(error, BG_ERROR_SHAPE, "index is %s: it must be one number", bg_type_text(index, text));
+        return bg_error_set(error, BG_ERROR_SHAPE, "index is %s; it must be one number", bg_type_text(index, text));
     *out = *buffer;
     out->rank--;
     for (uint32_t i = 0; i < out->rank; i++)

@@ -20,26 +20,26 @@ static bg_status check_attributes(const bgi_resample_attributes *a, bg_error *er
     if ((unsigned)a->mode >= BG_INTERPOLATION_COUNT || (unsigned)a->coordinates >= BG_COORDINATES_COUNT ||
         (unsigned)a->nearest >= BG_NEAREST_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "mode is %d, coordinates is %d and nearest is %d: they must be less than %d, %d and %d",
+                            "mode is %d, coordinates is %d and nearest is %d; they must be less than %d, %d and %d",
                             (int)a->mode, (int)a->coordinates, (int)a->nearest, BG_INTERPOLATION_COUNT,
                             BG_COORDINATES_COUNT, BG_NEAREST_COUNT);
     if (!isfinite(a->cubic))
-        return bg_error_set(error, BG_ERROR_INVALID, "cubic is %g: it must be finite", a->cubic);
+        return bg_error_set(error, BG_ERROR_INVALID, "cubic is %g; it must be finite", a->cubic);
     for (int i = 0; i < 2; i++) {
         const bgi_resample_axis *axis = &a->axes[i];
 
         if (!isfinite(axis->scale) || axis->scale < 0.0)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "a scale is %g: it must be above 0, or 0 for the ratio of the sizes", axis->scale);
+                                "a scale is %g; it must be above 0, or 0 for the ratio of the sizes", axis->scale);
         if (axis->in < 1 || axis->out < 1 || axis->in > INT32_MAX || axis->out > INT32_MAX)
             return bg_error_set(
                 error, BG_ERROR_SHAPE,
-                "an axis is resampled from %lld to %lld elements: both numbers must be at least 1 and at most %d",
+                "an axis is resampled from %lld to %lld elements; both numbers must be at least 1 and at most %d",
                 (long long)axis->in, (long long)axis->out, INT32_MAX);
         if (axis->is_same && axis->in != axis->out)
             return bg_error_set(
                 error, BG_ERROR_INVALID,
-                "an axis marked as unchanged is resampled from %lld to %lld elements: both numbers must be equal",
+                "an axis marked as unchanged is resampled from %lld to %lld elements; both numbers must be equal",
                 (long long)axis->in, (long long)axis->out);
     }
     return BG_OK;
@@ -115,7 +115,7 @@ static bool read_axis(bg_graph *graph, const char *name, const bg_interpolate_op
     if (!isfinite(scale) || scale < 0.0 || size < 0 ||
         (size == 0 && scale > 0.0 && !(wanted >= 1.0 && wanted <= INT32_MAX))) {
         bgi_graph_fail_op(graph, "interpolate", name, BG_ERROR_INVALID,
-                          "size[%u] is %lld and scale[%u] is %g: neither can be negative, and one of them must make 1 "
+                          "size[%u] is %lld and scale[%u] is %g; neither can be negative, and one of them must make 1 "
                           "to %d elements of %lld",
                           (unsigned)dim, (long long)size, (unsigned)dim, scale, INT32_MAX, (long long)in);
         return false;
@@ -162,7 +162,7 @@ bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_
         return (bg_value){0};
     if (type.rank < 3 || type.rank > 2 + MOST_DIMS || !bg_dtype_is_float(type.dtype)) {
         bgi_graph_fail_op(graph, "interpolate", name, BG_ERROR_SHAPE,
-                          "x is %s: it must be float [N,C,L], [N,C,H,W] or [N,C,D,H,W]", bg_type_text(&type, text));
+                          "x is %s; it must be float [N,C,L], [N,C,H,W] or [N,C,D,H,W]", bg_type_text(&type, text));
         return (bg_value){0};
     }
     memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */

@@ -101,19 +101,25 @@ const bg_op_type bgi_op_reshape = {
     .kernel = select_copy,
 };
 
-bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims)
+bg_value bgi_add_with_dims(bg_graph *graph, const bg_op_type *type, const char *name, bg_value x, uint32_t rank,
+                           const int64_t *dims)
 {
     bgi_dims_attributes attributes;
 
     if (rank > 0 && dims == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_reshape.name, name, BG_ERROR_INVALID, "dims is NULL, but rank is %u", rank);
+        bgi_graph_fail_op(graph, type->name, name, BG_ERROR_INVALID, "dims is NULL, but rank is %u", rank);
         return (bg_value){0};
     }
     memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
         attributes.dims[i] = dims[i];
-    return bg_graph_add(graph, &bgi_op_reshape, name, &x, 1, &attributes, NULL);
+    return bg_graph_add(graph, type, name, &x, 1, &attributes, NULL);
+}
+
+bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims)
+{
+    return bgi_add_with_dims(graph, &bgi_op_reshape, name, x, rank, dims);
 }
 
 bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type)

@@ -25,7 +25,7 @@ static bg_status infer_rms_norm(const bg_op_signature *op, bg_type *outputs, bg_
     const bg_type *x = &op->types[0];
 
     if (!(attributes->epsilon >= 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g: it must be at least 0", attributes->epsilon);
+        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g; it must be at least 0", attributes->epsilon);
     BGI_TRY(bgi_shape_float(x, "x", error));
     BGI_TRY(bgi_shape_minimum_rank(x, "x", 1, "[..., last]", error));
     if (op->input_count > 1)

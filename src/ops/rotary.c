@@ -21,26 +21,26 @@ static bg_status check_numbers(const bg_type *x, const bgi_rotary_attributes *at
     char text[BG_TYPE_TEXT_BYTES];
 
     if (heads < 1 || width % heads != 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: its last dimension must be %lld heads x their width",
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s; its last dimension must be %lld heads x their width",
                             bg_type_text(x, text), (long long)heads);
     if (features < 2 || features % 2 != 0 || features > width / heads)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "features is %lld: it must be even, at least 2 and at most the width of a head, %lld",
+                            "features is %lld; it must be even, at least 2 and at most the width of a head, %lld",
                             (long long)features, (long long)(width / heads));
     if (!(attributes->base > 0.0 && isfinite(attributes->base)))
-        return bg_error_set(error, BG_ERROR_INVALID, "base is %g: it must be above 0 (the paper has 10000)",
+        return bg_error_set(error, BG_ERROR_INVALID, "base is %g; it must be above 0 (the paper has 10000)",
                             attributes->base);
     if (!(attributes->scaling > 0.0 && isfinite(attributes->scaling)))
-        return bg_error_set(error, BG_ERROR_INVALID, "scaling is %g: it must be above 0 (1 means no scaling)",
+        return bg_error_set(error, BG_ERROR_INVALID, "scaling is %g; it must be above 0 (1 means no scaling)",
                             attributes->scaling);
     if (attributes->magnitude < 0.0 || !isfinite(attributes->magnitude))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "magnitude is %g: it must be above 0, or 0 for the magnitude of the scaling rule",
+                            "magnitude is %g; it must be above 0, or 0 for the magnitude of the scaling rule",
                             attributes->magnitude);
     if (attributes->kind == BG_ROTARY_LINEAR)
         return BG_OK;
     if (attributes->kind != BG_ROTARY_YARN && attributes->kind != BG_ROTARY_LLAMA3)
-        return bg_error_set(error, BG_ERROR_INVALID, "kind is %d: it must be one of bg_rotary_scaling",
+        return bg_error_set(error, BG_ERROR_INVALID, "kind is %d; it must be one of bg_rotary_scaling",
                             (int)attributes->kind);
     if (!(attributes->trained_length >= 1.0))
         return bg_error_set(
@@ -50,11 +50,11 @@ static bg_status check_numbers(const bg_type *x, const bgi_rotary_attributes *at
     if (!(attributes->least_turns > 0.0 && attributes->least_turns < attributes->most_turns &&
           isfinite(attributes->most_turns)))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s is %g and %s is %g: the first must be above 0 and below the second",
+                            "%s is %g and %s is %g; the first must be above 0 and below the second",
                             is_yarn ? "beta_slow" : "low_frequency", attributes->least_turns,
                             is_yarn ? "beta_fast" : "high_frequency", attributes->most_turns);
     if (is_yarn && attributes->base <= 1.0)
-        return bg_error_set(error, BG_ERROR_INVALID, "base is %g: with this kind of scaling it must be above 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "base is %g; with this kind of scaling it must be above 1",
                             attributes->base);
     return BG_OK;
 }
@@ -67,7 +67,7 @@ static bg_status check_positions(const bg_type *positions, const bg_type *x, bg_
     if (bg_type_equal(positions, &all) ||
         (positions->dtype == BG_INT32 && positions->rank == 1 && positions->dims[0] == x->dims[x->rank - 2]))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "positions are %s: they must be int32[%lld] or %s",
+    return bg_error_set(error, BG_ERROR_SHAPE, "positions are %s; they must be int32[%lld] or %s",
                         bg_type_text(positions, text), (long long)x->dims[x->rank - 2], bg_type_text(&all, wanted));
 }
 

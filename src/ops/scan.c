@@ -46,14 +46,14 @@ static bool check_counts(bg_graph *graph, const bg_scan_options *options)
     if (options->input_count < 1 || options->output_count < 1 || options->input_count > BG_SCAN_MOST ||
         options->output_count > BG_SCAN_MOST || options->state_count > BG_SCAN_MOST) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "scan: there are %u inputs, %u states and %u outputs: each number can be at most %d, and there "
+                      "scan: there are %u inputs, %u states and %u outputs; each number can be at most %d, and there "
                       "must be at least one input and one output",
                       options->input_count, options->state_count, options->output_count, BG_SCAN_MOST);
         return false;
     }
     if (options->truncate < 0 || options->checkpoint < 0) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "scan: truncate is %lld and checkpoint is %lld: each must be a number of steps, or 0",
+                      "scan: truncate is %lld and checkpoint is %lld; each must be a number of steps, or 0",
                       (long long)options->truncate, (long long)options->checkpoint);
         return false;
     }
@@ -71,7 +71,7 @@ static bool read_inputs(scan *s, const bg_value *inputs)
             return refuse(s->graph, BG_ERROR_SHAPE, "scan: input %u has no axis %lld", i, s->options->axis);
         if (i > 0 && type.dims[axis] != s->steps)
             return refuse(s->graph, BG_ERROR_SHAPE,
-                          "scan: input %u has %lld steps: all inputs must have as many steps as the first", i,
+                          "scan: input %u has %lld steps; all inputs must have as many steps as the first", i,
                           type.dims[axis]);
         s->steps = type.dims[axis];
     }
@@ -124,7 +124,7 @@ static bool check_step(const scan *s, const bg_value *before, const bg_value *st
 
         if (bg_type_equal(&is, &was))
             continue;
-        bg_graph_fail(s->graph, BG_ERROR_SHAPE, "scan: the body changes state %u to %s: it must stay %s", i,
+        bg_graph_fail(s->graph, BG_ERROR_SHAPE, "scan: the body changes state %u to %s; it must stay %s", i,
                       bg_type_text(&is, have), bg_type_text(&was, want));
         return false;
     }

@@ -65,7 +65,7 @@ bg_value bg_binary_counts(bg_graph *graph, const char *name, bg_value prediction
         return (bg_value){0};
     if (!bg_dtype_is_float(type.dtype) || !bg_type_equal(&type, &target_type)) {
         bgi_graph_fail_op(graph, "binary_counts", name, BG_ERROR_SHAPE,
-                          "predictions are %s and targets %s: they must be floats of one type and shape",
+                          "predictions are %s and targets %s; they must be floats of one type and shape",
                           bg_type_text(&type, text), bg_type_text(&target_type, target_text));
         return (bg_value){0};
     }

@@ -10,7 +10,7 @@ bg_status bgi_shape_float(const bg_type *type, const char *operand, bg_error *er
 
     if (bg_dtype_is_float(type->dtype))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its elements must be float32, bfloat16, float16 or float64",
+    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; its elements must be float32, bfloat16, float16 or float64",
                         operand, bg_type_text(type, text));
 }
 
@@ -21,7 +21,7 @@ bg_status bgi_shape_number(const bg_type *type, const char *operand, bg_error *e
     if (bg_dtype_is_float(type->dtype) || type->dtype == BG_INT32 || type->dtype == BG_INT64)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_SHAPE,
-                        "%s is %s: its elements must be float32, bfloat16, float16, float64, int32 or int64", operand,
+                        "%s is %s; its elements must be float32, bfloat16, float16, float64, int32 or int64", operand,
                         bg_type_text(type, text));
 }
 
@@ -32,7 +32,7 @@ bg_status bgi_shape_dtype(const bg_type *type, const char *operand, bg_dtype wan
 
     if (type->dtype == wanted)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its elements must be %s (%s)", operand,
+    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; its elements must be %s (%s)", operand,
                         bg_type_text(type, text), bg_dtype_name(wanted), because);
 }
 
@@ -42,7 +42,7 @@ bg_status bgi_shape_rank(const bg_type *type, const char *operand, uint32_t want
 
     if (type->rank == wanted)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: it must have %u dimensions, %s", operand,
+    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; it must have %u dimensions, %s", operand,
                         bg_type_text(type, text), (unsigned)wanted, layout);
 }
 
@@ -53,7 +53,7 @@ bg_status bgi_shape_minimum_rank(const bg_type *type, const char *operand, uint3
 
     if (type->rank >= least)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: it must have at least %u dimensions, %s", operand,
+    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; it must have at least %u dimensions, %s", operand,
                         bg_type_text(type, text), (unsigned)least, layout);
 }
 
@@ -64,7 +64,7 @@ bg_status bgi_shape_dim(const bg_type *type, const char *operand, uint32_t dim, 
 
     if (dim < type->rank && type->dims[dim] == wanted)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its dimension %u must be %lld (%s)", operand,
+    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; its dimension %u must be %lld (%s)", operand,
                         bg_type_text(type, text), (unsigned)dim, (long long)wanted, because);
 }
 
@@ -75,7 +75,7 @@ bg_status bgi_shape_equal(const bg_type *type, const char *operand, const bg_typ
 
     if (bg_type_equal(type, wanted))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: it must be %s (%s)", operand, bg_type_text(type, text),
+    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; it must be %s (%s)", operand, bg_type_text(type, text),
                         bg_type_text(wanted, wanted_text), because);
 }
 
@@ -97,7 +97,7 @@ bg_status bgi_shape_axis(const bg_type *type, const char *operand, int32_t axis,
         return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: a scalar has no axis %d", operand,
                             bg_type_text(type, text), (int)axis);
     if (axis < -rank || axis >= rank)
-        return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: axis %d must be between %lld and %lld", operand,
+        return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s; axis %d must be between %lld and %lld", operand,
                             bg_type_text(type, text), (int)axis, (long long)-rank, (long long)rank - 1);
     *out_axis = (uint32_t)(axis < 0 ? axis + rank : axis);
     return BG_OK;
@@ -151,7 +151,7 @@ bg_status bgi_shape_same_dtype(const bg_type *a, const char *operand_a, const bg
     if (a->dtype == b->dtype)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_SHAPE,
-                        "%s is %s but %s is %s: they must have one element type (cast one of them)", operand_a,
+                        "%s is %s but %s is %s; they must have one element type (cast one of them)", operand_a,
                         bg_type_text(a, text_a), operand_b, bg_type_text(b, text_b));
 }
 
@@ -206,5 +206,5 @@ bg_status bgi_shape_reduction(bg_loss_reduction reduction, bg_error *error)
     if ((unsigned)reduction <= BG_LOSS_NONE)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "reduction is %d: it must be BG_LOSS_MEAN, BG_LOSS_SUM or BG_LOSS_NONE", (int)reduction);
+                        "reduction is %d; it must be BG_LOSS_MEAN, BG_LOSS_SUM or BG_LOSS_NONE", (int)reduction);
 }

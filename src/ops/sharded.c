@@ -73,7 +73,7 @@ static bg_status check_norm(const bg_op_signature *op, const bg_type *x, const b
     BGI_TRY(bgi_shape_equal(gamma, "gamma", &vector, "x's last dimension", error));
     BGI_TRY(bgi_shape_equal(sums, "sums", &wanted, "two for each row of x", error));
     if (!(attributes->epsilon >= 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g: it must be at least 0", attributes->epsilon);
+        return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g; it must be at least 0", attributes->epsilon);
     return BG_OK;
 }
 
@@ -219,7 +219,7 @@ static bg_status check_classes(const bg_type *logits, const bgi_loss_attributes 
     BGI_TRY(bgi_shape_float(logits, "logits", error));
     BGI_TRY(bgi_shape_minimum_rank(logits, "logits", 1, "[..., C]", error));
     if (attributes->classes < 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "classes is %lld: it must be at least 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "classes is %lld; it must be at least 1",
                             (long long)attributes->classes);
     return BG_OK;
 }

@@ -3,6 +3,8 @@
  * of float32 in registers, and copies of memory that is larger than most caches. The two measurements take about 10 ms
  * each. They give upper bounds on the speed of calls, and are not a benchmark.
  */
+#include "profile/machine.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,9 +28,6 @@ typedef struct burnt {
     float result;
 } burnt;
 
-/* Independent sums are in separate variables, because an array of them would be in memory. */
-#define EACH_SUM(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
-
 static burnt burn_portable(void)
 {
     float sums[SUMS * 8];
@@ -42,67 +41,36 @@ static burnt burn_portable(void)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static burnt burn_avx2(void)
-{
-    const __m256 factor = _mm256_set1_ps(0.999f), term = _mm256_set1_ps(0.001f);
-    float lanes[8];
-
-#define BEGIN(i) __m256 sum_##i = _mm256_set1_ps((float)(i));
-#define STEP(i)  sum_##i = _mm256_fmadd_ps(sum_##i, factor, term);
-#define ADD(i)   all = _mm256_add_ps(all, sum_##i);
-    EACH_SUM(BEGIN)
-    __m256 all = term;
-    for (int loop = 0; loop < LOOPS; loop++) {
-        EACH_SUM(STEP)
+/* The compiler unrolls the loop over the sums, and so keeps them in registers. */
+#define BURN(name, isa, lane_count, vector, set, fma)                                                                  \
+    __attribute__((target(isa))) static burnt name(void)                                                               \
+    {                                                                                                                  \
+        const vector factor = set(0.999f), term = set(0.001f);                                                         \
+        vector sums[SUMS];                                                                                             \
+                                                                                                                       \
+        for (int i = 0; i < SUMS; i++)                                                                                 \
+            sums[i] = set((float)i);                                                                                   \
+        for (int loop = 0; loop < LOOPS; loop++)                                                                       \
+            _Pragma("GCC unroll 10") for (int i = 0; i < SUMS; i++) sums[i] = fma(sums[i], factor, term);              \
+        for (int i = 1; i < SUMS; i++)                                                                                 \
+            sums[0] += sums[i];                                                                                        \
+        return (burnt){2.0 * SUMS * lane_count * LOOPS, ((const float *)(const void *)&sums[0])[0]};                   \
     }
-    EACH_SUM(ADD)
-#undef BEGIN
-#undef STEP
-#undef ADD
-    _mm256_storeu_ps(lanes, all);
-    return (burnt){2.0 * SUMS * 8 * LOOPS, lanes[0]};
-}
-
-__attribute__((target("avx512f"))) static burnt burn_avx512(void)
-{
-    const __m512 factor = _mm512_set1_ps(0.999f), term = _mm512_set1_ps(0.001f);
-    float lanes[16];
-
-#define BEGIN(i) __m512 sum_##i = _mm512_set1_ps((float)(i));
-#define STEP(i)  sum_##i = _mm512_fmadd_ps(sum_##i, factor, term);
-#define ADD(i)   all = _mm512_add_ps(all, sum_##i);
-    EACH_SUM(BEGIN)
-    __m512 all = term;
-    for (int loop = 0; loop < LOOPS; loop++) {
-        EACH_SUM(STEP)
-    }
-    EACH_SUM(ADD)
-#undef BEGIN
-#undef STEP
-#undef ADD
-    _mm512_storeu_ps(lanes, all);
-    return (burnt){2.0 * SUMS * 16 * LOOPS, lanes[0]};
-}
+BURN(burn_avx2, "avx2,fma", 8, __m256, _mm256_set1_ps, _mm256_fmadd_ps)
+BURN(burn_avx512, "avx512f", 16, __m512, _mm512_set1_ps, _mm512_fmadd_ps)
 #elif defined(__aarch64__)
 static burnt burn_neon(void)
 {
     const float32x4_t factor = vdupq_n_f32(0.999f), term = vdupq_n_f32(0.001f);
+    float32x4_t sums[2 * SUMS];
 
-#define BEGIN(i) float32x4_t sum_##i = vdupq_n_f32((float)(i)), more_##i = vdupq_n_f32(-(float)(i));
-#define STEP(i)                                                                                                        \
-    sum_##i = vfmaq_f32(term, sum_##i, factor);                                                                        \
-    more_##i = vfmaq_f32(term, more_##i, factor);
-#define ADD(i) all = vaddq_f32(all, vaddq_f32(sum_##i, more_##i));
-    EACH_SUM(BEGIN)
-    float32x4_t all = term;
-    for (int loop = 0; loop < LOOPS; loop++) {
-        EACH_SUM(STEP)
-    }
-    EACH_SUM(ADD)
-#undef BEGIN
-#undef STEP
-#undef ADD
-    return (burnt){2.0 * SUMS * 8 * LOOPS, vgetq_lane_f32(all, 0)};
+    for (int i = 0; i < 2 * SUMS; i++)
+        sums[i] = vdupq_n_f32((float)i);
+    for (int loop = 0; loop < LOOPS; loop++)
+        _Pragma("GCC unroll 20") for (int i = 0; i < 2 * SUMS; i++) sums[i] = vfmaq_f32(term, sums[i], factor);
+    for (int i = 1; i < 2 * SUMS; i++)
+        sums[0] = vaddq_f32(sums[0], sums[i]);
+    return (burnt){2.0 * SUMS * 8 * LOOPS, vgetq_lane_f32(sums[0], 0)};
 }
 #endif
 
@@ -120,6 +88,14 @@ static burnt burn(void)
     return burn_portable();
 }
 
+double bgi_machine_multiply(volatile float *result)
+{
+    const burnt some = burn();
+
+    *result = some.result;
+    return some.flops;
+}
+
 typedef struct measurement {
     pthread_t thread;
     char *from, *to;
@@ -135,9 +111,7 @@ static void *measure(void *argument)
     uint64_t begin_ns = bgi_clock_ns(), now_ns = begin_ns;
 
     while (now_ns - begin_ns < MEASURE_NS) {
-        const burnt some = burn();
-        flops += some.flops;
-        m->result = some.result;
+        flops += bgi_machine_multiply(&m->result);
         now_ns = bgi_clock_ns();
     }
     m->flops_per_s = 1e9 * flops / (double)(now_ns - begin_ns);

@@ -497,8 +497,9 @@ void bgi_engine_free(bgi_engine *engine);
 
 /* ---- in_place.c ---- */
 
-/* Finds which variables can be read in the weights' own memory; the result is by variable. */
-void bgi_in_place_choose(const bg_plan *plan, bool *in_place);
+/* Finds which variables a process that has all devices can read in the weights' own memory. *out is malloc'ed, by
+ * variable; NULL: none, because the plan trains or keeps variables in files. */
+bg_status bgi_in_place_choose(const bg_plan *plan, bool **out, bg_error *error);
 /* Creates the ranges of a new engine; `in_place` by variable. */
 bg_status bgi_in_place_create(bgi_engine *engine, const bool *in_place, bg_error *error);
 void bgi_in_place_clear(bgi_engine *engine);

@@ -55,31 +55,37 @@ static void exclude_written(const bg_plan *plan, uint32_t device, const bgi_inst
                     in_place);
 }
 
-void bgi_in_place_choose(const bg_plan *plan, bool *in_place)
+bg_status bgi_in_place_choose(const bg_plan *plan, bool **out, bg_error *error)
 {
+    const char *files = plan->options.files.memmap_dir;
+    bool *in_place;
+
+    *out = NULL;
+    if (plan->training || (files != NULL && files[0] != '\0'))
+        return BG_OK;
+    in_place = calloc((size_t)plan->variable_count + 1, sizeof *in_place);
+    if (in_place == NULL)
+        return bgi_error_memory(error, "variables", plan->variable_count);
     for (uint32_t i = 0; i < plan->variable_count; i++)
-        in_place[i] = !plan->training && is_whole(&plan->variables[i]);
+        in_place[i] = is_whole(&plan->variables[i]);
     for (uint32_t d = 0; d < plan->device_count; d++)
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
             exclude_written(plan, d, &plan->devices[d].instructions[i], in_place);
     for (uint32_t i = 0; i < plan->variable_count; i++)
         for (uint32_t p = 0; p < plan->variables[i].place_count; p++)
             exclude(plan, plan->variables[i].places[p].device, &plan->variables[i].places[p].operand, i, in_place);
+    *out = in_place;
+    return BG_OK;
 }
 
 uint64_t bgi_in_place_bytes(const bg_plan *plan, uint32_t device)
 {
-    const char *files = plan->options.files.memmap_dir;
     bool *in_place;
     uint64_t bytes = 0;
 
-    if (plan->training || (files != NULL && files[0] != '\0'))
+    if (bgi_in_place_choose(plan, &in_place, NULL) != BG_OK) /* the prediction is then too large */
         return 0;
-    in_place = calloc((size_t)plan->variable_count + 1, sizeof *in_place);
-    if (in_place == NULL) /* the prediction is then too large */
-        return 0;
-    bgi_in_place_choose(plan, in_place);
-    for (uint32_t i = 0; i < plan->variable_count; i++)
+    for (uint32_t i = 0; in_place != NULL && i < plan->variable_count; i++)
         for (uint32_t p = 0; in_place[i] && p < plan->variables[i].place_count; p++)
             if (plan->variables[i].places[p].device == device)
                 bytes += bgi_plan_variable_bytes(&plan->variables[i]);

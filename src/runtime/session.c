@@ -1,11 +1,9 @@
 /*
- * session.c: implements sessions, which are engines with weights. Changed values are uploaded to the devices before a
- * run, and downloaded on demand.
+ * session.c: implements sessions, which are engines with weights: their creation, end and runs.
  */
 #include "runtime/session.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +11,6 @@
 #include "core/arena.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/section.h"
-#include "core/text.h"
 #include "options/optimizer.h"
 #include "options/table.h"
 #include "runtime/agree.h"
@@ -25,614 +21,6 @@
 #include "runtime/weights.h"
 
 enum { LEAST_TAGS = 32768, LEAST_MESSAGE_BYTES = 4096 };
-
-/* ---- variables ---- */
-
-static bool is_shared(const bgi_plan_variable *variable)
-{
-    return variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_BUFFER || variable->role == BG_ROLE_STATE ||
-           variable->role == BG_ROLE_TRAINING;
-}
-
-void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data)
-{
-    const bg_mesh mesh = bgi_plan_mesh(session->plan);
-    const uint32_t tensor = mesh.tensor_1 * mesh.tensor_2;
-
-    if (variable->section != NULL)
-        data = bgi_section_cut(variable->section, data, session->cut);
-    for (uint32_t t = 0; t < tensor; t++) {
-        const bg_mesh at = bg_mesh_coordinates(&mesh, t);
-        const char *of_replica = data;
-        if (variable->shard != NULL) {
-            bg_shard_cut(&mesh, variable->shard, &at, data, session->cut, NULL);
-            of_replica = session->cut;
-        }
-        for (uint32_t place = 0; place < mesh.data; place++) {
-            const bgi_kept_part part = bgi_session_part(variable, place);
-            for (uint32_t i = 0; i < variable->place_count; i++)
-                bgi_engine_write(session->engine, place * tensor + t, &variable->places[i], of_replica + part.offset,
-                                 part.size_bytes);
-        }
-    }
-}
-
-/* Joins the pieces of the replicas at one position on the tensor axes. */
-static bg_status collect(const bg_session *session, const bgi_plan_variable *from, uint32_t t, const bool *readers,
-                         char *data, bg_error *error)
-{
-    const bg_mesh mesh = bgi_plan_mesh(session->plan);
-    const uint32_t places = from->piece_count > 0 ? mesh.data : 1;
-
-    for (uint32_t place = 0; place < places; place++) {
-        const bgi_kept_part part = bgi_session_part(from, place);
-        BGI_TRY(bgi_engine_fetch(session->engine, place * mesh.tensor_1 * mesh.tensor_2 + t, &from->places[0], readers,
-                                 data != NULL ? data + part.offset : NULL, part.size_bytes, error));
-    }
-    return BG_OK;
-}
-
-/* Copies a variable's value to its range of the weight's value. */
-static bg_status download_variable(const bg_session *session, uint32_t variable, const bool *readers, void *data,
-                                   bg_error *error)
-{
-    const bgi_plan_variable *from = &session->plan->variables[variable];
-    const bg_mesh mesh = bgi_plan_mesh(session->plan);
-    void *cut = data != NULL ? session->cut : NULL;
-
-    if (from->section != NULL) {
-        BGI_TRY(collect(session, from, 0, readers, cut, error));
-        if (data != NULL)
-            bgi_section_join(from->section, cut, data);
-    } else if (from->shard == NULL) {
-        BGI_TRY(collect(session, from, 0, readers, data, error));
-    }
-    for (uint32_t t = 0; from->shard != NULL && t < mesh.tensor_1 * mesh.tensor_2; t++) {
-        const bg_mesh at = bg_mesh_coordinates(&mesh, t);
-        BGI_TRY(collect(session, from, t, readers, cut, error));
-        if (data != NULL)
-            bg_shard_join(&mesh, from->shard, &at, cut, data, NULL);
-    }
-    return BG_OK;
-}
-
-/* The next variable of a weight after `after` (UINT32_MAX: the first one); UINT32_MAX if there is none. */
-static uint32_t next_of_weight(const bg_session *session, uint32_t weight, uint32_t after)
-{
-    uint32_t i = after + 1; /* begins at 0, because UINT32_MAX + 1 wraps */
-
-    while (i < session->plan->variable_count && session->variables[i].weight != weight)
-        i++;
-    return i < session->plan->variable_count ? i : UINT32_MAX;
-}
-
-static bg_status download_weight(const bg_session *session, uint32_t variable, const bool *readers, void *data,
-                                 bg_error *error)
-{
-    const uint32_t weight = session->variables[variable].weight;
-
-    if (session->plan->variables[variable].section == NULL)
-        return download_variable(session, variable, readers, data, error);
-    for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
-         i = next_of_weight(session, weight, i))
-        BGI_TRY(download_variable(session, i, readers, data, error));
-    return BG_OK;
-}
-
-static void *find_whole(const bg_session *session, uint32_t variable)
-{
-    const bgi_plan_variable *of = &session->plan->variables[variable];
-    const bool is_cut =
-        of->section != NULL || of->shard != NULL || (of->piece_count > 0 && bgi_plan_data_replicas(session->plan) > 1);
-
-    return is_cut ? NULL : bgi_engine_map(session->engine, 0, &of->places[0]);
-}
-
-/* Records that the devices have the weight's newest value. */
-static void mark_current(bg_session *session, uint32_t weight)
-{
-    for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
-         i = next_of_weight(session, weight, i))
-        session->variables[i].version = session->weights->items[weight].version;
-}
-
-/* Uploads to all variables that are the weight or sections of it. */
-static void upload_weight(bg_session *session, uint32_t weight, const void *data)
-{
-    for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
-         i = next_of_weight(session, weight, i))
-        bgi_session_upload(session, &session->plan->variables[i], data);
-    mark_current(session, weight);
-}
-
-static bg_status adopt_weight(bg_session *session, uint32_t variable, const void *data, bg_error *error)
-{
-    BGI_TRY(bgi_memmap_begin(session->memmap, error));
-    upload_weight(session, session->variables[variable].weight, data);
-    return BG_OK;
-}
-
-static bool is_of_ranks(const bg_session *session)
-{
-    return session->owners != NULL;
-}
-
-static const bgi_weight_holder holder = {.download = download_weight,
-                                         .whole = find_whole,
-                                         .adopt = adopt_weight,
-                                         .is_of_ranks = is_of_ranks,
-                                         .announce = bgi_session_announce};
-
-/* The newest value of a variable's weight; *out is NULL on ranks that own no part of the variable. */
-static bg_status fetch_own(const bg_session *session, uint32_t variable, const void **out, bg_error *error)
-{
-    const bg_transport *transport = session->plan->options.execution.transport;
-    const uint32_t weight = session->variables[variable].weight;
-
-    if (session->owners == NULL)
-        return bgi_weights_fetch(session->weights, weight, out, error);
-    bgi_session_find_readers(session, &session->plan->variables[variable], session->readers);
-    return bgi_weights_fetch_for(session->weights, weight, session->readers, transport->rank, out, error);
-}
-
-static bool is_in_place(const bg_session *session, uint32_t number)
-{
-    return session->in_place != NULL && session->in_place[number];
-}
-
-/* Copies a value to the devices, or records its address when they read it in place. A weight whose home is another
- * session has no address in the host's memory. */
-static void give_value(bg_session *session, uint32_t number, const void *data)
-{
-    const bgi_plan_variable *variable = &session->plan->variables[number];
-    bgi_session_variable *own = &session->variables[number];
-
-    if (is_in_place(session, number)) {
-        void *place = session->weights->items[own->weight].data;
-        own->read_at = place;
-        bgi_in_place_set(session->engine, variable, place);
-        if (place != NULL)
-            return;
-    }
-    bgi_session_upload(session, variable, data);
-}
-
-/* Whether the devices have an older value of the weight, or read it at an old address. */
-static bool is_outdated(const bg_session *session, uint32_t number)
-{
-    const bgi_session_variable *variable = &session->variables[number];
-    const bgi_weight *weight = &session->weights->items[variable->weight];
-
-    return variable->version != weight->version || (is_in_place(session, number) && variable->read_at != weight->data);
-}
-
-/* Updates the devices to the newest weights. */
-static bg_status pull_weights(bg_session *session, bg_error *error)
-{
-    bg_weights *weights = session->weights;
-
-    if (session->epoch == weights->epoch)
-        return BG_OK;
-    BGI_TRY(bgi_session_quantize(session, error));
-    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
-        bgi_session_variable *variable = &session->variables[i];
-        const bgi_weight *weight;
-        const void *data = NULL;
-        if (variable->weight == UINT32_MAX)
-            continue;
-        BGI_TRY(bgi_progress_begin(session->progress, bgi_plan_variable_weight(&session->plan->variables[i]),
-                                   bg_type_size_bytes(&session->plan->variables[i].type), error));
-        /* A session that computed a newer value, or lost the value, has raised the version. */
-        weight = &weights->items[variable->weight];
-        if (!is_outdated(session, i))
-            continue;
-        BGI_TRY(fetch_own(session, i, &data, error));
-        if (is_outdated(session, i)) { /* it may have been moved home */
-            BGI_TRY(bgi_memmap_begin(session->memmap, error));
-            if (data != NULL)
-                give_value(session, i, data);
-        }
-        variable->version = weight->version;
-    }
-    session->epoch = weights->epoch;
-    session->has_newest = false;
-    return BG_OK;
-}
-
-/* After a run the devices have the newest values of all variables or, in inference, of those that ops write. */
-static void claim_weights(bg_session *session)
-{
-    bg_weights *weights = session->weights;
-    bool claims = false;
-
-    if (session->has_newest && session->epoch == weights->epoch)
-        return;
-    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
-        bgi_session_variable *variable = &session->variables[i];
-        bgi_weight *weight;
-        if (variable->weight == UINT32_MAX || !(session->plan->training || session->plan->variables[i].is_written))
-            continue;
-        weight = &weights->items[variable->weight];
-        if (weight->newest == session) {
-            variable->version = weight->version; /* another section of the weight did so already */
-            continue;
-        }
-        weight->newest = session;
-        weight->newest_variable = i;
-        variable->version = ++weight->version;
-        claims = true;
-    }
-    if (claims)
-        session->epoch = ++weights->epoch;
-    session->has_newest = true;
-}
-
-/* Marks values that only a failed session had as lost. */
-static void lose_weights(bg_session *session)
-{
-    bg_weights *weights = session->weights;
-
-    for (uint32_t i = 0; i < weights->count; i++) {
-        bgi_weight *weight = &weights->items[i];
-        /* For a weight at home, the run has begun to change the only copy of the value. */
-        const bool is_changed = weight->home == session && weight->newest == NULL &&
-                                (session->plan->training || session->plan->variables[weight->home_variable].is_written);
-        if (weight->newest != session && !is_changed)
-            continue;
-        weight->newest = NULL;
-        weight->is_lost = true;
-        weight->version++;
-        weights->epoch++;
-    }
-}
-
-/* Copies values back to weights that outlive the session. */
-static void return_weights(bg_session *session)
-{
-    bg_weights *weights = session->weights;
-
-    for (uint32_t i = 0; i < weights->count && weights->references > 1; i++)
-        if (weights->items[i].home == session)
-            bgi_weights_leave_home(weights, i);
-        else if (weights->items[i].newest == session && bgi_weights_pull(weights, i, NULL) != BG_OK) {
-            weights->items[i].newest = NULL;
-            weights->items[i].is_lost = true;
-        }
-}
-
-/* Whether the session keeps no host copies: sessions that train, that have several ranks, or whose values are in files
- * keep none. Other sessions for inference share the given weights. */
-static bool is_at_home(const bg_session *session, uint32_t number)
-{
-    return session->owners != NULL || session->plan->training
-               ? bgi_session_has_all(session, &session->plan->variables[number])
-               : bgi_session_is_in_stores(session, number);
-}
-
-/* Whether all bits are 0. */
-static bool is_zero(const bg_initializer *initializer)
-{
-    return initializer->kind == BG_INITIALIZE_CONSTANT && initializer->a == 0.0 && !signbit(initializer->a);
-}
-
-/* Makes the first values of this rank's own devices. */
-static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
-{
-    const bgi_plan_variable *variables = session->plan->variables;
-
-    for (uint32_t i = number; i != UINT32_MAX; i = next_of_weight(session, index, i))
-        BGI_TRY(bgi_session_make_own(session, &variables[i], &variables[number], error));
-    mark_current(session, index);
-    return BG_OK;
-}
-
-/* Makes the first values of a new weight from the seed. Values at home are written in place. */
-static bg_status initialize(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
-{
-    const bgi_plan_variable *variable = &session->plan->variables[number];
-    bgi_weight *weight = &session->weights->items[index];
-    void *data = weight->home != NULL ? find_whole(session, number) : weight->data;
-
-    if (weight->home != NULL && is_zero(&variable->initializer) && bgi_memmap_is_new(session->memmap) &&
-        bgi_session_is_in_stores(session, number)) {
-        mark_current(session, index); /* a new file is zeros */
-        return BG_OK;
-    }
-    if (weight->home == session && session->owners != NULL)
-        return initialize_own(session, number, index, error);
-    if (data == NULL)
-        BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
-    BGI_TRY(bgi_initialize(&weight->type, &variable->initializer, weight->name, session->plan->options.numerics.seed,
-                           variable->number, bgi_session_helpers(session), data, error));
-    if (weight->home != NULL)
-        upload_weight(session, index, data);
-    return BG_OK;
-}
-
-/* Reads the value of a new weight that is in no store. */
-static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
-{
-    const bgi_weight *weight = &session->weights->items[index];
-    void *data = weight->data;
-
-    if (session->owners != NULL) {
-        BGI_TRY(bgi_session_spread(session, number, &data, error));
-    } else {
-        if (weight->home != NULL)
-            BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
-        BGI_TRY(bgi_memmap_index_value(bgi_memmap_found(session->memmap), session->weights, index, 0, data,
-                                       bg_type_size_bytes(&weight->type), error));
-    }
-    if (weight->home == NULL)
-        return BG_OK;
-    for (uint32_t i = number; data != NULL && i != UINT32_MAX; i = next_of_weight(session, index, i))
-        bgi_session_upload(session, &session->plan->variables[i], data);
-    mark_current(session, index);
-    return BG_OK;
-}
-
-/* Reads the values of a new weight from the files. Values in stores are in place already; the variable's other places
- * (on devices with a copy) get them from there. */
-static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
-{
-    const bool is_in_stores = session->weights->items[index].home != NULL && bgi_session_is_in_stores(session, number);
-    const void *data = NULL;
-
-    BGI_TRY(bgi_memmap_index_take(bgi_memmap_found(session->memmap), session->weights, index, is_in_stores, error));
-    if (!is_in_stores)
-        return take_from_index(session, number, index, error);
-    mark_current(session, index);
-    for (uint32_t i = number; i != UINT32_MAX; i = next_of_weight(session, index, i)) {
-        if (session->plan->variables[i].place_count == 1)
-            continue;
-        BGI_TRY(fetch_own(session, i, &data, error));
-        if (data != NULL)
-            bgi_session_upload(session, &session->plan->variables[i], data);
-    }
-    return BG_OK;
-}
-
-/* The number of an earlier variable that is a section of the same weight; UINT32_MAX when there is none. */
-static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
-{
-    const bgi_plan_variable *variable = &plan->variables[number];
-
-    for (uint32_t i = 0; variable->section != NULL && i < number; i++)
-        if (is_shared(&plan->variables[i]) && plan->variables[i].section != NULL &&
-            strcmp(plan->variables[i].section->name, variable->section->name) == 0)
-            return i;
-    return UINT32_MAX;
-}
-
-/* Whether inference needs the caller's value, which is so unless it writes the variable itself. */
-static bool must_be_given(const bg_session *session, const bgi_plan_variable *variable)
-{
-    return !session->makes_values &&
-           (variable->role == BG_ROLE_PARAMETER || (variable->role == BG_ROLE_BUFFER && !variable->is_written));
-}
-
-/* Finds the weight of a variable, or sets it to UINT32_MAX. *out_piece: the first of the weights that can be joined to
- * it, or UINT32_MAX. */
-static bg_status find_weight(bg_session *session, uint32_t number, uint32_t *out_piece, bg_error *error)
-{
-    const bgi_plan_variable *variable = &session->plan->variables[number];
-    const bg_type *type = bgi_plan_variable_whole(variable);
-    const char *name = bgi_plan_variable_weight(variable);
-    const uint32_t index = bgi_weights_index(session->weights, name);
-    char wanted[BG_TYPE_TEXT_BYTES], have[BG_TYPE_TEXT_BYTES];
-
-    *out_piece = UINT32_MAX;
-    if (index == UINT32_MAX)
-        return bgi_weights_gather(session->weights, name, type, NULL, out_piece, error);
-    if (!bg_type_equal(&session->weights->items[index].type, type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, but %s in the weights", name,
-                            bg_type_text(type, wanted), bg_type_text(&session->weights->items[index].type, have));
-    session->variables[number].weight = index;
-    return BG_OK;
-}
-
-enum { MOST_NAMES = 8 };
-
-static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *error)
-{
-    char *list = NULL;
-
-    if (count > MOST_NAMES)
-        bgi_string_add(names, " and %u more", count - MOST_NAMES);
-    BGI_TRY(bgi_string_finish(names, &list, error));
-    bg_error_set(error, BG_ERROR_NOT_FOUND,
-                 "the weights lack %u of the plan's parameters: %.2500s; use weights that have them, or set "
-                 "options.initialize_missing to initialize them from the seed",
-                 count, list);
-    free(list);
-    return BG_ERROR_NOT_FOUND;
-}
-
-/* Whether the variable is the quantized form of a parameter that is also in the plan. */
-static bool follows_parameter(const bg_plan *plan, const bgi_plan_variable *variable)
-{
-    const size_t length = bgi_quantized_source_length(variable->name);
-
-    for (uint32_t i = 0; variable->quantized.bits != 0 && i < plan->variable_count; i++)
-        if (strncmp(plan->variables[i].name, variable->name, length) == 0 && plan->variables[i].name[length] == '\0')
-            return true;
-    return false;
-}
-
-/* For a quantized buffer, the parameter is missing. */
-static void add_missing(bgi_string *names, const bgi_plan_variable *variable)
-{
-    const char *name = bgi_plan_variable_weight(variable);
-    const size_t length = variable->quantized.bits != 0 ? bgi_quantized_source_length(name) : strlen(name);
-
-    bgi_string_add(names, "%s`%.*s`", names->length > 0 ? ", " : "", (int)length, name);
-}
-
-/* Rejects pieces, because a reader does not join the pieces of later versions. */
-static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *error)
-{
-    return bg_error_set(error, BG_ERROR_INVALID,
-                        "a reader needs the whole `%s`, but the weights have pieces of it; create a session over the "
-                        "weights first (bg_session_create with the same plan), which joins them",
-                        bgi_plan_variable_weight(variable));
-}
-
-/* Finds the weights of all variables; fails for inference when some are missing. */
-static bg_status find_weights(bg_session *session, bg_error *error)
-{
-    const bg_plan *plan = session->plan;
-    const bool is_continued = bgi_memmap_found(session->memmap) != NULL;
-    bgi_string names = {0};
-    uint32_t missing = 0, piece = UINT32_MAX;
-    bool is_made;
-    bg_status status;
-
-    for (uint32_t i = 0; i < plan->variable_count; i++) {
-        bgi_session_variable *variable = &session->variables[i];
-        variable->weight = UINT32_MAX;
-        if (!is_shared(&plan->variables[i]))
-            continue;
-        variable->is_repeated = find_section_before(plan, i) != UINT32_MAX;
-        status = find_weight(session, i, &piece, error);
-        is_made = false;
-        if (status == BG_OK && plan->variables[i].quantized.bits != 0)
-            status = bgi_session_find_source(session, i, &is_made, error);
-        if (status == BG_OK && piece != UINT32_MAX && session->reading != NULL)
-            status = refuse_pieces(&plan->variables[i], error);
-        if (status != BG_OK) {
-            bgi_string_clear(&names);
-            return status;
-        }
-        if (variable->weight != UINT32_MAX || variable->is_repeated || is_made || piece != UINT32_MAX || is_continued ||
-            !must_be_given(session, &plan->variables[i]) || follows_parameter(plan, &plan->variables[i]))
-            continue;
-        if (missing++ < MOST_NAMES)
-            add_missing(&names, &plan->variables[i]);
-    }
-    return missing > 0 ? report_missing(&names, missing, error) : BG_OK;
-}
-
-/* Adds the weight of a variable without one; it is filled later. */
-static bg_status add_weight(bg_session *session, uint32_t number, bg_error *error)
-{
-    const bgi_plan_variable *variable = &session->plan->variables[number];
-    const uint32_t before = find_section_before(session->plan, number);
-
-    if (before != UINT32_MAX) {
-        session->variables[number].weight = session->variables[before].weight;
-        return BG_OK;
-    }
-    session->variables[number].weight = session->weights->count;
-    return bgi_weights_add(session->weights, bgi_plan_variable_weight(variable), bgi_plan_variable_whole(variable),
-                           variable->role, is_at_home(session, number) ? session : NULL, number, error);
-}
-
-/* Sets the first value of a weight that the session has added, from the files with which it resumes, from given pieces,
- * or from the seed. */
-static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *error)
-{
-    const uint32_t index = session->variables[number].weight;
-    bgi_weight *weight = &session->weights->items[index];
-    uint32_t piece = UINT32_MAX;
-    void *data = weight->data;
-
-    if (session->plan->variables[number].quantized.bits != 0)
-        return bgi_session_make_quantized(session, number, error);
-    BGI_TRY(bgi_weights_gather(session->weights, weight->name, &weight->type, NULL, &piece, error));
-    if (piece == UINT32_MAX && bgi_memmap_found(session->memmap) != NULL)
-        return continue_weight(session, number, index, error);
-    if (piece == UINT32_MAX)
-        return initialize(session, number, index, error);
-    if (weight->home != NULL)
-        BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
-    BGI_TRY(bgi_weights_gather(session->weights, weight->name, &weight->type, data, &piece, error));
-    weight->is_given = session->weights->items[piece].is_given;
-    weight->updates = session->weights->items[piece].updates;
-    if (weight->home == NULL)
-        return BG_OK;
-    BGI_TRY(bgi_memmap_begin(session->memmap, error));
-    upload_weight(session, index, data);
-    return BG_OK;
-}
-
-/* Rejects state of another optimizer, which may have the same names and types but a different meaning. */
-static bg_status check_state(const bg_session *session, bg_error *error)
-{
-    const bg_plan *plan = session->plan;
-    char own[BG_OPTIMIZER_STATE_TEXT_BYTES];
-
-    bg_optimizer_describe_state(&plan->optimizer, own);
-    for (uint32_t i = 0; plan->training && i < plan->variable_count; i++) {
-        const uint32_t index = session->variables[i].weight;
-        const bgi_weight *weight = index != UINT32_MAX ? &session->weights->items[index] : NULL;
-
-        if (weight == NULL || plan->variables[i].role != BG_ROLE_STATE || weight->optimizer[0] == '\0' ||
-            strcmp(weight->optimizer, own) == 0)
-            continue;
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "the weights have `%s` of optimizer `%s`, but the plan trains with `%s`: train with `%s`, "
-            "or give weights without this state, such as new ones into which bg_checkpoint_load_weights "
-            "loads a checkpoint with options.drop \"optimizer\"",
-            weight->name, weight->optimizer, own, weight->optimizer);
-    }
-    return BG_OK;
-}
-
-static bg_status attach_all(bg_session *session, bg_error *error)
-{
-    const uint32_t first_new = session->weights->count;
-
-    BGI_TRY(find_weights(session, error));
-    BGI_TRY(check_state(session, error));
-    for (uint32_t i = 0; i < session->plan->variable_count; i++)
-        if (is_shared(&session->plan->variables[i]) && session->variables[i].weight == UINT32_MAX)
-            BGI_TRY(add_weight(session, i, error));
-    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
-        const uint32_t index = session->variables[i].weight;
-        if (index == UINT32_MAX || index < first_new || session->variables[i].is_repeated)
-            continue;
-        BGI_TRY(bgi_progress_begin(session->progress, session->weights->items[index].name,
-                                   bg_type_size_bytes(&session->weights->items[index].type), error));
-        BGI_TRY(fill_weight(session, i, error));
-    }
-    return BG_OK;
-}
-
-/* Whether a weight moves to the session; files also take values from hosts and from sessions in memory. */
-static bool takes_home(const bg_session *session, uint32_t number, const bgi_weight *weight)
-{
-    if (weight->home == NULL)
-        return is_at_home(session, number);
-    return weight->home != session && session->owners == NULL && weight->home->owners == NULL &&
-           bgi_session_is_in_stores(session, number) && !bgi_session_is_in_stores(weight->home, weight->home_variable);
-}
-
-/* Moves given weights to the session, once nothing can fail any more. */
-static void move_home(bg_session *session)
-{
-    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
-        const uint32_t index = session->variables[i].weight;
-        if (index != UINT32_MAX && takes_home(session, i, &session->weights->items[index]))
-            bgi_weights_move_home(session->weights, index, session, i);
-    }
-}
-
-/* Sets roles and owners from the plan, which is more precise than the file from which a weight was read. */
-static void name_roles(bg_session *session)
-{
-    char own[BG_OPTIMIZER_STATE_TEXT_BYTES];
-
-    bg_optimizer_describe_state(&session->plan->optimizer, own);
-    for (uint32_t i = 0; i < session->plan->variable_count; i++)
-        if (session->variables[i].weight != UINT32_MAX) {
-            bgi_weight *weight = &session->weights->items[session->variables[i].weight];
-            weight->role = session->plan->variables[i].role;
-            weight->is_attached = true;
-            if (session->plan->training && weight->role == BG_ROLE_STATE)
-                memcpy(weight->optimizer, own, sizeof own);
-        }
-}
 
 /* ---- the optimizer's numbers ---- */
 
@@ -849,21 +237,6 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Inference reads whole weights in place. */
-static bg_status choose_in_place(bg_session *session, bg_error *error)
-{
-    const bg_plan *plan = session->plan;
-    const char *files = plan->options.files.memmap_dir;
-
-    if (plan->training || session->owners != NULL || (files != NULL && files[0] != '\0'))
-        return BG_OK;
-    session->in_place = calloc((size_t)plan->variable_count + 1, sizeof *session->in_place);
-    if (session->in_place == NULL)
-        return bgi_error_memory(error, "variables", plan->variable_count);
-    bgi_in_place_choose(plan, session->in_place);
-    return BG_OK;
-}
-
 /* The engine closes the files of remote memory, because a late worker may still write to them. */
 static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
 {
@@ -916,27 +289,6 @@ static bg_status open_engine(bg_session *session, bg_error *error)
     return status;
 }
 
-/* Sums the bytes of all parts of a creation: memory of devices and files, first values of new weights, and copies of
- * values to devices. The sum is the same on all ranks. */
-static uint64_t count_creation(const bg_session *session)
-{
-    const bg_plan *plan = session->plan;
-    uint64_t bytes = 0;
-
-    for (uint32_t d = 0; d < plan->device_count; d++)
-        bytes += plan->replicas * (uint64_t)(plan->devices[d].arena_bytes + plan->devices[d].remote_bytes);
-    for (uint32_t i = 0; i < plan->variable_count; i++) {
-        const bgi_plan_variable *variable = &plan->variables[i];
-        if (!is_shared(variable))
-            continue;
-        bytes += bg_type_size_bytes(&variable->type);
-        if (bgi_weights_index(session->weights, bgi_plan_variable_weight(variable)) == UINT32_MAX &&
-            find_section_before(plan, i) == UINT32_MAX)
-            bytes += bg_type_size_bytes(bgi_plan_variable_whole(variable));
-    }
-    return bytes;
-}
-
 static bg_status open_session(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -950,18 +302,19 @@ static bg_status open_session(bg_session *session, bg_error *error)
     BGI_TRY(take_cut(session, error));
     BGI_TRY(take_carried(session, error));
     BGI_TRY(find_owners(session, error));
-    BGI_TRY(choose_in_place(session, error));
+    if (session->owners == NULL) /* this process has all devices */
+        BGI_TRY(bgi_in_place_choose(plan, &session->in_place, error));
     BGI_TRY(open_engine(session, error));
     BGI_TRY(bgi_session_check_quantized(session, error));
     /* Versions begin at 1, so everything is uploaded. */
-    status = attach_all(session, error);
+    status = bgi_session_attach(session, error);
     if (status == BG_OK)
-        status = pull_weights(session, error);
+        status = bgi_session_refresh(session, error);
     if (status != BG_OK) {
         bgi_weights_truncate(session->weights, weight_count);
         return status;
     }
-    name_roles(session);
+    bgi_session_name_roles(session);
     upload_optimizer(session);
     if (plan->condition != NULL) {
         session->condition_memory = bgi_interpret_memory(plan->condition);
@@ -969,7 +322,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
             return bgi_error_memory(error, "a loop's condition", plan->condition->devices[0].arena_bytes);
     }
     BGI_TRY(take_note(session, weight_count == 0, error));
-    move_home(session);
+    bgi_session_move_home(session);
     bgi_weights_drop_pieces(session->weights);
     return BG_OK;
 }
@@ -980,7 +333,7 @@ static void close_session(bg_session *session)
     bg_plan *own_plan = session->own_plan;
 
     if (session->weights != NULL && session->engine != NULL)
-        return_weights(session);
+        bgi_session_return(session);
     bgi_session_drop_traces(session);
     bgi_engine_destroy(session->engine);
     for (bg_outfeed *outfeed = session->outfeeds, *next; outfeed != NULL; outfeed = next) {
@@ -1019,9 +372,9 @@ bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_
     session->optimizer = plan->optimizer;
     session->weights = weights;
     session->reading = reading;
-    weights->holder = &holder;
+    weights->holder = &bgi_session_holder;
     if (progress.call != NULL)
-        progress.total = count_creation(session);
+        progress.total = bgi_session_count_creation(session);
     session->progress = &progress;
     status = open_session(session, error);
     session->progress = NULL;
@@ -1144,74 +497,6 @@ bg_status bg_session_flush(bg_session *session, const char *note, bg_error *erro
     return status;
 }
 
-/* ---- streams ---- */
-
-uint32_t bg_session_input_count(const bg_session *session)
-{
-    return session->plan->input_count;
-}
-
-uint32_t bg_session_output_count(const bg_session *session)
-{
-    return bgi_plan_output_count(session->plan);
-}
-
-static bg_stream make_stream(uint32_t replicas, const char *name, const bg_type *type, uint64_t count)
-{
-    return (bg_stream){.name = name,
-                       .micro_batch_type = *type,
-                       .count = count,
-                       .replicas = replicas,
-                       .size_bytes = (size_t)count * bg_type_size_bytes(type)};
-}
-
-bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error)
-{
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(session, "session", __func__, error));
-    BGI_TRY(bgi_require(out, "out", __func__, error));
-
-    const bg_plan *plan = session->plan;
-
-    if (index >= plan->input_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "input %u of %u", index, plan->input_count);
-    *out = make_stream(bgi_plan_is_canonical(plan) ? 1 : bgi_plan_input_rows(plan), plan->inputs[index].name,
-                       &plan->inputs[index].type, bgi_stream_input_count(plan));
-    return BG_OK;
-}
-
-bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error)
-{
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(session, "session", __func__, error));
-    BGI_TRY(bgi_require(out, "out", __func__, error));
-
-    const bg_plan *plan = session->plan;
-
-    if (index >= bgi_plan_output_count(plan))
-        return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, bgi_plan_output_count(plan));
-    *out =
-        make_stream(bgi_plan_has_stretches(plan, &plan->outputs[index]) ? 1 : plan->replicas, plan->outputs[index].name,
-                    &plan->outputs[index].type, bgi_stream_output_count(plan, &plan->outputs[index]));
-    return BG_OK;
-}
-
-uint32_t bg_session_find_input(const bg_session *session, const char *name)
-{
-    for (uint32_t i = 0; i < session->plan->input_count; i++)
-        if (strcmp(session->plan->inputs[i].name, name) == 0)
-            return i;
-    return UINT32_MAX;
-}
-
-uint32_t bg_session_find_output(const bg_session *session, const char *name)
-{
-    for (uint32_t i = 0; i < bgi_plan_output_count(session->plan); i++)
-        if (strcmp(session->plan->outputs[i].name, name) == 0)
-            return i;
-    return UINT32_MAX;
-}
-
 /* ---- runs ---- */
 
 /* The number of weight updates that the optimizer's state has seen; 0 without state. */
@@ -1283,23 +568,23 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
 
     bgi_session_drop_traces(session);
     if (!session->engine->is_dead) /* a failed session's values are lost; the engine reports why it does not run */
-        BGI_TRY(pull_weights(session, error));
+        BGI_TRY(bgi_session_refresh(session, error));
     BGI_TRY(bgi_memmap_begin(session->memmap, error));
     bgi_memmap_keep(session->memmap);
     run->step = session->weights->step;
     run->optimizer_step = find_optimizer_step(session);
     status = run_timed(session, run, out_iterations, error);
     if (status == BG_OK && session->engine->has_refused) {
-        claim_weights(session);
+        bgi_session_claim(session);
         return report_refused(session, run, out_iterations, error);
     }
     if (run->scalars != NULL)
         upload_optimizer(session); /* restores the values that were set */
     if (status != BG_OK) {
-        lose_weights(session);
+        bgi_session_lose(session);
         return status;
     }
-    claim_weights(session);
+    bgi_session_claim(session);
     if (plan->training)
         count_updates(session, *out_iterations);
     return BG_OK;
@@ -1317,182 +602,5 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
         status = run_with_weights(session, run, out_iterations, error);
     if (!session->engine->is_dead)
         bgi_reading_end(session);
-    return status;
-}
-
-/* ---- looking inside ---- */
-
-bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error)
-{
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(session, "session", __func__, error));
-    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
-
-    const char *allowed = session->engine->cpus;
-    bgi_string text = {0};
-
-    for (uint32_t i = 0; i < session->engine->worker_count; i++) {
-        const bgi_worker *worker = &session->engine->workers[i];
-        if (worker->does_io)
-            bgi_string_add(&text, "worker %u on any core%s%s, for loads and stores\n", worker->number,
-                           allowed[0] != '\0' ? " of " : "", allowed);
-        else if (worker->is_caller)
-            bgi_string_add(&text, "worker %u on the calling thread\n", worker->number);
-        else if (worker->cpu == BGI_NO_CPU)
-            bgi_string_add(&text, "worker %u on any core%s%s\n", worker->number, allowed[0] != '\0' ? " of " : "",
-                           allowed);
-        else
-            bgi_string_add(&text, "worker %u on core %u\n", worker->number, worker->cpu);
-    }
-    return bgi_string_finish(&text, out_text, error);
-}
-
-static bgi_runner *find_device(const bg_session *session, uint32_t replica, uint32_t device)
-{
-    const bg_plan *plan = session->plan;
-
-    if (replica >= plan->replicas || device >= plan->device_count || !bgi_engine_has(session->engine, replica, device))
-        return NULL;
-    return &session->engine->runners[replica * plan->device_count + device];
-}
-
-void bg_session_ask_to_stop(bg_session *session)
-{
-    atomic_store(&session->engine->asks_to_stop, true);
-}
-
-bool bg_session_is_asked_to_stop(const bg_session *session)
-{
-    return session->engine->ranks != NULL ? session->engine->is_asked_to_stop
-                                          : atomic_load(&session->engine->asks_to_stop);
-}
-
-bool bg_session_has_device(const bg_session *session, uint32_t replica, uint32_t device)
-{
-    return find_device(session, replica, device) != NULL;
-}
-
-/* A device reads the same inputs for every micro-batch. */
-static bool device_reads(const bgi_plan_device *device, uint32_t input)
-{
-    for (uint32_t i = 0; i < device->instruction_count; i++) {
-        const bgi_instruction *instruction = &device->instructions[i];
-
-        if (instruction->action.kind != BG_ACTION_HOST_IN || instruction->action.micro_batch != 0)
-            continue;
-        for (uint32_t c = 0; c < instruction->copy_count; c++)
-            if (instruction->copies[c].stream == input)
-                return true;
-    }
-    return false;
-}
-
-bool bg_session_reads(const bg_session *session, uint32_t input, uint64_t index)
-{
-    const bg_plan *plan = session->plan;
-    const uint32_t row = bgi_plan_place_row(plan, index);
-
-    for (uint32_t d = 0; d < plan->device_count; d++) {
-        if (!device_reads(&plan->devices[d], input))
-            continue;
-        for (uint32_t replica = 0; replica < plan->replicas; replica++)
-            if (bgi_plan_input_row(plan, replica) == row && bgi_engine_has(session->engine, replica, d))
-                return true;
-    }
-    return false;
-}
-
-size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device)
-{
-    const bgi_runner *found = find_device(session, replica, device);
-    size_t touched;
-
-    if (found == NULL)
-        return 0;
-    if (found->trace.events == NULL)
-        return found->program->arena_bytes;
-    if (bgi_weights_enter(session->weights, session, "bg_session_device_bytes", NULL) != BG_OK)
-        return 0;
-    touched = found->touched_bytes > found->io_touched_bytes ? found->touched_bytes : found->io_touched_bytes;
-    bgi_weights_leave(session->weights);
-    return (touched + BGI_CACHE_LINE_BYTES - 1) / BGI_CACHE_LINE_BYTES * BGI_CACHE_LINE_BYTES;
-}
-
-static uint32_t count_events(const bgi_trace_ring *ring)
-{
-    return ring->count < ring->capacity ? (uint32_t)ring->count : ring->capacity;
-}
-
-/* The trace of another rank's device, if it was shared; otherwise NULL. */
-static const bgi_shared_trace *find_shared(const bg_session *session, uint32_t replica, uint32_t device)
-{
-    const bg_plan *plan = session->plan;
-
-    if (session->shared_traces == NULL || replica >= plan->replicas || device >= plan->device_count)
-        return NULL;
-    return &session->shared_traces[replica * plan->device_count + device];
-}
-
-static uint32_t count_all_events(const bg_session *session, uint32_t replica, uint32_t device)
-{
-    const bgi_runner *found = find_device(session, replica, device);
-    const bgi_shared_trace *shared = find_shared(session, replica, device);
-
-    if (found == NULL)
-        return shared != NULL ? (uint32_t)shared->count : 0;
-    return found->trace.events != NULL ? count_events(&found->trace) + count_events(&found->io_trace) : 0;
-}
-
-uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device)
-{
-    uint32_t count;
-
-    if (bgi_weights_enter(session->weights, session, "bg_session_trace_count", NULL) != BG_OK)
-        return 0;
-    count = count_all_events(session, replica, device);
-    bgi_weights_leave(session->weights);
-    return count;
-}
-
-/* The program's events come first, then those of transfers. */
-static bg_status find_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
-                            bg_trace_event *out, bg_error *error)
-{
-    const uint32_t total = count_all_events(session, replica, device);
-    const bgi_runner *found = find_device(session, replica, device);
-    const bgi_trace_ring *ring;
-    uint32_t count;
-
-    if (index >= total)
-        return bg_error_set(
-            error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, total, replica, device,
-            session->plan->options.reporting.trace ? "" : "; the plan's options do not ask for a trace");
-    if (found == NULL) {
-        *out = find_shared(session, replica, device)->events[index];
-        return BG_OK;
-    }
-    ring = &found->trace;
-    count = count_events(ring);
-    if (index >= count) {
-        index -= count;
-        ring = &found->io_trace;
-        count = count_events(ring);
-    }
-    *out = ring->events[(ring->count - count + index) % ring->capacity];
-    return BG_OK;
-}
-
-bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
-                                 bg_trace_event *out, bg_error *error)
-{
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(session, "session", __func__, error));
-    BGI_TRY(bgi_require(out, "out", __func__, error));
-
-    bg_status status;
-
-    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_trace_event", error));
-    status = find_event(session, replica, device, index, out, error);
-    bgi_weights_leave(session->weights);
     return status;
 }

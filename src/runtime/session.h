@@ -106,12 +106,31 @@ static inline uint32_t bgi_session_helpers(const bg_session *session)
 
 /* session.c: one run of the engine, with the weights before and after it. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error);
-/* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */
-void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
-
 /* session.c: creates a session that takes over one reference to the weights; the caller has entered the weights. */
 bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
                            bg_session **out, bg_error *error);
+
+/* session_weights.c: copies a weight's whole value to all places of a variable: its section, to each replica its
+ * part. */
+void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
+/* Sums the bytes of all parts of a creation: memory of devices and files, first values of new weights, and copies of
+ * values to devices. The sum is the same on all ranks. */
+uint64_t bgi_session_count_creation(const bg_session *session);
+/* Finds the weights of a new session, and adds those that are missing, with their first values. */
+bg_status bgi_session_attach(bg_session *session, bg_error *error);
+/* Sets roles and owners from the plan, which is more precise than the file from which a weight was read. */
+void bgi_session_name_roles(bg_session *session);
+/* Moves given weights to the session, once nothing can fail any more. */
+void bgi_session_move_home(bg_session *session);
+/* Updates the devices to the newest weights. */
+bg_status bgi_session_refresh(bg_session *session, bg_error *error);
+/* After a run the devices have the newest values of all variables or, in inference, of those that ops write. */
+void bgi_session_claim(bg_session *session);
+/* Marks values that only a failed session had as lost. */
+void bgi_session_lose(bg_session *session);
+/* Copies values back to weights that outlive the session. */
+void bgi_session_return(bg_session *session);
+
 /* reading.c: borrows the version of a run, from its beginning until no thread computes with it any more. */
 bg_status bgi_reading_begin(bg_session *session, bg_error *error);
 void bgi_reading_end(bg_session *session);

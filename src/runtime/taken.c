@@ -16,8 +16,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "core/clock.h"
 
 enum { MOST_CPUS = 1 << 16, KERNEL_THREAD = 0x00200000, TRIES = 200, NAP_NS = 5000000 };
 
@@ -37,7 +38,7 @@ int bgi_placement_lock(void)
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name)) == 0 ||
             errno != EADDRINUSE)
             break;
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        bgi_clock_sleep(NAP_NS);
     }
     return lock;
 }

@@ -27,7 +27,7 @@
 
 enum { BGI_WEIGHT_ALIGNMENT = 64 };
 
-/* Functions of sessions that weights call for values; session.c sets them. */
+/* Functions of sessions that weights call for values. */
 typedef struct bgi_weight_holder {
     /* Copies the whole value of a variable's weight (all sections of it that the session has) from the home places of
      * the replicas with different parts. Parts of the weight that the session does not have are unchanged. With several
@@ -44,6 +44,8 @@ typedef struct bgi_weight_holder {
     /* Notifies the ranks that serve this one (bg_session_serve) of the weight that it is about to fetch. */
     bg_status (*announce)(const bg_session *session, uint32_t weight, bg_error *error);
 } bgi_weight_holder;
+
+extern const bgi_weight_holder bgi_session_holder; /* session_weights.c */
 
 typedef struct bgi_weight {
     char *name;

@@ -51,7 +51,7 @@ bg_status bg_score_compute(const bg_score *score, const double *sums, uint64_t c
     if ((unsigned)score->kind > BG_SCORE_PERPLEXITY || (unsigned)score->average > BG_SCORE_BINARY)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "the score's kind is %d and its average is %d: they must be values of bg_score_kind and bg_score_average",
+            "the score's kind is %d and its average is %d; they must be values of bg_score_kind and bg_score_average",
             (int)score->kind, (int)score->average);
     if (score->kind == BG_SCORE_PERPLEXITY) {
         if (count != 2)

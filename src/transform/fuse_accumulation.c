@@ -15,38 +15,22 @@
 
 #include "core/error.h"
 #include "ops/ops.h"
+#include "transform/readers.h"
 #include "transform/rebuild.h"
-
-#define SEVERAL UINT32_MAX
 
 typedef struct bgi_adder {
     const bg_graph *graph;
-    uint32_t *readers; /* by value: index + 1 of its only reader; 0: no reader; SEVERAL: more, or a graph output */
+    uint32_t *readers; /* bgi_readers_find */
     bool *is_absorbed; /* by op: an accumulate op that has become part of another op */
 } bgi_adder;
-
-static void find_readers(bgi_adder *a)
-{
-    for (uint32_t o = 0; o < a->graph->op_count; o++)
-        for (uint32_t i = 0; i < a->graph->ops[o].input_count; i++) {
-            uint32_t *reader = &a->readers[a->graph->ops[o].inputs[i].id];
-            *reader = *reader == 0 ? o + 1 : SEVERAL;
-        }
-    for (size_t i = 0; i < a->graph->output_count; i++)
-        a->readers[a->graph->outputs[i].value.id] = SEVERAL;
-}
 
 /* The accumulate op that is the only reader of `value`, when it may become part of the op that makes the value;
  * otherwise NULL. */
 static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_value value)
 {
-    const uint32_t reader = a->readers[value.id];
-    const bgi_op *accumulate;
+    const bgi_op *accumulate = bgi_readers_only(a->graph, a->readers, value);
 
-    if (reader == 0 || reader == SEVERAL)
-        return NULL;
-    accumulate = &a->graph->ops[reader - 1];
-    if (accumulate->type != &bgi_op_accumulate || accumulate->input_count != 2 ||
+    if (accumulate == NULL || accumulate->type != &bgi_op_accumulate || accumulate->input_count != 2 ||
         accumulate->inputs[1].id != value.id || accumulate->block != op->block || accumulate->phase != op->phase)
         return NULL;
     return bg_graph_type(a->graph, value).dtype == BG_FLOAT32 &&
@@ -87,7 +71,7 @@ static void emit(bgi_adder *a, bgi_rebuild *rebuild, const bgi_op *op)
         inputs[i] = bgi_rebuild_value(rebuild, i < op->input_count ? op->inputs[i] : inputs[i]);
     for (uint32_t i = 0; i < op->output_count; i++)
         if (!bg_value_is_null(op->outputs[i]))
-            a->is_absorbed[a->readers[op->outputs[i].id] - 1] = true;
+            a->is_absorbed[a->readers[op->outputs[i].id]] = true;
     bgi_rebuild_place(rebuild, op);
     bg_graph_add(rebuild->to, op->type->accumulating, op->name, inputs, count, op->attributes, NULL);
 }
@@ -99,14 +83,13 @@ bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error)
     bg_graph *fused = NULL;
     bg_status status;
 
-    a.readers = calloc(a.graph->value_count, sizeof *a.readers);
+    a.readers = bgi_readers_find(a.graph);
     a.is_absorbed = calloc(a.graph->op_count + 1, sizeof *a.is_absorbed);
     if (a.readers == NULL || a.is_absorbed == NULL) {
         status = bgi_error_memory(error, "readers", a.graph->value_count * sizeof *a.readers);
         goto cleanup;
     }
     BGI_TRY_CLEANUP(bgi_rebuild_begin(&rebuild, a.graph, NULL, error));
-    find_readers(&a);
     for (uint32_t o = 0; o < a.graph->op_count; o++)
         if (!a.is_absorbed[o])
             emit(&a, &rebuild, &a.graph->ops[o]);

@@ -20,9 +20,8 @@
 #include "kernels/fused_conv/attributes.h"
 #include "kernels/norm/attributes.h"
 #include "ops/ops.h"
+#include "transform/readers.h"
 #include "transform/rebuild.h"
-
-static const uint32_t UNREAD = UINT32_MAX, SHARED = UINT32_MAX - 1;
 
 typedef struct conv_chain {
     const bgi_op *conv, *norm, *add, *unary; /* all except `conv` may be NULL */
@@ -33,39 +32,19 @@ typedef struct conv_chain {
 typedef struct conv_fuser {
     const bg_graph *graph;
     const bgi_stages *stages;
-    uint32_t *readers;  /* by value: its only reader, UNREAD or SHARED */
+    uint32_t *readers;  /* bgi_readers_find */
     conv_chain *chains; /* by op: the chain that ends there; conv is NULL where no chain ends */
     bool *is_taken;     /* by op: part of a chain */
 } conv_fuser;
 
-static void find_readers(conv_fuser *f)
-{
-    const bg_graph *graph = f->graph;
-
-    for (size_t v = 0; v < graph->value_count; v++)
-        f->readers[v] = UNREAD;
-    for (size_t o = 0; o < graph->op_count; o++)
-        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
-            uint32_t *reader = &f->readers[graph->ops[o].inputs[i].id];
-
-            *reader = *reader == UNREAD ? (uint32_t)o : SHARED;
-        }
-    for (size_t i = 0; i < graph->output_count; i++)
-        f->readers[graph->outputs[i].value.id] = SHARED;
-}
-
-/* The op that is the only reader of the first output of `op`, when it is of `type`, of the same stage, and not in a
- * chain; otherwise NULL. */
+/* The op that is the only reader of the outputs of `op`, when it reads the first one, is of `type`, of the same stage,
+ * and not in a chain; otherwise NULL. */
 static const bgi_op *find_next(const conv_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
-    const uint32_t reader = f->readers[op->outputs[0].id];
-    const bgi_op *next = reader < SHARED ? &f->graph->ops[reader] : NULL;
+    const bgi_op *next = bgi_readers_only(f->graph, f->readers, op->outputs[0]);
 
-    for (uint32_t i = 1; i < op->output_count; i++)
-        if (op->outputs[i].id != 0 && f->readers[op->outputs[i].id] != UNREAD)
-            return NULL;
-    return next != NULL && next->type == type && bgi_op_stage(f->stages, next) == bgi_op_stage(f->stages, op) &&
-                   !f->is_taken[reader]
+    return next != NULL && !bgi_readers_of_rest(f->readers, op) && next->type == type &&
+                   bgi_op_stage(f->stages, next) == bgi_op_stage(f->stages, op) && !f->is_taken[next - f->graph->ops]
                ? next
                : NULL;
 }
@@ -79,11 +58,8 @@ static const bgi_op *find_norm(const conv_fuser *f, const bgi_op *op)
 {
     const bgi_op *norm = find_next(f, op, &bgi_op_batch_norm);
 
-    if (norm == NULL || norm->inputs[0].id != op->outputs[0].id)
+    if (norm == NULL || norm->inputs[0].id != op->outputs[0].id || bgi_readers_of_rest(f->readers, norm))
         return NULL;
-    for (uint32_t i = 1; i < norm->output_count; i++)
-        if (norm->outputs[i].id != 0 && f->readers[norm->outputs[i].id] != UNREAD)
-            return NULL;
     return is_single(f->graph, norm->inputs[3]) && is_single(f->graph, norm->inputs[4]) ? norm : NULL;
 }
 
@@ -170,7 +146,7 @@ bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages,
 {
     conv_fuser f = {.graph = graph,
                     .stages = stages,
-                    .readers = calloc(graph->value_count, sizeof *f.readers),
+                    .readers = bgi_readers_find(graph),
                     .chains = calloc(graph->op_count + 1, sizeof *f.chains),
                     .is_taken = calloc(graph->op_count + 1, sizeof *f.is_taken)};
     bgi_rebuild rebuild = {0};
@@ -181,7 +157,6 @@ bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages,
         goto cleanup;
     }
     BGI_TRY_CLEANUP(bgi_rebuild_begin(&rebuild, graph, NULL, error));
-    find_readers(&f);
     find_chains(&f);
     for (size_t o = 0; o < graph->op_count; o++) {
         if (f.chains[o].conv != NULL)

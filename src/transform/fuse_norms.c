@@ -18,9 +18,8 @@
 #include "core/error.h"
 #include "kernels/norm/attributes.h"
 #include "ops/ops.h"
+#include "transform/readers.h"
 #include "transform/rebuild.h"
-
-static const uint32_t UNREAD = UINT32_MAX, SHARED = UINT32_MAX - 1;
 
 typedef struct norm_chain {
     const bgi_op *norm, *add, *unary; /* the last two may be NULL */
@@ -37,44 +36,27 @@ static const bgi_op *place_of(const norm_chain *chain)
 
 typedef struct norm_fuser {
     const bg_graph *graph;
-    uint32_t *readers;  /* by value: its only reader, UNREAD or SHARED */
+    uint32_t *readers;  /* bgi_readers_find; checkpoints and the loss are shared */
     norm_chain *chains; /* by op: the chain that is emitted there; norm is NULL where none is */
     bool *is_taken;     /* by op: part of a chain */
 } norm_fuser;
 
-static void find_readers(norm_fuser *f, bg_value loss)
+static void share_kept(norm_fuser *f, bg_value loss)
 {
-    const bg_graph *graph = f->graph;
-
-    for (size_t v = 0; v < graph->value_count; v++)
-        f->readers[v] = graph->values[v].is_checkpoint ? SHARED : UNREAD;
-    for (size_t o = 0; o < graph->op_count; o++)
-        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
-            uint32_t *reader = &f->readers[graph->ops[o].inputs[i].id];
-
-            *reader = *reader == UNREAD ? (uint32_t)o : SHARED;
-        }
-    for (size_t i = 0; i < graph->output_count; i++)
-        f->readers[graph->outputs[i].value.id] = SHARED;
-    f->readers[loss.id] = SHARED;
+    for (size_t v = 0; v < f->graph->value_count; v++)
+        if (f->graph->values[v].is_checkpoint)
+            f->readers[v] = BGI_SHARED;
+    f->readers[loss.id] = BGI_SHARED;
 }
 
 /* The op that is the only reader of the first output of `op`, when it is of `type`, of the same block, and not in a
  * chain; otherwise NULL. */
 static const bgi_op *find_next(const norm_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
-    const uint32_t reader = f->readers[op->outputs[0].id];
-    const bgi_op *next = reader < SHARED ? &f->graph->ops[reader] : NULL;
+    const bgi_op *next = bgi_readers_only(f->graph, f->readers, op->outputs[0]);
 
-    return next != NULL && next->type == type && next->block == op->block && !f->is_taken[reader] ? next : NULL;
-}
-
-static bool has_statistics_read(const norm_fuser *f, const bgi_op *norm)
-{
-    for (uint32_t i = 1; i < norm->output_count; i++)
-        if (norm->outputs[i].id != 0 && f->readers[norm->outputs[i].id] != UNREAD)
-            return true;
-    return false;
+    return next != NULL && next->type == type && next->block == op->block && !f->is_taken[next - f->graph->ops] ? next
+                                                                                                                : NULL;
 }
 
 /* Other readers of the norm's operands could add their gradients, or read them, in another order than before if the
@@ -82,7 +64,7 @@ static bool has_statistics_read(const norm_fuser *f, const bgi_op *norm)
 static bool may_move(const norm_fuser *f, const bgi_op *norm)
 {
     for (uint32_t i = 0; i < norm->input_count; i++)
-        if (f->readers[norm->inputs[i].id] == SHARED)
+        if (f->readers[norm->inputs[i].id] == BGI_SHARED)
             return false;
     return true;
 }
@@ -120,7 +102,7 @@ static bool find_chains(norm_fuser *f)
         const bgi_op *norm = &f->graph->ops[o];
         norm_chain chain = {.norm = norm, .last = norm};
 
-        if (norm->type != &bgi_op_batch_norm || has_statistics_read(f, norm))
+        if (norm->type != &bgi_op_batch_norm || bgi_readers_of_rest(f->readers, norm))
             continue;
         if ((chain.add = find_add(f, norm, &chain.other)) != NULL)
             chain.last = chain.add;
@@ -181,7 +163,7 @@ static bg_status rebuild_chains(const norm_fuser *f, bg_value *loss, bg_graph **
 bg_status bgi_fuse_norms(bg_graph **graph, bg_value *loss, bg_error *error)
 {
     norm_fuser f = {.graph = *graph,
-                    .readers = calloc((*graph)->value_count, sizeof *f.readers),
+                    .readers = bgi_readers_find(*graph),
                     .chains = calloc((*graph)->op_count + 1, sizeof *f.chains),
                     .is_taken = calloc((*graph)->op_count + 1, sizeof *f.is_taken)};
     bg_graph *fused = NULL;
@@ -190,7 +172,7 @@ bg_status bgi_fuse_norms(bg_graph **graph, bg_value *loss, bg_error *error)
     if (f.readers == NULL || f.chains == NULL || f.is_taken == NULL) {
         status = bgi_error_memory(error, "chains", (*graph)->op_count);
     } else {
-        find_readers(&f, *loss);
+        share_kept(&f, *loss);
         if (find_chains(&f))
             status = rebuild_chains(&f, loss, &fused, error);
     }

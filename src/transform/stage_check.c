@@ -32,7 +32,7 @@ static bg_status refuse_shared_data(const bg_graph *graph, const bgi_stages *sta
                         graph->blocks[source->block].name);
 }
 
-static bool has_ops(const bg_graph *graph, uint32_t block)
+bool bgi_block_has_ops(const bg_graph *graph, uint32_t block)
 {
     for (size_t o = 0; o < graph->op_count; o++)
         if (graph->ops[o].block == block)
@@ -47,7 +47,7 @@ static bg_status refuse_missing_blocks(const bg_graph *graph, const bgi_stages *
     bg_status status;
 
     for (uint32_t b = 0; b < graph->block_count; b++)
-        if (b != first && stages->block_stages[b] == UINT32_MAX && has_ops(graph, b))
+        if (b != first && stages->block_stages[b] == UINT32_MAX && bgi_block_has_ops(graph, b))
             bgi_string_add(&others, "%s`%s`", others.length == 0 ? ", and neither are " : ", ", graph->blocks[b].name);
     status = bg_error_set(error, BG_ERROR_INVALID, "block `%s` is in no stage%s; each block with ops must be in one",
                           graph->blocks[first].name, others.data != NULL ? others.data : "");

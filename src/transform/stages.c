@@ -25,14 +25,6 @@ static bg_status add_next(bgi_stages *stages, uint32_t device, bg_error *error)
 
 /* ---- automatic ---- */
 
-static bool has_first_ops(const bg_graph *graph)
-{
-    for (size_t o = 0; o < graph->op_count; o++)
-        if (graph->ops[o].block == 0)
-            return true;
-    return false;
-}
-
 static bool is_on_last_device(const bgi_stages *stages, uint32_t device)
 {
     return stages->stage_count > 0 && stages->stage_devices[stages->stage_count - 1] == device;
@@ -67,7 +59,7 @@ static bg_status assign_automatic(const bg_graph *graph, const bg_options *optio
         BGI_TRY(check_devices_given(block, &with_device, &without_device, error));
         /* Ops before the first block are on device 0, the first of the devices. */
         if (stages->stage_count == 0 && options->execution.auto_stage == BG_AUTO_STAGE_INCREMENT &&
-            has_first_ops(graph))
+            bgi_block_has_ops(graph, 0))
             BGI_TRY(add_next(stages, block->device == BG_DEVICE_NONE ? BG_DEVICE_NONE : 0, error));
         if (!(merges_neighbors && block->device != BG_DEVICE_NONE && is_on_last_device(stages, block->device)))
             BGI_TRY(add_next(stages, block->device, error));

@@ -145,6 +145,7 @@ bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_n
  * independent. */
 bg_status bgi_check_stages(const bg_graph *graph, const bgi_stages *stages, bg_error *error);
 bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *error);
+bool bgi_block_has_ops(const bg_graph *graph, uint32_t block);
 
 /* split_blocks.c: Needs a forward graph. Does: a block whose ops are in several parts (by op, ascending) becomes a
  * block for each part, "B1.0", "B1.1". Keeps the order of blocks and of ops. Ops before the first block are in a block

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -47,7 +46,6 @@ typedef struct patience {
 static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t rank, bg_error *error)
 {
     const double limit_s = r->base.setup.ranks->wait_limit_s;
-    const struct timespec little = {.tv_nsec = SLEEP_NS};
     char name[BGI_RANK_TEXT_BYTES];
     uint64_t now_ns;
 
@@ -67,7 +65,7 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
     if ((double)(now_ns - p->begun_ns) * 1e-9 > limit_s)
         return bg_error_set(error, BG_ERROR_TIMEOUT, "%s: no sign of %s for %.3g s (wait_limit_s)", what,
                             bgi_ranks_name(r->base.setup.ranks, rank, name), limit_s);
-    nanosleep(&little, NULL);
+    bgi_clock_sleep(SLEEP_NS);
     return BG_OK;
 }
 

@@ -277,7 +277,7 @@ static void test_a_gradient_of_the_wrong_type_is_refused(void **state)
 
     (void)state;
     check_fails(&type, NULL, BG_ERROR_SHAPE,
-                "the gradient of operand 0 is float64[]: it must be float64[3,2] like the operand");
+                "the gradient of operand 0 is float64[]; it must be float64[3,2] like the operand");
 }
 
 static void test_an_op_without_a_rule_is_refused(void **state)
@@ -305,7 +305,7 @@ static void test_integer_operands_must_be_given(void **state)
 
     (void)state;
     assert_int_equal(bg_gradient_check(&swish, NULL, types, NULL, 2, NULL, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "operand 0 holds integers: its values must be given"));
+    assert_non_null(strstr(error.message, "operand 0 holds integers; its values must be given"));
 }
 
 /* The checker checks one element of every operand, not one element in total. */

@@ -215,7 +215,7 @@ static void test_what_is_wrong_is_said(void **state)
     const pair_case pairs = {(bg_loss_reduction)3, signs, BG_FLOAT32};
     double numbers[] = {1, 0};
 
-    bgi_test_build_fails(build_loss, &c, &x, 1, BG_ERROR_INVALID, "label_smoothing is 1.5: it must be between 0 and 1");
+    bgi_test_build_fails(build_loss, &c, &x, 1, BG_ERROR_INVALID, "label_smoothing is 1.5; it must be between 0 and 1");
     c.smoothing = NAN;
     bgi_test_build_fails(build_loss, &c, &x, 1, BG_ERROR_INVALID, "label_smoothing is");
     c.smoothing = 0.0;

@@ -384,11 +384,11 @@ static void test_errors_say_what_would_be_right(void **state)
     bgi_test_build_fails(build_compare, &none, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
                          "compare `c`: comparison 6 is not one of bg_comparison (0 to 5)");
     bgi_test_build_fails(build_compare, &less, (bg_type[]){counts, wide}, 2, BG_ERROR_SHAPE,
-                         "a is int32[2,3] but b is int64[2,3]: they must have one element type (cast one of them)");
+                         "a is int32[2,3] but b is int64[2,3]; they must have one element type (cast one of them)");
     bgi_test_build_fails(build_compare, &less, (bg_type[]){x, bg_vector(BG_FLOAT32, 2)}, 2, BG_ERROR_SHAPE,
                          "a float32[2,3] and b float32[2] do not broadcast");
     bgi_test_build_fails(build_where, NULL, (bg_type[]){counts, x, x}, 3, BG_ERROR_SHAPE,
-                         "where `w`: condition is int32[2,3]: its elements must be uint8 (bg_compare makes it)");
+                         "where `w`: condition is int32[2,3]; its elements must be uint8 (bg_compare makes it)");
     bgi_test_build_fails(build_where, NULL, (bg_type[]){bytes, x, counts}, 3, BG_ERROR_SHAPE,
                          "a is float32[2,3] but b is int32[2,3]");
     bgi_test_build_fails(build_where, NULL, (bg_type[]){bytes, x, bg_vector(BG_FLOAT32, 2)}, 3, BG_ERROR_SHAPE,
@@ -397,7 +397,7 @@ static void test_errors_say_what_would_be_right(void **state)
                          "the broadcast of a and b, float32[2,3] and condition uint8[2] do not broadcast");
     bgi_test_build_fails(
         build_binary, &add, (bg_type[]){bytes, bytes}, 2, BG_ERROR_SHAPE,
-        "binary `f`: a is uint8[2,3]: its elements must be float32, bfloat16, float16, float64, int32 or "
+        "binary `f`: a is uint8[2,3]; its elements must be float32, bfloat16, float16, float64, int32 or "
         "int64");
     bgi_test_build_fails(build_binary, &add, (bg_type[]){counts, x}, 2, BG_ERROR_SHAPE,
                          "a is int32[2,3] but b is float32[2,3]");

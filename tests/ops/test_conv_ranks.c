@@ -111,12 +111,12 @@ static void test_what_is_wrong_is_said(void **state)
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, deep_w}, 2, BG_ERROR_SHAPE,
                          "conv `conv`: x is float32[2,4,7] and weight is float32[6,4,3,3,3]; both must be floats");
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, w, bias}, 3, BG_ERROR_SHAPE,
-                         "bias is float32[5]: it must be float32[6]");
+                         "bias is float32[5]; it must be float32[6]");
     bgi_test_build_fails(build_conv, &c, (bg_type[]){deep, deep_w}, 2, BG_ERROR_SHAPE,
                          "dimension 2 of the result would have 0 elements");
     c.options.stride[0] = 0;
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, w}, 2, BG_ERROR_INVALID,
-                         "stride[0] is 0: it must be at least 1");
+                         "stride[0] is 0; it must be at least 1");
     c.options.stride[0] = 1;
     c.options.padding[0] = -1;
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, w}, 2, BG_ERROR_INVALID, "padding[0] is -1");
@@ -132,7 +132,7 @@ static void test_what_is_wrong_is_said(void **state)
                          "dimension 1 of x must be dimension 0 of the weight");
     c.options.output_padding[0] = 1;
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, bg_type_make(BG_FLOAT32, 3, (int64_t[]){4, 6, 3})}, 2,
-                         BG_ERROR_INVALID, "output_padding[0] is 1: it must be at least 0 and at most 0");
+                         BG_ERROR_INVALID, "output_padding[0] is 1; it must be at least 0 and at most 0");
     c.options.output_padding[0] = 0;
     c.options.padding[0] = 5;
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, bg_type_make(BG_FLOAT32, 3, (int64_t[]){4, 6, 3})}, 2,

@@ -180,7 +180,7 @@ static void test_shapes_that_cannot_be(void **state)
     ctc_case c = {targets, lengths, target_lengths, SAMPLES, 5, false, BG_LOSS_NONE};
 
     (void)state;
-    bgi_test_build_fails(build, &c, &x, 1, BG_ERROR_INVALID, "blank is 5: it must be one of the 5 classes");
+    bgi_test_build_fails(build, &c, &x, 1, BG_ERROR_INVALID, "blank is 5; it must be one of the 5 classes");
     c.blank = -1;
     bgi_test_build_fails(build, &c, &x, 1, BG_ERROR_INVALID, "blank is -1");
     c.blank = 0;

@@ -165,10 +165,10 @@ static void test_what_is_wrong_is_said(void **state)
     (void)state;
     REFUSES(BG_ERROR_SHAPE, "the query is float32[3,8]", matrix, k, k);
     REFUSES(BG_ERROR_SHAPE, "the query is int32[2,3,8]", integers, k, k);
-    REFUSES(BG_ERROR_SHAPE, "the key is float32[2,5,3]: it must be float32[2,5,4]", q, narrow, k);
+    REFUSES(BG_ERROR_SHAPE, "the key is float32[2,5,3]; it must be float32[2,5,4]", q, narrow, k);
     REFUSES(BG_ERROR_SHAPE, "the key is float32[1,5,4]", q, other, other);
     REFUSES(BG_ERROR_SHAPE, "the value is float32[2,5,3]", q, k, narrow);
-    REFUSES(BG_ERROR_SHAPE, "the bias is float32[2,1,2,5]: it must be [2, 4, 3, 5]", q, k, k, bias);
+    REFUSES(BG_ERROR_SHAPE, "the bias is float32[2,1,2,5]; it must be [2, 4, 3, 5]", q, k, k, bias);
     REFUSES(BG_ERROR_SHAPE, "or uint8 for a mask", q, k, k, ids);
     bad.options.heads = 0;
     REFUSES(BG_ERROR_INVALID, "heads is 0 and key_heads is 2", q, k, k);
@@ -316,11 +316,11 @@ static void test_cached_messages(void **state)
         const char *text;
     } cases[] = {
         {{q, k, k, small, small, at}, "the key cache is float32[2,2,4]"},
-        {{q, k, k, other, other, at}, "the key cache is float32[2,5,8]: it must be float32[2,5,4]"},
+        {{q, k, k, other, other, at}, "the key cache is float32[2,5,8]; it must be float32[2,5,4]"},
         {{q, k, k, cache, other, at}, "the value cache is float32[2,5,8]"},
-        {{q, k, k, cache, cache, one}, "positions is int32[1]: it must be int32[2]"},
+        {{q, k, k, cache, cache, one}, "positions is int32[1]; it must be int32[2]"},
         {{q, longer, longer, cache, cache, at},
-         "the key is float32[2,4,4]: it must have the 3 new tokens that the query has"},
+         "the key is float32[2,4,4]; it must have the 3 new tokens that the query has"},
     };
 
     (void)state;

@@ -66,7 +66,7 @@ static void test_what_is_wrong_is_said(void **state)
         {{"ab->c", 1}, BG_ERROR_INVALID, "the result has a letter that no operand has"},
         {{"ab->a,b", 1}, BG_ERROR_INVALID, "there is more text after the result"},
         {{"abcdefg->a", 1}, BG_ERROR_INVALID, "more letters than a value can have dimensions"},
-        {{"abc->a", 1}, BG_ERROR_SHAPE, "operand 0 is float32[2,3]: it must be a float"},
+        {{"abc->a", 1}, BG_ERROR_SHAPE, "operand 0 is float32[2,3]; it must be a float"},
         {{"ab,ab->a", 2}, BG_ERROR_SHAPE, "`a` has size 2 in one operand and 4 in operand 1, which is float32[4,3]"},
         {{"ab", 0}, BG_ERROR_INVALID, "it needs an equation and 1 to 16 operands, but 0 operands are given"},
         {{NULL, 1}, BG_ERROR_INVALID, "it needs an equation"},

@@ -271,12 +271,12 @@ static void test_shape_errors_say_what_would_be_right(void **state)
 
     (void)state;
     bgi_test_build_fails(build_unary, &relu, &ids, 1, BG_ERROR_SHAPE,
-                         "unary `f`: x is int32[3]: its elements must be float32, bfloat16, float16 or float64");
+                         "unary `f`: x is int32[3]; its elements must be float32, bfloat16, float16 or float64");
     bgi_test_build_fails(build_unary, &none, &x, 1, BG_ERROR_INVALID, "function 99 is not one of bg_unary (0 to 42)");
     bgi_test_build_fails(build_binary, &add, (bg_type[]){x, bg_vector(BG_FLOAT32, 2)}, 2, BG_ERROR_SHAPE,
                          "a float32[2,3] and b float32[2] do not broadcast: dimension 1 from the end is 3 and 2");
     bgi_test_build_fails(build_binary, &add, (bg_type[]){x, bg_vector(BG_FLOAT64, 3)}, 2, BG_ERROR_SHAPE,
-                         "a is float32[2,3] but b is float64[3]: they must have one element type");
+                         "a is float32[2,3] but b is float64[3]; they must have one element type");
     bgi_test_build_fails(build_cast, &no_dtype, &x, 1, BG_ERROR_INVALID, "element type 0 is not one of");
     bgi_test_build_fails(build_standardize, &to_bytes, &x, 1, BG_ERROR_INVALID, "the result is uint8");
     bgi_test_build_fails(build_standardize, &no_deviation, &x, 1, BG_ERROR_INVALID, "neither may be zero");

@@ -247,13 +247,13 @@ static void test_what_is_wrong_is_said(void **state)
 
     (void)state;
     bgi_test_build_fails(build_gather, &axis, (bg_type[]){x, x}, 2, BG_ERROR_SHAPE,
-                         "ids is float32[2,3]: its elements must be int32, int64 or uint8");
+                         "ids is float32[2,3]; its elements must be int32, int64 or uint8");
     bgi_test_build_fails(build_gather, &outside, (bg_type[]){x, ids}, 2, BG_ERROR_SHAPE, "axis");
     bgi_test_build_fails(build_gather_elements, &axis, (bg_type[]){x, wide}, 2, BG_ERROR_SHAPE,
-                         "ids is int32[3,5]: it must be int32[2,5]");
+                         "ids is int32[3,5]; it must be int32[2,5]");
     bgi_test_build_fails(build_scatter, &axis, (bg_type[]){x, ids, x}, 3, BG_ERROR_SHAPE,
-                         "updates is float32[2,3]: it must be float32[2,4]");
-    bgi_test_build_fails(build_top_k, &none, &x, 1, BG_ERROR_INVALID, "k is 0: it must be at least 1");
+                         "updates is float32[2,3]; it must be float32[2,4]");
+    bgi_test_build_fails(build_top_k, &none, &x, 1, BG_ERROR_INVALID, "k is 0; it must be at least 1");
     bgi_test_build_fails(build_top_k, &many, &x, 1, BG_ERROR_INVALID, "at most the last dimension of x, float32[2,3]");
     bgi_test_build_fails(build_one_hot, &none, &ids, 1, BG_ERROR_INVALID, "classes is 0");
     bgi_test_build_fails(build_one_hot, &too_many, (bg_type[]){bg_vector(BG_UINT8, 2)}, 1, BG_ERROR_INVALID,

@@ -132,20 +132,20 @@ static void test_shape_errors_say_what_would_be_right(void **state)
 
     (void)state;
     bgi_test_build_fails(build_linear, &with, (bg_type[]){x, bg_matrix(BG_FLOAT32, 2, 5), b}, 3, BG_ERROR_SHAPE,
-                         "linear `fc`: the weight is float32[2,5]: its dimension 1 must be 3 (x's last dimension)");
+                         "linear `fc`: the weight is float32[2,5]; its dimension 1 must be 3 (x's last dimension)");
     bgi_test_build_fails(build_linear, &with, (bg_type[]){x, w, bg_vector(BG_FLOAT32, 3)}, 3, BG_ERROR_SHAPE,
-                         "the bias is float32[3]: it must be float32[2]");
+                         "the bias is float32[3]; it must be float32[2]");
     bgi_test_build_fails(build_linear, &with, (bg_type[]){x, bg_matrix(BG_FLOAT64, 2, 3), b}, 3, BG_ERROR_SHAPE,
                          "they must have one element type (cast one of them)");
     bgi_test_build_fails(build_linear, &with, (bg_type[]){bg_matrix(BG_UINT8, 4, 3), w, b}, 3, BG_ERROR_SHAPE,
-                         "x is uint8[4,3]: its elements must be float32, bfloat16, float16 or float64");
+                         "x is uint8[4,3]; its elements must be float32, bfloat16, float16 or float64");
     bgi_test_build_fails(build_matmul, &plain, (bg_type[]){x, w}, 2, BG_ERROR_SHAPE,
-                         "b is float32[2,3]: its dimension 0 must be 3 (a's inner dimension)");
+                         "b is float32[2,3]; its dimension 0 must be 3 (a's inner dimension)");
     bgi_test_build_fails(build_matmul, &plain,
                          (bg_type[]){bg_tensor3(BG_FLOAT32, 2, 4, 3), bg_tensor3(BG_FLOAT32, 5, 3, 2)}, 2,
                          BG_ERROR_SHAPE, "do not broadcast: dimension 3 from the end is 2 and 5");
     bgi_test_build_fails(build_matmul, &plain, (bg_type[]){bg_vector(BG_FLOAT32, 3), x}, 2, BG_ERROR_SHAPE,
-                         "a is float32[3]: it must have at least 2 dimensions");
+                         "a is float32[3]; it must have at least 2 dimensions");
 }
 
 int main(void)

@@ -113,7 +113,7 @@ static void test_what_is_wrong_is_said(void **state)
     (void)state;
     bgi_test_build_fails(build_logical, &none, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
                          "function 3 is not one of bg_logic");
-    bgi_test_build_fails(build_triangle, &lower, &two, 1, BG_ERROR_SHAPE, "x is float32[2]: it must be");
+    bgi_test_build_fails(build_triangle, &lower, &two, 1, BG_ERROR_SHAPE, "x is float32[2]; it must be");
     bgi_test_build_fails(build_prelu, NULL, (bg_type[]){x, row}, 2, BG_ERROR_SHAPE, "slope is float32[4]");
     bgi_test_build_fails(build_prelu, NULL, (bg_type[]){x, two}, 2, BG_ERROR_SHAPE, "one for each of the 3 channels");
 }

@@ -760,17 +760,17 @@ static void test_shape_errors_say_what_would_be_right(void **state)
 
     (void)state;
     bgi_test_build_fails(build_sgd, NULL, (bg_type[]){p, other, hyper, scale}, 4, BG_ERROR_SHAPE,
-                         "sgd_update `u`: the gradient is float32[4]: it must be float32[3] (the parameter's shape)");
+                         "sgd_update `u`: the gradient is float32[4]; it must be float32[3] (the parameter's shape)");
     bgi_test_build_fails(build_sgd, NULL, (bg_type[]){p, p, p, scale}, 4, BG_ERROR_SHAPE,
-                         "hyper is float32[3]: it must be float64[8]");
+                         "hyper is float32[3]; it must be float64[8]");
     bgi_test_build_fails(build_sgd, NULL, (bg_type[]){half, half, hyper, scale, other}, 5, BG_ERROR_SHAPE,
-                         "the velocity is float32[4]: it must be float32[3]");
+                         "the velocity is float32[4]; it must be float32[3]");
     bgi_test_build_fails(build_accumulate, NULL, (bg_type[]){half, p, p}, 3, BG_ERROR_SHAPE,
-                         "factors is float32[3]: it must be float32[2]");
+                         "factors is float32[3]; it must be float32[2]");
     bgi_test_build_fails(build_accumulate, NULL, (bg_type[]){other, p}, 2, BG_ERROR_SHAPE,
-                         "the accumulator is float32[4]: it must be float32[3]");
+                         "the accumulator is float32[4]; it must be float32[3]");
     bgi_test_build_fails(build_add_n, &two, (bg_type[]){p, other}, 2, BG_ERROR_SHAPE,
-                         "operand 1 is float32[4]: it must be float32[3] (as operand 0)");
+                         "operand 1 is float32[4]; it must be float32[3] (as operand 0)");
     bgi_test_build_fails(build_add_n, &none, &p, 1, BG_ERROR_INVALID, "nothing to add");
 }
 

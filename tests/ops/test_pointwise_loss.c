@@ -167,14 +167,14 @@ static void test_what_is_wrong_is_said(void **state)
     reduction.reduction = (bg_loss_reduction)3;
     bgi_test_build_fails(build, &none, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
                          "function 8 is not one of bg_pointwise_loss_function (0 to 7)");
-    bgi_test_build_fails(build, &reduction, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "reduction is 3: it must be");
+    bgi_test_build_fails(build, &reduction, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "reduction is 3; it must be");
     bgi_test_build_fails(build, &delta, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
-                         "delta of the Huber loss is 0: it must be above 0");
+                         "delta of the Huber loss is 0; it must be above 0");
     bgi_test_build_fails(build, &weight, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
-                         "parameter is -1: it must be at least 0");
+                         "parameter is -1; it must be at least 0");
     bgi_test_build_fails(build, &beta, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "parameter is nan");
     bgi_test_build_fails(build, &plain, (bg_type[]){x, other}, 2, BG_ERROR_SHAPE,
-                         "target is float32[3,2]: it must be float32[2,3]");
+                         "target is float32[3,2]; it must be float32[2,3]");
     bgi_test_build_fails(build, &plain, (bg_type[]){ids, ids}, 2, BG_ERROR_SHAPE, "prediction is int32[3]");
 }
 

@@ -121,9 +121,9 @@ static void test_what_is_wrong_is_said(void **state)
 
     (void)state;
     bgi_test_build_fails(build_pool, &c, &flat, 1, BG_ERROR_SHAPE,
-                         "max_pool `pool`: x is float32[3,4]: it must be float");
+                         "max_pool `pool`: x is float32[3,4]; it must be float");
     c.options.padding[0] = 2;
-    bgi_test_build_fails(build_pool, &c, &x, 1, BG_ERROR_INVALID, "padding[0] is 2: it must be between 0 and 1 (half");
+    bgi_test_build_fails(build_pool, &c, &x, 1, BG_ERROR_INVALID, "padding[0] is 2; it must be between 0 and 1 (half");
     c.options = bg_pool_defaults(0);
     bgi_test_build_fails(build_pool, &c, &x, 1, BG_ERROR_INVALID, "kernel[0] is 0");
     c = (pool_case){.is_adaptive = true, .sizes = none};

@@ -119,12 +119,12 @@ static void test_what_is_wrong_is_said(void **state)
     REFUSES(&is_lstm, "[N, T, gates H]", flat, weight, h, h, bias);
     REFUSES(&is_gru, "[T, N, gates H]", flat, gru_weight, gru_h, bias);
     REFUSES(&is_lstm, "4 gates x the width of the state", uneven, weight, h, h, bias);
-    REFUSES(&is_gru, "the weight is float32[12,3]: it must be float32[12,4]", x, weight, gru_h, bias);
+    REFUSES(&is_gru, "the weight is float32[12,3]; it must be float32[12,4]", x, weight, gru_h, bias);
     REFUSES(&is_lstm, "h0 is float32[4,4]", x, weight, gru_h, h, bias);
     REFUSES(&is_lstm, "c0 is float32[4,4]", x, weight, h, gru_h, bias);
     REFUSES(&is_gru, "the bias is float32[3]", x, gru_weight, gru_h, odd);
     bgi_test_build_fails(build_rnn, &is_gru, (const bg_type[]){x, weight, h, bias}, 4, BG_ERROR_SHAPE,
-                         "the weight is float32[12,3]: it must be float32[12,12]");
+                         "the weight is float32[12,3]; it must be float32[12,12]");
 #undef REFUSES
 }
 

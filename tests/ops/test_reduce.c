@@ -231,11 +231,11 @@ static void test_shape_errors_say_what_would_be_right(void **state)
 
     (void)state;
     bgi_test_build_fails(build_reduce, &(reduce_case){.axes = {2}, .axis_count = 1}, &x, 1, BG_ERROR_SHAPE,
-                         "reduce `r`: x is float32[2,3]: axis 2 must be between -2 and 1");
+                         "reduce `r`: x is float32[2,3]; axis 2 must be between -2 and 1");
     bgi_test_build_fails(build_reduce, &(reduce_case){.function = BG_REDUCE_MEAN}, &ids, 1, BG_ERROR_SHAPE,
-                         "x is int32[3]: its elements must be float32");
+                         "x is int32[3]; its elements must be float32");
     bgi_test_build_fails(build_reduce, &(reduce_case){.function = BG_REDUCE_SUM}, &bytes, 1, BG_ERROR_SHAPE,
-                         "x is uint8[3]: its elements must be float32");
+                         "x is uint8[3]; its elements must be float32");
     bgi_test_build_fails(build_reduce, &(reduce_case){.function = (bg_reduction)7}, &x, 1, BG_ERROR_INVALID,
                          "function 7 is not one of bg_reduction (0 to 2)");
     bgi_test_build_fails(build_broadcast, &narrow, &x, 1, BG_ERROR_SHAPE,

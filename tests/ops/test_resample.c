@@ -151,7 +151,7 @@ static void test_what_is_wrong_is_said(void **state)
     bg_interpolate_options options = bg_interpolate_defaults(BG_INTERPOLATE_LINEAR);
 
     (void)state;
-    bgi_test_build_fails(build_interpolate, &options, &flat, 1, BG_ERROR_SHAPE, "x is float32[3,4]: it must be float");
+    bgi_test_build_fails(build_interpolate, &options, &flat, 1, BG_ERROR_SHAPE, "x is float32[3,4]; it must be float");
     bgi_test_build_fails(build_interpolate, NULL, &x, 1, BG_ERROR_INVALID, "start from bg_interpolate_defaults(mode)");
     options.size[1] = -1;
     bgi_test_build_fails(build_interpolate, &options, &x, 1, BG_ERROR_INVALID, "size[1] is -1");

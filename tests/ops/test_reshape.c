@@ -169,7 +169,7 @@ static void test_shape_errors_say_what_would_be_right(void **state)
     bgi_test_build_fails(build_slice, &(slice_case){0, 0, 1, 1}, &scalar, 1, BG_ERROR_SHAPE, "a scalar has no axis 0");
     bgi_test_build_fails(
         build_concat, &last, others, 2, BG_ERROR_SHAPE,
-        "concat `c`: operand 1 is float32[3,6]: it must be float32[4,6] (as operand 0, except along the axis)");
+        "concat `c`: operand 1 is float32[3,6]; it must be float32[4,6] (as operand 0, except along the axis)");
 }
 
 int main(void)

@@ -76,12 +76,12 @@ static void test_what_is_wrong_is_said(void **state)
 
     (void)state;
     bgi_test_build_fails(build_rms, &with, (bg_type[]){x, wide}, 2, BG_ERROR_SHAPE,
-                         "gamma is float32[4]: it must be float32[3]");
+                         "gamma is float32[4]; it must be float32[3]");
     bgi_test_build_fails(build_rms, &without, &scalar, 1, BG_ERROR_SHAPE, "[..., last]");
     bgi_test_build_fails(build_group, &three, (bg_type[]){x, wide, wide}, 3, BG_ERROR_SHAPE,
-                         "groups is 3 and x is float32[2,4,3]: x must be [N,C,...], and groups must divide C");
+                         "groups is 3 and x is float32[2,4,3]; x must be [N,C,...], and groups must divide C");
     bgi_test_build_fails(build_group, &two, (bg_type[]){x, row, wide}, 3, BG_ERROR_SHAPE,
-                         "gamma is float32[3]: it must be float32[4]");
+                         "gamma is float32[3]; it must be float32[4]");
     bgi_test_build_fails(build_group, &two, (bg_type[]){row, row, row}, 3, BG_ERROR_SHAPE,
                          "groups is 2 and x is float32[3]");
     bgi_test_build_fails(build_half, &with, (bg_type[]){x, wide}, 2, BG_ERROR_INVALID, "give both or neither");

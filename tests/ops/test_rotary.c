@@ -157,7 +157,7 @@ static void test_what_is_wrong_is_said(void **state)
     bad.scaling = INFINITY;
     REFUSES(&x, BG_ERROR_INVALID, "scaling is inf");
     bad.positions_type = bg_vector(BG_INT32, 6);
-    REFUSES(&x, BG_ERROR_SHAPE, "positions are int32[6]: they must be int32[3] or int32[2,3]");
+    REFUSES(&x, BG_ERROR_SHAPE, "positions are int32[6]; they must be int32[3] or int32[2,3]");
 #undef REFUSES
 }
 

@@ -244,7 +244,7 @@ static void test_what_is_wrong_is_said(void **state)
     expect(NULL, types, step_nothing, BG_ERROR_INVALID, "it has no options");
     expect(&options, types, step_nothing, BG_ERROR_INVALID, "the body did not set output 0 (the loop has 3 steps)");
     expect(&options, types, step_wider, BG_ERROR_SHAPE,
-           "the body changes state 0 to float32[4]: it must stay float32[2]");
+           "the body changes state 0 to float32[4]; it must stay float32[2]");
     expect(&options, types, NULL, BG_ERROR_INVALID, "it needs a body");
     options.input_count = 2;
     expect(&options, types, step_nothing, BG_ERROR_SHAPE, "input 1 has 4 steps");
@@ -256,7 +256,7 @@ static void test_what_is_wrong_is_said(void **state)
     expect(&options, types, step_nothing, BG_ERROR_INVALID, "truncate is -1");
     options.truncate = 0;
     options.output_count = 17;
-    expect(&options, types, step_nothing, BG_ERROR_INVALID, "17 outputs: each number can be at most 16");
+    expect(&options, types, step_nothing, BG_ERROR_INVALID, "17 outputs; each number can be at most 16");
 }
 
 int main(void)

@@ -230,7 +230,7 @@ static void test_what_is_wrong_is_said(void **state)
     (void)state;
     expect_refusal("fc.weights", 1.0, 1.0, BG_ERROR_NOT_FOUND, "no parameter has a name like `fc.weights`");
     expect_refusal(NULL, 1.0, 1.0, BG_ERROR_NOT_FOUND, "no parameter");
-    expect_refusal("*", -1.0, 1.0, BG_ERROR_INVALID, "are -1 and 1: they must be finite and at least 0");
+    expect_refusal("*", -1.0, 1.0, BG_ERROR_INVALID, "are -1 and 1; they must be finite and at least 0");
     expect_refusal("*", 1.0, INFINITY, BG_ERROR_INVALID, "are 1 and inf");
     require(bg_graph_create(&graph, &error), &error);
     x = bg_linear_layer(graph, "fc", bg_graph_input(graph, "x", &type), 2, true);

@@ -71,6 +71,18 @@ static void for_each_unit(const recurrence *r, bool is_backward, unit_function f
 
 /* ---- forward ---- */
 
+/* `bias`: the number of that operand. */
+static recurrence read_forward(const bg_kernel_call *call, uint32_t bias)
+{
+    return (recurrence){.call = call,
+                        .shape = bgi_recurrent_read(bgi_output_type(call, 0), call->attributes),
+                        .dtype = bgi_input_type(call, 0)->dtype,
+                        .weight = call->operands[1],
+                        .h0 = call->operands[2],
+                        .bias = has_input(call, bias) ? call->operands[bias] : NULL,
+                        .y = bgi_output(call, 0)};
+}
+
 static void step_lstm(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
 {
     const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
@@ -90,17 +102,11 @@ static void step_lstm(const recurrence *r, int64_t step, int64_t sample, int64_t
 
 void bgi_reference_lstm(const bg_kernel_call *call, uint32_t part)
 {
-    const recurrence r = {.call = call,
-                          .shape = bgi_recurrent_read(bgi_output_type(call, 0), call->attributes),
-                          .dtype = bgi_input_type(call, 0)->dtype,
-                          .weight = call->operands[1],
-                          .h0 = call->operands[2],
-                          .c0 = call->operands[3],
-                          .bias = has_input(call, 4) ? call->operands[4] : NULL,
-                          .y = bgi_output(call, 0),
-                          .c = bgi_output(call, 2)};
+    recurrence r = read_forward(call, 4);
 
     (void)part;
+    r.c0 = call->operands[3];
+    r.c = bgi_output(call, 2);
     for_each_unit(&r, false, step_lstm);
 }
 
@@ -156,13 +162,7 @@ static void run_reset_gru(const recurrence *r)
 
 void bgi_reference_gru(const bg_kernel_call *call, uint32_t part)
 {
-    const recurrence r = {.call = call,
-                          .shape = bgi_recurrent_read(bgi_output_type(call, 0), call->attributes),
-                          .dtype = bgi_input_type(call, 0)->dtype,
-                          .weight = call->operands[1],
-                          .h0 = call->operands[2],
-                          .bias = has_input(call, 3) ? call->operands[3] : NULL,
-                          .y = bgi_output(call, 0)};
+    const recurrence r = read_forward(call, 3);
 
     (void)part;
     if (((const bgi_recurrent_attributes *)call->attributes)->reset_first)
@@ -182,13 +182,7 @@ static void step_rnn(const recurrence *r, int64_t step, int64_t sample, int64_t 
 
 void bgi_reference_rnn(const bg_kernel_call *call, uint32_t part)
 {
-    const recurrence r = {.call = call,
-                          .shape = bgi_recurrent_read(bgi_output_type(call, 0), call->attributes),
-                          .dtype = bgi_input_type(call, 0)->dtype,
-                          .weight = call->operands[1],
-                          .h0 = call->operands[2],
-                          .bias = has_input(call, 3) ? call->operands[3] : NULL,
-                          .y = bgi_output(call, 0)};
+    const recurrence r = read_forward(call, 3);
 
     (void)part;
     for_each_unit(&r, false, step_rnn);
@@ -214,6 +208,13 @@ static double sum_across(const recurrence *r, const void *gradients, int64_t ste
 static double sum_first(const recurrence *r, const void *gradients, int64_t sample, int64_t unit)
 {
     return sum_across(r, gradients, -1, sample, unit);
+}
+
+static void store_first(const recurrence *r, const void *gradients, void *dh0)
+{
+    for (int64_t sample = 0; sample < r->shape.samples; sample++)
+        for (int64_t unit = 0; unit < r->shape.width; unit++)
+            bgi_store(r->dtype, dh0, sample * r->shape.width + unit, sum_first(r, gradients, sample, unit));
 }
 
 static void step_lstm_back(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
@@ -255,10 +256,7 @@ void bgi_reference_lstm_backward(const bg_kernel_call *call, uint32_t part)
 
     (void)part;
     for_each_unit(&r, true, step_lstm_back);
-    for (int64_t sample = 0; sample < r.shape.samples; sample++)
-        for (int64_t unit = 0; unit < r.shape.width; unit++)
-            bgi_store(r.dtype, bgi_output(call, 1), sample * r.shape.width + unit,
-                      sum_first(&r, bgi_output(call, 0), sample, unit));
+    store_first(&r, bgi_output(call, 0), bgi_output(call, 1));
 }
 
 static void step_gru_back(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
@@ -376,8 +374,5 @@ void bgi_reference_rnn_backward(const bg_kernel_call *call, uint32_t part)
 
     (void)part;
     for_each_unit(&r, true, step_rnn_back);
-    for (int64_t sample = 0; sample < r.shape.samples; sample++)
-        for (int64_t unit = 0; unit < r.shape.width; unit++)
-            bgi_store(r.dtype, bgi_output(call, 1), sample * r.shape.width + unit,
-                      sum_first(&r, bgi_output(call, 0), sample, unit));
+    store_first(&r, bgi_output(call, 0), bgi_output(call, 1));
 }
