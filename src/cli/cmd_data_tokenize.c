@@ -85,7 +85,7 @@ static void write_tokens(sink *s, const uint32_t *tokens, size_t count)
     s->tokens += count;
 }
 
-/* Writes complete windows. */
+/* Writes the complete windows of s->waiting, or all tokens if the output has no windows. */
 static void drain(sink *s)
 {
     const size_t length = (size_t)s->config->length;
@@ -114,7 +114,8 @@ static bg_status add_token(sink *s, uint32_t token, bg_error *error)
     return BG_OK;
 }
 
-/* Ends a document: writes the end token, and drops remaining tokens that do not fill a window. */
+/* Ends a document: writes the end-of-text token, and fills the last window with such tokens (--fill) or drops its
+ * tokens. */
 static bg_status end_document(sink *s, bg_error *error)
 {
     s->documents++;

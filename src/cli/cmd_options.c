@@ -82,7 +82,7 @@ static void add_default(bgi_string *text, const bgi_option *option)
     bgi_string_clear(&value);
 }
 
-/* Prints the string that one of the functions above makes for a row. */
+/* Prints `title`, and the string that `add` makes for the option. */
 static void print_row_words(const char *title, const bgi_option *option,
                             void (*add)(bgi_string *text, const bgi_option *option))
 {

@@ -17,7 +17,7 @@
 
 /* ---- options (gpt_options.c) ---- */
 
-/* A command line in the example's style, translated to Brigade's (gpt_arguments.c). */
+/* A command line in the style of PopXL's GPT-3 example, translated to Brigade's style (gpt_arguments.c). */
 typedef struct gpt_arguments {
     int count, made_count;
     char **values; /* `count` arguments and NULL; each points to the command line or is one of made[] */
@@ -92,7 +92,7 @@ typedef struct gpt_data {
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
 /* Opens the files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
-/* Only describes the types of samples, for a replay, whose samples are in its folder. */
+/* For a replay: describes the types of samples, without samples, which are in the folder of the replay. */
 bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
@@ -127,8 +127,7 @@ typedef struct gpt_position {
 /* Checks that checkpoints can be written to the configuration's folder, from update `step` on. The folder is locked for
  * this run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* Writes a checkpoint. `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is
- * no metric. With
+/* Writes a checkpoint. `loss` is the metric of --checkpoint-keep-best; if it is not finite, there is no metric. With
  * --checkpoint-async the function only starts writing, and *writer must be finished. */
 bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
                               const gpt_data *data, const gpt_position *position, double loss,

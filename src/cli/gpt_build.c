@@ -93,7 +93,7 @@ double gpt_call_loss(const bgi_gpt_config *config, const bg_trainer_call *call, 
     return sum / (double)copies;
 }
 
-/* Norms and scales are the same on all replicas. */
+/* Returns the output's first value for update `index`. Norms and scales are the same on all replicas. */
 static double find_first(const bg_trainer_call *call, const char *name, uint64_t index)
 {
     uint64_t count;

@@ -28,8 +28,8 @@ enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
 
 /* ---- texts: bytes as tokens ---- */
 
-/* A model with only ASCII tokens gets `?` for other bytes. A model with more than 256 tokens gets token 256 at the end,
- * as bg_tokenizer_create_bytes appends it. */
+/* Makes samples of a text whose tokens are bytes. A model with fewer than 256 tokens gets `?` for bytes that are not
+ * ASCII. A model with more than 256 tokens gets token 256 at the end, as bg_tokenizer_create_bytes appends it. */
 static bg_status make_text(const bgi_gpt_config *config, const char *name, const unsigned char *text, size_t size_bytes,
                            bg_dataset **out, bg_error *error)
 {

@@ -230,7 +230,7 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
     return BG_OK;
 }
 
-/* The log is written while data are read, and weights at the end. */
+/* Checks that no option writes a file that another option names. */
 static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     const cli_file others[] = {{.option = "--log", .path = options->log_path, .is_written = true},
@@ -244,7 +244,7 @@ static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config
     cli_file *files;
     bg_status status;
 
-    /* The readers report missing files. */
+    /* The error is ignored, because the readers report missing files. */
     gpt_data_find_files(config, &inputs, NULL);
     files = calloc(other_count + inputs.gl_pathc, sizeof *files);
     status = files != NULL ? BG_OK : bgi_error_memory(error, "list of files", inputs.gl_pathc * sizeof *files);
@@ -501,7 +501,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns when no tensor has 16 bits */
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
-    /* Enabled when the run writes checkpoints. */
+    /* The guard is also enabled if the run writes checkpoints or remote buffers in files. */
     plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL || config->memmap_dir != NULL;
     cli_library_override(&options->library, &plan);
     if (options->library.replay != NULL) {

@@ -97,7 +97,7 @@ static void fill_standard_streams(void)
             _exit(CLI_FAILED); /* no message can be printed */
 }
 
-/* A closed pipe and a file-size limit then become write errors, which can be reported. */
+/* Ignores two signals, so that a closed pipe and a file-size limit become write errors, which can be reported. */
 static void ignore_write_signals(void)
 {
     struct sigaction ignore;
@@ -110,7 +110,8 @@ static void ignore_write_signals(void)
 #endif
 }
 
-/* Under a launcher, runs the command in all processes together, or only in one. */
+/* Runs the command. Under a launcher it runs in all processes together if it uses ranks, otherwise only in the first
+ * one. */
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     bg_error error = {0};

@@ -176,7 +176,7 @@ static uint64_t count_workers(const bg_session *session)
     return count;
 }
 
-/* Numbers that represent a value that was not given. */
+/* Whether the number of option `name` means that no value was given. */
 static bool is_null(const char *name, const mnist_config *config)
 {
     const bg_execution_options *execution = &config->recipe.library.options.execution;
@@ -190,7 +190,7 @@ static bool is_null(const char *name, const mnist_config *config)
            (strcmp(name, "io-threads") == 0 && execution->io_threads < 0);
 }
 
-/* Replaces values that were not given by those that the run used, or by null. */
+/* Writes the configuration. Values that were not given are those that the run used, or null. */
 static void add_config(bgi_json_writer *line, const mnist_config *given, const char *save_path, const bg_plan *plan,
                        const bg_session *session)
 {

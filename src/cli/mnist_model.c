@@ -148,7 +148,8 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
 
 /* ---- outputs of a call ---- */
 
-/* If the call is shorter than usual, an output requested for every n updates is returned once, at the end. */
+/* Returns the output mode of a call. If the call is shorter than usual, an output requested for every n updates is
+ * returned once, at the end. */
 static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_call *call)
 {
     const bg_output_mode mode = mnist_training_shape(config).output_mode;

@@ -94,7 +94,7 @@ static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
     return iterations != mnist_wanted_test_iterations(config);
 }
 
-/* A test set that is smaller than a training call must not prevent training. */
+/* Prints how a test call is reduced to the number of test images. A small test set must not prevent training. */
 static void print_shrunk(const mnist_config *config, const mnist_data *data, uint64_t iterations)
 {
     if (config->recipe.quiet || !is_test_shrunk(config, iterations))
@@ -120,7 +120,7 @@ bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, b
     return BG_OK;
 }
 
-/* Prints the mean over whole calls after the last one. */
+/* After the last whole call, ends the progress line and prints the mean accuracy over the whole calls. */
 static void end_whole_calls(mnist_run *run)
 {
     cli_progress *progress = &run->common.progress;

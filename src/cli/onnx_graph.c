@@ -23,7 +23,7 @@ static const bg_onnx_contents *contents_of(const onnx_settings *settings)
     return bg_onnx_contents_of(settings->onnx);
 }
 
-/* Splits "batch=32", a value of --size. The copied strings must not move. */
+/* Splits the values of --size, such as "batch=32". The sizes point to copies of the symbols, which must not move. */
 static bg_status read_sizes(onnx_settings *settings, bg_error *error)
 {
     const cli_texts *given = &settings->sizes;

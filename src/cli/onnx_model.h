@@ -30,7 +30,7 @@ typedef struct onnx_loss {
 /* A label that is ignored, as in PyTorch. */
 enum { ONNX_IGNORED_LABEL = -100 };
 
-/* Returns NULL if no loss has that name. */
+/* Finds a loss by name; returns NULL if there is none. */
 const onnx_loss *onnx_loss_find(const char *name);
 /* Whether targets are labels of classes. */
 bool onnx_loss_has_labels(const onnx_loss *loss);
@@ -102,7 +102,7 @@ void onnx_choose_strategy(onnx_settings *settings);
 bg_status onnx_open_model(onnx_settings *settings, bg_error *error);
 /* Binds a dimension of an input to a size; sizes from --size have precedence. */
 bg_status onnx_bind(onnx_settings *settings, const bg_onnx_port *port, uint32_t dim, int64_t size, bg_error *error);
-/* Returns the options of a build with `samples` samples. */
+/* Returns the options of a build for micro-batches of `micro_batch` samples. */
 bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_batch);
 /* Builds the model to find its types, and destroys the graph; the contents of the file then describe this build. */
 bg_status onnx_try(onnx_settings *settings, bg_error *error);

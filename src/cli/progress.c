@@ -115,7 +115,7 @@ cli_download_progress cli_download_progress_begin(bool quiet)
     return (cli_download_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet};
 }
 
-/* The file is complete: prints its final line. */
+/* Prints the final line of a complete file. */
 static void end_file(cli_download_progress *progress)
 {
     double elapsed_s = bgi_clock_s() - progress->start_s;

@@ -15,7 +15,7 @@ const char *cli_ranks_launcher(void);
 /* Under a launcher, loads its MPI and initializes it; only rank 0 then has standard output. Otherwise it does
  * nothing. */
 bg_status cli_ranks_begin(bg_error *error);
-/* Returns NULL for a single process. */
+/* Returns the transport between the ranks; NULL for a single process. */
 const bg_transport *cli_ranks(void);
 /* Whether this process writes files and prints. */
 bool cli_ranks_is_first(void);

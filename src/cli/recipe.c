@@ -187,7 +187,8 @@ void cli_recipe_replay(cli_recipe *recipe)
 
 /* ---- limits ---- */
 
-/* A number with a decimal point is a share, as in Lightning: 1.0 means all batches, and 1 means one batch. */
+/* Reads a limit. A number with a decimal point is a share, as in Lightning: 1.0 means all batches, and 1 means one
+ * batch. */
 static bg_status read_limit(const char *text, const char *flag, bool may_be_none, uint64_t *out_number,
                             double *out_share, bg_error *error)
 {
@@ -287,7 +288,7 @@ static void describe_devices(const cli_recipe *recipe, bg_device_model *devices,
     options->execution.device_model_count = count;
 }
 
-/* A rule keeps the other settings of its class. */
+/* Makes the rules of --offload-rule. A rule stores tensors remotely, and has the other settings of its class. */
 static void set_rules(const cli_recipe *recipe, bg_options *options, cli_plan_room *room)
 {
     const char *pattern = NULL, *next = recipe->library.offload_rules;
@@ -349,7 +350,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
 
     set_locations(recipe, &options, room);
     describe_devices(recipe, room->devices, &options);
-    /* Enabled when the run writes checkpoints. */
+    /* The guard is also enabled if the run writes checkpoints or remote buffers in files. */
     options.numerics.guard_loss =
         options.numerics.guard_loss || recipe->checkpoint_dir != NULL || options.files.memmap_dir != NULL;
     cli_library_override(&recipe->library, &options);
@@ -364,7 +365,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
     return options;
 }
 
-/* --shard applies only to the replicas of training. */
+/* Removes sharding: --shard applies only to the replicas of training. */
 static void keep_whole(bg_options *options, cli_plan_room *room)
 {
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)

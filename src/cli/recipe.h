@@ -51,8 +51,8 @@ typedef struct cli_recipe {
 
 /* Returns the defaults of every program; `program` is its name. */
 cli_recipe cli_recipe_defaults(const char *program);
-/* Changes the recipe for --replay: one update from the start of its data, which writes nothing. Called before the
- * following functions. */
+/* Changes the recipe for --replay: one update from the start of its data, which writes nothing. It must be called
+ * before the following functions. */
 void cli_recipe_replay(cli_recipe *recipe);
 /* Checks rules between options. */
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error);
@@ -157,15 +157,15 @@ typedef struct cli_run {
 void cli_run_begin_epoch(const cli_recipe *recipe, cli_run *run, const bg_trainer_event *event);
 /* Counts a training call. */
 void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
-/* Makes a checkpoint. Writes a checkpoint. A full disk does not end the run, because the next checkpoint may fit. */
 /* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
  * nothing until all of them have written. */
 void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
+/* Writes a checkpoint. A full disk does not end the run, because the next checkpoint may fit. */
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                              const bg_trainer_event *event);
 /* With --checkpoint-keep-best, at BG_ON_EPOCH_END: writes a checkpoint with the metric of the epoch. The metric is
- * run->metric or, if that has no name, the mean loss of the epoch's training. An epoch that was stopped gets no
- * checkpoint. */
+ * run->metric or, if that has no name and the run has no validation data, the mean loss of the epoch's training.
+ * Without a metric, and for an epoch that was stopped, it writes no checkpoint. */
 void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                        const bg_trainer_event *event);
 /* With --debug, prints stages, memory, workers and timetable. */
@@ -205,9 +205,9 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
 /* Creates the folder, which is locked for this run until *folder is released. Without --resume it must not contain a
  * checkpoint of an earlier run. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
-/* Writes a checkpoint after `batch` calls of the epoch. */
-/* `metric` is recorded if it has a name. With --checkpoint-async the function only starts writing, and *writer must be
- * finished. An earlier writer is finished first, and the call returns its error. */
+/* Writes a checkpoint after `batch` calls of the epoch. `metric` is recorded if it has a name. With --checkpoint-async
+ * the function only starts writing, and *writer must be finished. An earlier writer is finished first, and the call
+ * returns its error. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
                               const cli_metric *metric, struct bg_checkpoint_writer **writer, bg_error *error);
 /* With --checkpoint-async, allocates the memory for the copy. */

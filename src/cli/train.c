@@ -57,7 +57,7 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
     return status;
 }
 
-/* A failure of the model is the cause of the other errors. */
+/* Trains, and returns the failure of a function of the model if there was one. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};
