@@ -16,8 +16,8 @@ enum { BGI_DOCUMENT_LIMIT_BYTES = 1 << 20, BGI_DOCUMENT_DEPTH = 32 };
 /* A zeroed document is valid and empty. */
 typedef struct bgi_document {
     json_t *root; /* an object */
-    /* Returns the position of a key, as "line:column". In JSON only keys of the outermost map have positions. In YAML
-     * all keys have one; those of inner maps are "outer.inner". */
+    /* Maps keys to their positions, "line:column". In JSON only keys of the outermost map have positions. In YAML all
+     * keys have one; keys of inner maps are called "outer.inner". */
     json_t *places;
 } bgi_document;
 

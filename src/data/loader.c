@@ -562,7 +562,7 @@ bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loade
     return BG_OK;
 }
 
-/* Called before the loader is returned, so only its own workers use it. */
+/* Lets the workers begin the first epoch. The loader has not been returned yet, so only its own workers use it. */
 static void begin_early(bg_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -698,7 +698,7 @@ const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_ten
 
 bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader)
 {
-    /* Only the consumer writes it. */
+    /* Only the consumer writes the statistics. */
     return loader->stream != NULL ? bgi_stream_loader_statistics(loader->stream) : loader->statistics;
 }
 

@@ -59,7 +59,7 @@ static void close_source(source *s)
         inflateEnd(&s->inflater);
 }
 
-/* Consecutive gzip members are one stream. Other bytes must not follow a member. */
+/* Ends a gzip member. Consecutive members are one stream; other bytes must not follow a member. */
 static bg_status end_member(source *s, bg_error *error)
 {
     const size_t offset = s->size_bytes - s->inflater.avail_in;

@@ -195,7 +195,7 @@ static bg_status parse_header(reader *r, size_t size_bytes, header *h, bg_error 
 
 /* ---- elements ---- */
 
-/* Eight bytes are enough for every element that is read. */
+/* Reads the bytes of an element as a number. Eight bytes are enough for every supported type. */
 static uint64_t read_bits(const unsigned char *bytes, size_t count, bool is_big)
 {
     uint64_t bits = 0;

@@ -10,7 +10,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Adds a float vector or matrix from an attribute that must have as many numbers; returns null after a refusal. */
+/* Adds a float vector or matrix from an attribute that must have one number for each element; returns null after a
+ * refusal. */
 static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int64_t *dims)
 {
     const BgiOnnx__Attribute *attribute = bgi_map_attribute(m, name);

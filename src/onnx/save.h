@@ -142,7 +142,7 @@ void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop
 
 /* Returns the dimension of an operand that holds the samples. */
 int32_t bgi_save_batch(const bgi_saver *s, uint32_t input);
-/* Records why the size of the batch cannot stay open; returns NO_BATCH. */
+/* Records why the size of the batch cannot stay open; returns BGI_SAVE_NO_BATCH. */
 int32_t bgi_save_fix(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
 /* Returns the dimension of the samples for all operands, broadcast to `result`. */
 int32_t bgi_save_batch_broadcast(bgi_saver *s, const bg_type *result);

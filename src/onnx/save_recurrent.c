@@ -49,7 +49,7 @@ void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop
                  bgi_save_batch(s, 0));
 }
 
-/* Reorders rows of gates to ONNX's order. NULL stays. */
+/* Reorders rows of gates to ONNX's order; returns NULL if x is NULL. */
 static const char *exchange_gates(bgi_saver *s, const char *x, int gates)
 {
     const char *parts[4], *ordered[4];
