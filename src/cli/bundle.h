@@ -16,7 +16,8 @@ uint64_t cli_bundle_samples(const bg_trainer_event *event);
 void cli_bundle_write(const cli_training *training, const bg_trainer_event *event, const char *folder,
                       const char *blob);
 
-/* With --replay, replaces the training data by the samples of the update. Call cli_bundle_close even after an error. */
+/* With --replay, replaces the training data with the samples of the update. Call cli_bundle_close even after an
+ * error. */
 bg_status cli_bundle_open(cli_training *training, bg_error *error);
 void cli_bundle_close(cli_training *training);
 /* Prints the loss of each micro-batch of a replay. */

@@ -130,7 +130,7 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
                         path);
 }
 
-/* Replaces the data set by `made`, which wraps it. */
+/* Replaces the data set with `made`, which wraps it. */
 static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 {
     if (status != BG_OK)

@@ -264,7 +264,7 @@ static void print_machine(const doctor_machine *m)
     printf("Huge pages     %s\n", m->huge_pages[0] != '\0' ? m->huge_pages : "unknown");
 }
 
-/* Uses the slowest links, because a step waits for them. */
+/* Prints the option of `brigade plan` for such ranks, with the slowest links, because a step waits for them. */
 static void print_plan_option(const doctor_ranks *ranks)
 {
     double latency_us = 0.0, bytes_per_s = ranks->links[0].bytes_per_s;

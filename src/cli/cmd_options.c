@@ -31,7 +31,7 @@ static const cli_option options_flags[] = {
     CLI_OPTIONS_END,
 };
 
-/* `train` and `plan` have the flags of `mnist`. */
+/* Returns the commands whose flags are listed; `train` and `plan` have the flags of `mnist`. */
 static uint32_t find_commands(const char *name)
 {
     return name == NULL ? UINT32_MAX : strcmp(name, "gpt") == 0 ? BGI_COMMAND_GPT : BGI_COMMAND_MNIST;

@@ -31,9 +31,9 @@ int cli_config(int argc, char **argv);
 int cli_launch(int argc, char **argv);
 int cli_options(int argc, char **argv);
 
-/* The only function that prints errors and warnings: "brigade COMMAND: text" on stderr, after the content of stdout. If
- * `command` is NULL, it prints "brigade: text". Control characters (in names and paths) are printed as \n, \x1b and so
- * on, so that the message is one line. */
+/* Prints an error or a warning, "brigade COMMAND: text", on stderr after the content of stdout. No other function
+ * prints them. If `command` is NULL, it prints "brigade: text". Control characters (in names and paths) are printed as
+ * \n, \x1b and so on, so that the message is one line. */
 void cli_say(const char *command, const char *format, ...) BG_PRINTF(2, 3);
 
 /* Like cli_say, but prints each text only once. */

@@ -149,7 +149,7 @@ static void print_batches(const config_options *options, const bgi_ipu_settings 
                call);
 }
 
-/* Prints what memory is used for. Inference has no optimizer state and stashes no activations. */
+/* Prints how the configuration uses memory. Inference has no optimizer state and stashes no activations. */
 static void print_memory(const bgi_ipu_settings *settings, bool for_inference)
 {
     printf("    memory: ");

@@ -92,7 +92,7 @@ typedef struct gpt_data {
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
 /* Opens the files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
-/* For a replay: describes the types of samples, without samples, which are in the folder of the replay. */
+/* Makes a data set for a replay that has only the types of samples, because the samples are in the replay's folder. */
 bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 

@@ -158,7 +158,8 @@ static bg_status read_value(reading *r, bgi_gpt_key kind, bgi_string *text, bg_e
     return BG_OK;
 }
 
-/* Adds a field as --set=KEY=VALUE, followed by the name that the user wrote, for errors. */
+/* Adds a field as "--set=KEY=VALUE". The name that the user wrote, which errors use, is stored after the string's zero
+ * byte. */
 static bg_status add_field(reading *r, const char *key, bgi_gpt_key kind, bg_error *error)
 {
     bgi_string text = {0};

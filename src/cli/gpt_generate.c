@@ -259,7 +259,7 @@ static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
     return prompts < 8 ? prompts : 8;
 }
 
-/* The report covers the added tokens, or the prompts when no token was added. */
+/* Writes the profile of the added tokens, or that of the prompts if no token was added. */
 static bg_status write_profile(const generate_config *config, const bg_generator *generator, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade gpt generate", .model = config->directory, .samples = "tokens"};

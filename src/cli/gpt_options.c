@@ -367,7 +367,7 @@ static bg_status take_precision(const gpt_options *options, bgi_gpt_config *conf
     return BG_OK;
 }
 
-/* A run with --replay makes one update from the start of its data, without writing anything. */
+/* Adapts the configuration to --replay: the run makes one update from the start of its data, and writes nothing. */
 static void take_replay(const gpt_options *options, bgi_gpt_config *config)
 {
     if (options->library.replay == NULL)
@@ -403,8 +403,8 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     return cli_options_check(&plan, error);
 }
 
-/* execution.available_memory_proportion becomes --matmul-proportion, unless it is the example's default or the flag is
- * given. If there are several values, a single device uses the first. */
+/* Converts execution.available_memory_proportion to --matmul-proportion, unless it has the example's default or the
+ * flag is given. If there are several values, a single device uses the first. */
 static bg_status take_proportions(gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     bg_memory_options *memory = &options->library.options.memory;
@@ -449,8 +449,9 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say(options->command, "info: %s", text);
 }
 
-/* As in PopXL's example, tensors of any size are stored off the devices and sharded: activations over the
- * tensor-parallel replicas that have the same values, other tensors over the data-parallel replicas. */
+/* Sets where tensors are stored. As in PopXL's example, tensors of any size are stored off the devices and sharded:
+ * activations over the tensor-parallel replicas that have the same values, other tensors over the data-parallel
+ * replicas. */
 static void set_locations(const gpt_options *options, const bgi_gpt_config *config, bg_options *plan)
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;

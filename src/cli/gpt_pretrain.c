@@ -153,7 +153,7 @@ static bg_status log_updates(cli_training *training, const call *c, bg_error *er
     return cli_log_flush(&training->log, error);
 }
 
-/* A log that can no longer be written does not end the run. */
+/* Logs the updates of a call. A log that can no longer be written is closed, and does not end the run. */
 static void log_call(cli_training *training, const call *c)
 {
     if (training->log.stream != NULL && log_updates(training, c, &training->log.failure) != BG_OK)
@@ -274,7 +274,7 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
+/* After a refused update, writes a folder from which the update can be repeated, inside the checkpoints' folder. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);

@@ -213,7 +213,8 @@ static void describe(const cli_option *option, const void *values, option_words 
     write_default(option, values, out->standard, sizeof out->standard);
 }
 
-/* If the name fills its column on a narrow terminal, the help text begins on the next line. */
+/* Prints an option with its help text, which begins on the next line if the name fills its column on a narrow
+ * terminal. */
 static void print_row(const char *flag, const char *value, const char *sentence)
 {
     const int indent = cli_columns() < NARROW_COLUMNS ? NARROW_INDENT : WIDE_INDENT;

@@ -87,8 +87,9 @@ static int report_unknown(const char *name)
     return CLI_USAGE;
 }
 
-/* A closed descriptor 0 to 2 would be reused for the next opened file, which would then receive the output. So
- * /dev/null is opened there, in the opposite direction, so that using the descriptor is still an error. */
+/* Opens /dev/null at each closed descriptor from 0 to 2, which would otherwise be reused for the next opened file, and
+ * that file would receive the output. It is opened in the opposite direction, so that using the descriptor is still an
+ * error. */
 static void fill_standard_streams(void)
 {
     for (int descriptor = 0; descriptor <= 2; descriptor++)

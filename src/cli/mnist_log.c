@@ -45,7 +45,7 @@ static void add_list(bgi_json_writer *line, const cli_option *option, const void
         bgi_json_close(line, ']');
 }
 
-/* A path may not be UTF-8, but the log is: invalid bytes become question marks. */
+/* Writes a path. A path may not be UTF-8, but the log is, so invalid bytes become question marks. */
 static void add_text(bgi_json_writer *line, const char *key, const char *text)
 {
     char *copy = text != NULL && !bgi_text_is_utf8(text) ? strdup(text) : NULL;
@@ -61,7 +61,8 @@ static void add_text(bgi_json_writer *line, const char *key, const char *text)
     free(copy);
 }
 
-/* Many readers have no integers above 2^63 - 1, such as a seed, so these are written as strings. */
+/* Writes a count. Many readers of JSON have no integers above 2^63 - 1, so a larger value, such as a seed, is written
+ * as a string. */
 static void add_count(bgi_json_writer *line, const char *name, uint64_t value)
 {
     char digits[24];

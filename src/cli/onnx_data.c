@@ -300,7 +300,7 @@ static bool is_scalar_output(const bg_onnx_port *port)
 
 static const onnx_loss loss_of_output = {"the model's own", ONNX_LOSS_OUTPUT, 0, 0.0};
 
-/* Makes output `name` of the model, which --loss names, the loss. */
+/* Uses the model's output `name`, which --loss names, as the loss. */
 static bg_status take_output(onnx_settings *settings, const char *name, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);

@@ -154,7 +154,7 @@ bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_
     return options;
 }
 
-/* Replaces the name of the library's option in an error by the name of the flag. */
+/* Replaces the name of the library's option in an error with the name of the flag. */
 static void name_flag(bg_error *error)
 {
     static const char *const names[][2] = {{"train: the pattern", "--unfreeze"}, {"freeze: the pattern", "--freeze"}};
@@ -318,7 +318,7 @@ static bg_value add_loss(bg_graph *graph, const onnx_settings *settings, bg_valu
     return value;
 }
 
-/* In prediction the outputs are those of the file; otherwise they are loss and metric. */
+/* Builds the graph of a task. In prediction its outputs are those of the file; otherwise they are loss and metric. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
 {
     const onnx_settings *settings = user;

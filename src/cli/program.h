@@ -23,8 +23,8 @@ extern volatile sig_atomic_t cli_received_signal;
 bool cli_is_asked_to_stop(void *user);
 /* Catches SIGINT, SIGTERM and SIGHUP; a second signal ends the program in the usual way. */
 void cli_catch_signals(void);
-/* Called before work that leaves no files behind and rarely checks for signals. After this call, an earlier or later
- * signal ends the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
+/* Must be called before work that leaves no files behind and rarely checks for signals. After this call, an earlier or
+ * later signal ends the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
 void cli_end_at_signals(const char *command);
 
 /* ---- the log (json_log.c): JSON lines ---- */

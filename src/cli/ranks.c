@@ -244,8 +244,8 @@ void cli_ranks_share_signal(bool is_asked)
         cli_received_signal = SIGTERM;
 }
 
-/* After a signal all ranks return the same exit code. After an error this process ends the others. It waits a moment
- * first, because MPICH's launcher drops output that it has not forwarded yet. */
+/* Ends MPI. After a signal all ranks return the same exit code. After an error this process ends the others, but waits
+ * a moment first, because MPICH's launcher drops output that it has not forwarded yet. */
 int cli_ranks_end(int code)
 {
     const struct timespec moment = {.tv_nsec = FORWARD_NS};

@@ -273,8 +273,8 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say(recipe->command, "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
-/* A single value of --device-memory is the budget of each device. Several values, or --device-speeds, describe devices
- * one by one. */
+/* Describes the devices one by one if --device-memory has several values or --device-speeds is given. A single value of
+ * --device-memory is the budget of each device. */
 static void describe_devices(const cli_recipe *recipe, bg_device_model *devices, bg_options *options)
 {
     const cli_library *library = &recipe->library;

@@ -60,7 +60,8 @@ bg_status cli_recipe_check_optimizer(const cli_recipe *recipe, bg_error *error);
 /* Parses --rate-schedule, which must have been given. */
 bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_error *error);
 
-/* Called after an epoch's validation. A plateau may lower the rate, which is printed unless the run is quiet. */
+/* Reports the loss of an epoch's validation to a plateau, which may lower the rate. A change is printed unless the run
+ * is quiet. */
 void cli_recipe_report(cli_recipe *recipe, double loss);
 
 /* The data that the options of a plan point to. */
@@ -109,7 +110,7 @@ typedef struct cli_progress {
 enum { CLI_SCORE_BYTES = 128 };
 
 void cli_progress_begin(cli_progress *progress, const char *sample_words, bool quiet, uint64_t total);
-/* Called after each call. `score` is text such as "Loss:0.1 | Accuracy:90.00% "; NULL if unknown. */
+/* Counts a call, and redraws the line. `score` is text such as "Loss:0.1 | Accuracy:90.00% "; NULL if unknown. */
 void cli_progress_add(cli_progress *progress, uint64_t samples, const char *score);
 /* Prints the final line. */
 void cli_progress_end(cli_progress *progress, const char *score);
@@ -125,7 +126,7 @@ typedef struct cli_download_progress {
 cli_download_progress cli_download_progress_begin(bool quiet);
 /* Implements bg_mnist_download_options.progress; `user` is a cli_download_progress. A signal cancels. */
 bool cli_report_download(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
-/* `is_complete` means that the last file is complete too. */
+/* Prints the final line of the last file, or clears the line if `is_complete` is false. */
 void cli_download_progress_end(cli_download_progress *progress, bool is_complete);
 
 /* ---- a run (recipe_run.c) ---- */
@@ -170,14 +171,15 @@ void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, c
                        const bg_trainer_event *event);
 /* With --debug, prints stages, memory, workers and timetable. */
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error);
-/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
+/* After a refused update, writes a folder from which the update can be repeated, inside the checkpoints' folder. */
 void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                           const bg_trainer_event *event);
 /* Prints "Trained N weight updates, ..." */
 void cli_run_print_result(const cli_recipe *recipe, const cli_training *training, const cli_run *run);
 /* With --debug, prints the last line of a run: whether the loader kept up. */
 void cli_run_print_verdict(const cli_recipe *recipe, const cli_training *training, const cli_run *run);
-/* Called after the training; records failures that are reported at the end, including a loss that was not finite. */
+/* Records failures that are reported at the end, including a loss that was not finite. It must be called after the
+ * training. */
 void cli_run_note_failures(cli_training *training, const cli_run *run);
 /* Whether there are weights to save: trained ones or, without training, loaded ones. */
 bool cli_run_wants_save(const cli_recipe *recipe, const cli_run *run);

@@ -197,8 +197,8 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
     return BG_OK;
 }
 
-/* A plateau resumes from its state in the checkpoint, or starts if there is none. Returns whether the last epoch's
- * validation is missing. */
+/* Restores the plateau's state from the checkpoint, if it has one. Returns whether the validation of the last epoch is
+ * missing. */
 static bool resume_plateau(cli_recipe *recipe, const data_place *place)
 {
     if (!has_plateau(recipe))

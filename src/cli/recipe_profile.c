@@ -131,7 +131,8 @@ static bg_status remove_trace(const char *path, bg_error *error)
                         bgi_errno_text(errno, reason));
 }
 
-/* The shorter last call is compiled separately, so it has a separate trace. It may be the only call. */
+/* Writes the profile of the training. The shorter last call is compiled separately, so it has a separate trace; it may
+ * be the only call. */
 bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
                             const char *model, bg_error *error)
 {

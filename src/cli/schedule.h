@@ -60,7 +60,7 @@ typedef struct schedule_measures {
     double makespan, bubble;
     uint64_t messages, message_bytes;    /* numbers of one step */
     uint64_t most_kept, most_kept_bytes; /* values of the device where they are highest */
-    uint64_t *kept; /* by device: the number of micro-batches whose activations it can store, summed over its stages */
+    uint64_t *kept; /* by device: the number of micro-batches whose activations it has memory for, summed over its stages */
 } schedule_measures;
 
 /* Measures a schedule, which must have been verified. */

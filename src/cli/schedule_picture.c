@@ -66,8 +66,8 @@ static void end_color(void)
     fputs("\033[0m", stdout);
 }
 
-/* A cell is a letter and digits ("F3"), followed by ".digits" when stages are named; only cells begin with one of these
- * letters. */
+/* Prints a timetable, with colored cells if `in_color` is true. A cell is a letter and digits ("F3"), followed by
+ * ".digits" if stages are named; only cells begin with one of these letters. */
 void schedule_print_timetable(const char *timetable, bool in_color)
 {
     while (in_color && *timetable != '\0') {

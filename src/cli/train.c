@@ -57,7 +57,7 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
     return status;
 }
 
-/* Trains, and returns the failure of a function of the model if there was one. */
+/* Trains. After a failure of the model's on_event it returns that failure. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};

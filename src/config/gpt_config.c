@@ -426,7 +426,7 @@ static const char *place_of(const void *user, const char *path, char *text, size
     return text;
 }
 
-/* Takes ownership of the document. */
+/* Reads a document into the configuration, and takes ownership of the document. */
 static bg_status read_document(bgi_gpt_config *config, bgi_document *document, const char *name, bg_error *error)
 {
     const places where = {document, name};

@@ -85,8 +85,8 @@ uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-bat
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config);      /* data x tensor 1 x tensor 2, as in the example */
 /* Makes the optimizer with its settings and the rate of the first update. Biases and norms have no weight decay. */
 bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
-/* Returns the learning rate of the next update after `done` updates. It rises from 1e-7 during the warm-up, then falls
- * to 1e-7. */
+/* Returns the learning rate of the next update after `done` updates. Unless it is constant, it rises from 1e-7 during
+ * the warm-up, then falls to 1e-7. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 
 #endif

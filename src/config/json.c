@@ -260,8 +260,8 @@ static const char **sort_keys(const json_t *object, size_t *out_count)
     return keys;
 }
 
-/* YAML readers reject a key of more than 1024 characters unless a question mark precedes it; a byte is written with at
- * most six characters. */
+/* Whether a key may need more than 1024 characters in YAML, where a question mark must then precede it. A byte is
+ * written with at most six characters. */
 static bool is_long_key(const char *key)
 {
     return strlen(key) > 128;

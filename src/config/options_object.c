@@ -336,7 +336,7 @@ static reader begin(bg_run_options *options, const char *name)
     return r;
 }
 
-/* `place` follows the text's name in messages: ":3: ", ":3:5: " or ": ". */
+/* Sets one option from text. In messages `place` follows the text's name: ":3: ", ":3:5: " or ": ". */
 static void set_one(reader *r, const char *place, const char *name, const char *text)
 {
     bg_error problem = {0};

@@ -34,7 +34,7 @@ enum {
     MAX_LINE_POINTS = BGI_STYLE_STROKES * (BGI_STROKE_POINTS * STEPS_PER_SPAN + 1)
 };
 
-/* Standard deviations and ranges, in units of the glyph's height unless said otherwise. */
+/* Standard deviations and ranges, in units of the glyph's height unless a comment has another unit. */
 static const struct {
     float point;                    /* independent shift of each stroke point */
     float lattice;                  /* shift of each control point of the bending lattice */

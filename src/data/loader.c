@@ -2,7 +2,7 @@
  * loader.c: makes batches ahead of the consumer. It reads samples with bgi_dataset_gather, in the order of order.h, and
  * does not depend on how a batch is used.
  *
- * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
+ * Batches are numbered through all epochs ("sequence"); batch s is in slot s % slot_count:
  *
  *          handed out | first_sequence ...  claim_sequence ...  next_sequence
  *     free  (1 held)  |  filled, being filled | has chunks to claim | not opened yet

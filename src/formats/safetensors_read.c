@@ -49,7 +49,7 @@ typedef struct parser {
 typedef struct description {
     char dtype[DTYPE_BYTES];
     bool has_dtype, has_shape, has_offsets; /* whether the key was found */
-    bool is_dtype_text, is_shape_list;      /* and whether it has the right kind */
+    bool is_dtype_text, is_shape_list;      /* whether the key's value has the right kind */
     size_t rank, bad_dim;                   /* index of the first invalid dimension; SIZE_MAX if all are valid */
     bool is_bad_dim_zero;                   /* whether that dimension is 0 */
     int64_t dims[BG_MAX_RANK];

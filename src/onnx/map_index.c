@@ -199,8 +199,8 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     return true;
 }
 
-/* Whether two ids along `axis`, at the same position otherwise, refer to the same of `size` elements. Unknown ids
- * (NULL) are assumed to differ. */
+/* Whether two ids whose positions differ only along `axis` refer to the same element of an axis of `size` elements.
+ * Unknown ids (NULL) are assumed to differ. */
 static bool has_twins(const bgi_tensor *ids, int32_t axis, int64_t size)
 {
     int64_t inner = 1;

@@ -31,7 +31,7 @@ static bool check_element(bgi_mapper *m, int32_t element)
                           bgi_onnx_element_name(element));
 }
 
-/* Rounds, adds the zero point, and clamps to the range of the type. */
+/* Rounds x, adds the zero point, and clamps the sum to the range of the type. */
 static bg_value round_to(bgi_mapper *m, bg_value x, bg_value zero, int32_t element)
 {
     const bool is_signed = element == BGI_ONNX_INT8;

@@ -161,7 +161,7 @@ static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, 
     return y;
 }
 
-/* Positions outside the crop get the extrapolation value. */
+/* Sets the elements of y whose position is outside the crop to the extrapolation value. */
 static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value y, int32_t axis)
 {
     const uint32_t rank = bgi_map_type(m, y).rank;

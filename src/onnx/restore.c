@@ -49,8 +49,8 @@ static bool has_text(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-/* Numbers the names, and records who reads them. Returns false if memory runs out; it also sets *is_whole to false if
- * the file is damaged. */
+/* Numbers the names, and records which nodes read them. Returns false if memory runs out; it also sets *is_whole to
+ * false if the file is damaged. */
 static bool collect(restore *r, bool *is_whole)
 {
     const BgiOnnx__Graph *graph = r->graph;

@@ -78,7 +78,7 @@ bg_type bgi_save_type(const bgi_saver *s, uint32_t input);
 bg_type bgi_save_result(const bgi_saver *s, uint32_t output);
 /* Whether something in the file reads the output. */
 bool bgi_save_wants(const bgi_saver *s, uint32_t output);
-/* After this call 16-bit operands are read as float, and results are converted back. */
+/* Makes later calls for this op read 16-bit operands as float, and convert results back. */
 void bgi_save_widen(bgi_saver *s);
 /* Returns the element type in which an operand is read (after bgi_save_widen). */
 bg_dtype bgi_save_dtype(const bgi_saver *s, uint32_t input);
