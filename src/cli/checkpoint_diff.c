@@ -265,7 +265,7 @@ static bg_status compare_tensors(comparison *c)
     return BG_OK;
 }
 
-/* Compares the checkpoints' metadata. */
+/* Compares the metadata if both sources are checkpoints. */
 static void compare_texts(comparison *c)
 {
     static const char *const keys[] = {BGI_CHECKPOINT_STEP,      BGI_CHECKPOINT_SEED,  BGI_CHECKPOINT_INFO,

@@ -143,8 +143,8 @@ static bool is_index_of_some(const glob_t *files, const char *path)
     return found;
 }
 
-/* Finds files like glob, with two additions of PopXL's example: the extension .tfrecord may be omitted, and a folder
- * means its .tfrecord files. */
+/* Finds files for a pattern that glob does not match, with two additions of PopXL's example: the extension .tfrecord
+ * may be omitted, and a folder means its .tfrecord files. */
 static int find_extended(const char *pattern, int flags, glob_t *files)
 {
     static const char *const formats[] = {"%s.tfrecord", "%s/*.tfrecord"};

@@ -404,7 +404,7 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
 }
 
 /* Converts execution.available_memory_proportion to --matmul-proportion, unless it has the example's default or the
- * flag is given. If there are several values, a single device uses the first. */
+ * flag is given. Strategies other than pipelined use only the first value. */
 static bg_status take_proportions(gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     bg_memory_options *memory = &options->library.options.memory;

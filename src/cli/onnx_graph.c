@@ -74,7 +74,7 @@ static bg_status find_output(onnx_settings *settings, bg_error *error)
     return BG_ERROR_INVALID;
 }
 
-/* Finds the size of a micro-batch if the file fixes it. */
+/* Sets the size of a micro-batch: the file's if the file fixes it, otherwise that of --batch-size, or 32. */
 static bg_status find_batch(onnx_settings *settings, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);

@@ -303,8 +303,8 @@ static double time_of(const candidate *c, int time_class)
     return c->trial.lost_ns[time_class] + (time_class == BGI_TIME_BACKWARD ? c->trial.lost_ns[BGI_TIME_WEIGHTS] : 0.0);
 }
 
-/* Prints why a plan is not the best: it needs more memory, or names the class in which a device loses the most time per
- * update. */
+/* Prints why a plan is not the best: it needs more memory, or it is slower, mainly because of the class in which a
+ * device loses the most additional time per update. */
 static void print_loss(const candidate *best, const candidate *c)
 {
     double most = 0.0;

@@ -258,7 +258,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
 
 /* ---- values of the flags ---- */
 
-/* Always prints warnings; prints other messages only with --debug. */
+/* Always prints errors and warnings; prints other messages only with --debug or log_cycles. */
 static void print_message(void *user, bg_log_level level, const char *text)
 {
     const cli_recipe *recipe = user;

@@ -174,7 +174,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the smallest time that at least this fraction of the elements did not exceed. */
+/* Returns the smallest time that at least `per_cent` % of the elements did not exceed. */
 static double percentile_s(const uint64_t *sorted, uint64_t count, uint64_t per_cent)
 {
     const uint64_t rank = (count * per_cent + 99) / 100;

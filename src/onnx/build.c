@@ -385,7 +385,7 @@ static const char *reason_of(const bgi_mapper *m)
     return m->reason[0] != '\0' ? m->reason : "the library cannot express it";
 }
 
-/* Reports a node of a branch under the node that has the branch. */
+/* Reports a node that cannot be mapped. A node of a branch is reported under the node that has the branch. */
 static bg_status refuse_node(bgi_onnx_build *b, problems *p, uint32_t number, const BgiOnnx__Node *node,
                              bg_status status, const char *reason, bg_error *error)
 {

@@ -34,7 +34,8 @@ static bool read_varint(reader *r, uint64_t *out)
     return false;
 }
 
-/* Whether the fields of a message are complete, and nested at most `depth` deep. */
+/* Whether the fields of a message, which is at depth `depth`, are complete, and nested at most NESTING_LIMIT deep. If
+ * not, *reason is the reason. */
 static bool walk(reader r, const ProtobufCMessageDescriptor *message, unsigned depth, const char **reason)
 {
     *reason = "is truncated, or is not a protobuf message";

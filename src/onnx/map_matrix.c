@@ -235,8 +235,8 @@ static int64_t size_of(const bg_type *type, const term *t, const char *letters, 
     return size;
 }
 
-/* Contracts two operands to the letters of `out`, as products of matrices: one for each combination of the letters that
- * all three terms have. */
+/* Contracts two operands to the letters of `out`, as a batch of matrix products over the letters that all three terms
+ * have. */
 static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *operands, const term *out)
 {
     const bg_type ta = bgi_map_type(m, operands[0]), tb = bgi_map_type(m, operands[1]);

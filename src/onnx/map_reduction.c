@@ -162,7 +162,7 @@ static bool map_reduce(bgi_mapper *m)
     return bgi_map_out_as(m, 0, bgi_map_cast(m, x, type.dtype), element);
 }
 
-/* Moves `axis` of x to the end, and back. */
+/* Moves `axis` of x to the end or, if `is_back` is true, the last axis back to `axis`. */
 static bg_value axis_to_end(bgi_mapper *m, bg_value x, int32_t axis, bool is_back)
 {
     const uint32_t rank = bgi_map_type(m, x).rank;
