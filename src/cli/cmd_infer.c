@@ -223,7 +223,7 @@ static bg_status open_all(infer_settings *settings, const char **files, bg_error
                : BG_OK;
 }
 
-/* Returns the exit code. */
+/* Runs the model on the data, and writes the outputs. Returns the exit code. */
 static int run(infer_settings *settings, bg_error *error)
 {
     onnx_settings *model = &settings->model;

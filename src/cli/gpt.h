@@ -66,7 +66,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
          "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL GPT-3 example: --layers 3, "    \
          "--training.steps 100.\n"
 
-/* Functions of a cli_model. */
+/* The functions of a cli_model with these names. */
 void gpt_set_defaults(void *settings, const char *command);
 bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error);
 int gpt_resolve(void *settings, bg_error *error);
@@ -107,7 +107,7 @@ extern const size_t gpt_own_text_bytes;
 
 bg_gpt_options gpt_describe_model(const bgi_gpt_config *config);
 extern const char *const gpt_inputs[];
-/* Functions of a cli_model. */
+/* The `build` function of a cli_model. */
 bg_status gpt_build(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
 /* Return results of update `index` (from 0) of a call, as means over the global batch. */

@@ -132,7 +132,7 @@ static bg_status set_value(bgi_gpt_config *config, const char *option, const cha
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option);
 }
 
-/* Paths are set as UTF-8 text, so that they can be printed with the configuration. */
+/* Sets a path, which must be UTF-8 text, so that it can be printed with the configuration. */
 static bg_status set_path(const char *option, const char *path, const char **out, bg_error *error)
 {
     if (path != NULL && !bgi_text_is_utf8(path))

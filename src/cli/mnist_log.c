@@ -45,7 +45,7 @@ static void add_list(bgi_json_writer *line, const cli_option *option, const void
         bgi_json_close(line, ']');
 }
 
-/* Writes a path. A path may not be UTF-8, but the log is, so invalid bytes become question marks. */
+/* Writes a string. A path may not be UTF-8, but the log is, so invalid bytes become question marks. */
 static void add_text(bgi_json_writer *line, const char *key, const char *text)
 {
     char *copy = text != NULL && !bgi_text_is_utf8(text) ? strdup(text) : NULL;

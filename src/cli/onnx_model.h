@@ -124,9 +124,9 @@ double onnx_rows_per_sample(const onnx_settings *settings);
 /* Opens all data, builds the model for their sizes, and chooses the loss. Without data it only prepares the model and
  * the loss. */
 bg_status onnx_open_data(onnx_settings *settings, bg_error *error);
-/* Without data: chooses the loss and the target of a model that was built. */
+/* Chooses the loss and the target of a model that was built without data. */
 bg_status onnx_choose_loss(onnx_settings *settings, bg_error *error);
-/* For inference: opens inputs without a target, and builds the model. */
+/* Opens inputs without a target, for inference, and builds the model. */
 bg_status onnx_open_inputs(onnx_settings *settings, bg_error *error);
 void onnx_close_data(onnx_data *data);
 

@@ -127,7 +127,7 @@ static bg_status run(cli_training *training, const cli_settings *settings, bg_er
     return status;
 }
 
-/* Returns the exit code. */
+/* Trains the model or, with --compile-only, prints its plan. Returns the exit code. */
 static int run_all(const cli_settings *settings, int argc, char **argv)
 {
     const cli_model *model = settings->model;

@@ -21,8 +21,8 @@ typedef struct bgi_document {
     json_t *places;
 } bgi_document;
 
-/* Errors are BG_ERROR_PARSE with the message "name:line:column: ...". Duplicate keys are refused, as is text that is
- * longer or deeper than the limits. */
+/* Parses a JSON object. Errors are BG_ERROR_PARSE with the message "name:line:column: ...". Duplicate keys are refused,
+ * as is text that is longer or deeper than the limits. */
 bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
 /* Parses strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that only some

@@ -245,7 +245,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Returns the object's keys in order, malloc'ed; NULL if memory is exhausted or there are none. */
+/* Returns the object's keys in order, malloc'ed; NULL if memory is exhausted. */
 static const char **sort_keys(const json_t *object, size_t *out_count)
 {
     json_t *it = (json_t *)(uintptr_t)object;

@@ -172,7 +172,8 @@ void bgi_onnx_outside_abandon(bgi_onnx_outside *outside, bg_error *error);
 /* Writes a tensor's raw bytes to the file; the tensor then refers to the file instead. Returns false if memory runs
  * out. */
 bool bgi_onnx_outside_put(bgi_onnx_outside *outside, BgiOnnx__Tensor *tensor, bgi_arena *arena);
-/* More bytes of tensors than this are written to an external file, because a protobuf message has at most 2 GiB. */
+/* If the tensors have more bytes than this, they are written to an external file, because a protobuf message has at
+ * most 2 GiB. */
 #define BGI_ONNX_INSIDE_LIMIT (UINT64_C(1) << 30)
 bg_status bgi_onnx_write(const BgiOnnx__Model *model, const char *path, bg_error *error);
 

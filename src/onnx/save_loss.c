@@ -55,7 +55,7 @@ static const char *number(bgi_saver *s, const char *op, const char *x, double va
     return bgi_save_2(s, op, x, bgi_save_number(s, bgi_save_dtype(s, 0), value));
 }
 
-/* Selects `inner` where |d| is within the parameter, otherwise `outer`. */
+/* Saves a selection: `inner` where the comparison `op` of d and `limit` is true, otherwise `outer`. */
 static const char *by_size(bgi_saver *s, const char *op, const char *d, double limit, const char *inner,
                            const char *outer)
 {

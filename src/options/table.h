@@ -137,8 +137,8 @@ void bgi_options_check_ranges(const bg_options *options, void (*report)(void *us
 
 /* ---- one option as text (text.c) ---- */
 
-/* Texts and lists are copied into the arena. Errors: BG_ERROR_INVALID says what would be right; BG_ERROR_UNSUPPORTED
- * without an arena for a list. */
+/* Sets an option from text. Strings and lists are copied into the arena. Errors: BG_ERROR_INVALID, with the allowed
+ * values; BG_ERROR_UNSUPPORTED without an arena for a list. */
 bg_status bgi_option_set(const bgi_option *option, bg_options *options, bgi_arena *arena, const char *text,
                          bg_error *error);
 void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_string *text);
