@@ -270,7 +270,7 @@ static void say_notes(const mnist_config *config, char *notes)
     }
 }
 
-/* Prints the fields about layers that the digit network does not have. */
+/* Warns about given fields that concern layers which the digit network does not have. */
 static void say_without_effect(const mnist_config *config, const bg_ipu_config *ipu)
 {
     static const bgi_ipu_field_id fields[] = {

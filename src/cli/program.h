@@ -64,7 +64,7 @@ bg_status cli_weights_save(bg_session *session, const char *path, bg_error *erro
  * weights. */
 bool cli_is_onnx(const char *path);
 bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char *path, bg_error *error);
-/* Checks that a file can be written there, with the same steps as a write up to the first byte. */
+/* Checks that the file can be written, with the same steps as a write up to the first byte. */
 bg_status cli_save_check(const char *path, const char *option, bg_error *error);
 
 /* ---- files (files.c) ---- */

@@ -8,7 +8,7 @@
  *
  *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
  *
- * The position is counted in samples, not calls, so that a run of another shape can resume there.
+ * The position is counted in samples, not calls, so that a run of another shape can resume at the position.
  */
 #include "cli/recipe.h"
 

@@ -98,8 +98,8 @@ static bool has_type(unsigned kinds, const json_t *json)
     return (kinds & BGI_NULL) != 0;
 }
 
-/* Whether a number is in the field's range. Every integer passes a lower bound below -2^63, because double cannot
- * represent a seed of 2^63 - 1. */
+/* Whether a number is in the field's range. A range that begins at or below -2^63 contains every integer, because
+ * double cannot represent a seed of 2^63 - 1. */
 static bool is_in_range(const bgi_ipu_field *field, const json_t *json)
 {
     if (json_is_integer(json) && field->least <= (double)INT64_MIN)

@@ -187,7 +187,7 @@ static uint32_t read_character(const unsigned char **at)
 static bool wants_escape(uint32_t character, escape_style style)
 {
     /* The next-line character and the line and paragraph separators break lines in YAML; the other characters are not
-     * printable there. */
+     * printable in YAML. */
     return character < 0x20 || character == 0x7f ||
            (style == ESCAPE_ALL
                 ? character > 0x7f
