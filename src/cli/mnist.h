@@ -41,7 +41,7 @@ typedef struct mnist_config {
 extern const cli_option mnist_flags[];
 
 mnist_config mnist_config_defaults(void);
-/* Frees costs and the result of --config. */
+/* Frees costs, the result of --config, and the options by name. */
 void mnist_config_clear(mnist_config *config);
 
 /* Sets the options that --config and --config-update determine, if given. Returns the exit code: CLI_USAGE for a

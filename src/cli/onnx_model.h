@@ -106,7 +106,7 @@ bg_status onnx_bind(onnx_settings *settings, const bg_onnx_port *port, uint32_t 
 bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_batch);
 /* Builds the model to find its types, and destroys the graph; the contents of the file then describe this build. */
 bg_status onnx_try(onnx_settings *settings, bg_error *error);
-/* Checks that the model can be trained, which quantized models cannot. */
+/* Checks that the model can be trained: it has a parameter to train, and is not quantized. */
 bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error);
 /* Implements bg_trainer_options.model; `user` is the settings. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch);

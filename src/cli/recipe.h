@@ -76,8 +76,8 @@ typedef struct cli_plan_room {
 /* Returns the options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The
  * options point into `room` and to the recipe, which has been checked. */
 bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room);
-/* Adapts the options for a test or validation: nothing is recomputed, and with one replica weights are not sharded
- * despite --shard. */
+/* Adapts the options for a test or validation: nothing is recomputed, settings of updates are off, and with one replica
+ * nothing is sharded despite --shard. */
 void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_room *room);
 /* Sets the optimizer, limits, rate and checkpoints of a training run. `out` points to the recipe. */
 bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_error *error);
