@@ -292,7 +292,8 @@ static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, 
     if (count == 0)
         return BG_OK;
     BGI_TRY(bg_dataset_take(source, count, &taken, error));
-    /* Too few samples without data.n_samples are an error. */
+    /* Samples are not repeated if there are enough, or if the source has fewer than data.n_samples; the caller then
+     * reports too few samples. */
     if (count >= needed || bg_dataset_sample_count(taken) < count || (needed - 1) / count + 1 > UINT32_MAX) {
         *out = taken;
         return BG_OK;

@@ -293,7 +293,7 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 
 static bg_status read_named(gpt_options *options, bg_error *error)
 {
-    /* PopXL's example has the name `test` for random weights. */
+    /* In PopXL's example `None` means no model, and `test` means random weights. */
     if (options->hf_model != NULL && strcmp(options->hf_model, "None") == 0)
         options->hf_model = NULL;
     BGI_TRY(cli_library_read(&options->library, error));

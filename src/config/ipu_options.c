@@ -38,7 +38,7 @@ static void end_stage(stage_writer *writer)
         bgi_string_add(writer->text, "@%u", writer->number[writer->device]);
 }
 
-/* Adds a block. If `name` is NULL, its name is "Layer-" and `layer`. */
+/* Adds a block. If `name` is NULL, the block's name is "Layer-" followed by `layer`. */
 static void add_block(stage_writer *writer, uint32_t device, const char *name, uint64_t layer)
 {
     const bool is_same = writer->is_open && writer->device == device;

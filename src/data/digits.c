@@ -263,7 +263,7 @@ static void place(bgi_random *random, const bgi_digit_style *style, pen_line *li
 
 typedef struct pen {
     float radius, radius_change; /* radius at the beginning, and its change up to the end */
-    float edge;                  /* over which ink fades */
+    float edge;                  /* width over which ink fades */
     float ink;                   /* 0..1 */
 } pen;
 

@@ -14,7 +14,7 @@
  * separate initializer. If the numbers are equal, the initializer is the same parameter and becomes a transpose of the
  * table.
  *
- * Nothing is copied: the new tensors share the values of the file's.
+ * Nothing is copied: the new tensors share the values of the file's tensors.
  */
 #include "onnx/onnx.h"
 

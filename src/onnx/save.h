@@ -146,10 +146,10 @@ int32_t bgi_save_batch(const bgi_saver *s, uint32_t input);
 int32_t bgi_save_fix(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
 /* Returns the dimension of the samples for all operands, broadcast to `result`. */
 int32_t bgi_save_batch_broadcast(bgi_saver *s, const bg_type *result);
-/* Returns the dimension of the samples for an operand that must have them in its first dimension, when other operands
- * have no samples. */
+/* Returns the dimension of an operand's samples. The operand must have them in its first dimension, and other operands
+ * must have no samples. */
 int32_t bgi_save_batch_first(bgi_saver *s, uint32_t input);
-/* Returns the dimension of the samples for an operand that must have them before dimension `before`. */
+/* Like bgi_save_batch_first, for an operand that must have the samples before dimension `before`. */
 int32_t bgi_save_batch_before(bgi_saver *s, uint32_t input, uint32_t before);
 /* Returns the dimension of the samples after a reshape. */
 int32_t bgi_save_batch_reshaped(bgi_saver *s, const bg_type *from, int32_t batch, const bg_type *to);
