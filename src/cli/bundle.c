@@ -78,7 +78,8 @@ static bg_status write_batch(const cli_training *training, const bg_trainer_even
     return bg_safetensors_write(path, entries, count, NULL, 0, error);
 }
 
-/* Uses a separate loader, because with several ranks the run's loader reads only a part of each batch. */
+/* Writes the samples of the update to `path`. A separate loader reads them, because with several ranks the run's loader
+ * reads only a part of each batch. */
 static bg_status write_inputs(const cli_training *training, const bg_trainer_event *event, const char *path,
                               bg_error *error)
 {
@@ -183,7 +184,7 @@ void cli_bundle_write(const cli_training *training, const bg_trainer_event *even
     if (cli_ranks_is_first() && bgi_folder_create(path, &error) == BG_OK &&
         write_file(training, event, path, inputs_name, write_inputs, &error) == BG_OK)
         write_file(training, event, path, script_name, write_script, &error);
-    /* Called last, and by all ranks, so that no rank returns before the folder is complete. */
+    /* All ranks make this call, and it is the last step, so that no rank returns before the folder is complete. */
     bg_checkpoint_save(event->call->session, path, &options, &saving);
     if (!cli_ranks_is_first())
         return;
@@ -197,7 +198,7 @@ void cli_bundle_write(const cli_training *training, const bg_trainer_event *even
 
 /* ---- replay ---- */
 
-/* Replaces the training data by the samples of the file, which the data set borrows. */
+/* Replaces the training data with a data set that borrows the samples of the open file. */
 static bg_status make_data(cli_training *training, const char *path, bg_error *error)
 {
     bg_array arrays[BG_DATASET_MAX_TENSORS];

@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-/* Splits "THERE=HERE". */
+/* Splits each text "THERE=HERE" into the two names of a bg_weights_rename. */
 static bg_status read_renames(const cli_texts *texts, bgi_arena *arena, bg_weights_rename *out, bg_error *error)
 {
     for (uint32_t i = 0; i < texts->count; i++) {

@@ -75,7 +75,7 @@ static void compare_part(const comparison *c, bg_dtype dtype, size_t width, size
     }
 }
 
-/* Compares tensors of one type. */
+/* Compares the values of two tensors of the same type and shape. */
 static bg_status compare_values(const comparison *c, const bgi_stored_tensor *a, const bgi_stored_tensor *b,
                                 difference *out)
 {
@@ -233,7 +233,7 @@ static bg_status compare_tensor(comparison *c, const bgi_stored_tensor *a, const
     return BG_OK;
 }
 
-/* Whether the command line selects this tensor. */
+/* Sets *out to whether the command line selects tensor `name`. */
 static bg_status is_wanted(const comparison *c, int which, const char *name, bool *out)
 {
     bgi_checkpoint_record about;
@@ -243,7 +243,7 @@ static bg_status is_wanted(const comparison *c, int which, const char *name, boo
     return BG_OK;
 }
 
-/* Both lists are sorted. */
+/* Compares the tensors of the two sources, whose lists are sorted by name. */
 static bg_status compare_tensors(comparison *c)
 {
     size_t at[2] = {0, 0};
@@ -265,7 +265,7 @@ static bg_status compare_tensors(comparison *c)
     return BG_OK;
 }
 
-/* Compares the checkpoints' metadata. */
+/* Compares the metadata if both sources are checkpoints. */
 static void compare_texts(comparison *c)
 {
     static const char *const keys[] = {BGI_CHECKPOINT_STEP,      BGI_CHECKPOINT_SEED,  BGI_CHECKPOINT_INFO,

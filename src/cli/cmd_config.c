@@ -182,8 +182,8 @@ static bg_status check_options(const config_options *options, const config_comma
     return BG_OK;
 }
 
-/* An invalid configuration exits 2, as a wrong command line does; a valid one that does not fit the model or devices
- * exits 1. */
+/* Runs the command and returns its exit code: 2 for an invalid configuration, as for a wrong command line, and 1 for a
+ * valid one that does not fit the model or devices. */
 static int run_command(const config_command *command, const config_options *options)
 {
     bg_ipu_config *config = NULL;

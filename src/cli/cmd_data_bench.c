@@ -130,7 +130,7 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
                         path);
 }
 
-/* Replaces the data set by `made`, which wraps it. */
+/* Replaces the data set with `made`, which wraps it. */
 static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 {
     if (status != BG_OK)
@@ -155,7 +155,7 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* Returns the number of elements in an epoch, at least 1. For a stream it is the number with one shard, because the
+/* Returns the number of batches in an epoch, at least 1. For a stream it returns the number with one shard, because the
  * number with several shards is unknown. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {

@@ -63,8 +63,8 @@ static const cli_option tokenize_options[] = {
 /* The output, and the tokens of a document that do not fill a window yet. */
 typedef struct sink {
     const tokenize_config *config;
-    bgi_file_writer writer;      /* writes tokens, or */
-    bgi_tfrecord_writer records; /* writes windows */
+    bgi_file_writer writer;      /* writes tokens, if token_bytes is above 0 */
+    bgi_tfrecord_writer records; /* writes windows, if token_bytes is 0 */
     size_t token_bytes;          /* 0: windows are written as records */
     uint32_t end_of_text;
     size_t stride;
@@ -85,7 +85,7 @@ static void write_tokens(sink *s, const uint32_t *tokens, size_t count)
     s->tokens += count;
 }
 
-/* Writes complete windows. */
+/* Writes the complete windows of s->waiting, or all tokens if the output has no windows. */
 static void drain(sink *s)
 {
     const size_t length = (size_t)s->config->length;
@@ -114,7 +114,8 @@ static bg_status add_token(sink *s, uint32_t token, bg_error *error)
     return BG_OK;
 }
 
-/* Ends a document: writes the end token, and drops remaining tokens that do not fill a window. */
+/* Ends a document: writes the end-of-text token, and fills the last window with such tokens (--fill) or drops its
+ * tokens. */
 static bg_status end_document(sink *s, bg_error *error)
 {
     s->documents++;
@@ -318,7 +319,7 @@ static bg_status check_windows(const tokenize_config *config, size_t *stride, bg
     return BG_OK;
 }
 
-/* An empty `index_path` means that there is no index. */
+/* Prints the numbers of documents, tokens and windows. `index_path` is empty if there is no index. */
 static void print_summary(const sink *s, const char *index_path)
 {
     printf("%" PRIu64 " document%s, %" PRIu64 " token%s are in %s%s%s\n", s->documents, cli_s(s->documents), s->tokens,

@@ -283,7 +283,7 @@ static void store_link(double latency_us, double bytes_per_s)
     free(path);
 }
 
-/* Uses the slowest links, because a step waits for them. */
+/* Prints the option of `brigade plan` for such ranks, with the slowest links, because a step waits for them. */
 static void print_plan_option(const doctor_ranks *ranks)
 {
     double latency_us = 0.0, bytes_per_s = ranks->links[0].bytes_per_s;

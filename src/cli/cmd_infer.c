@@ -58,7 +58,7 @@ static const cli_option infer_flags[] = {
 
 /* ---- outputs ---- */
 
-/* Finds the file for each output of the model; NULL if the output is not requested. */
+/* Sets files[i] to the file for output i of the model; it stays NULL if the output is not requested. */
 static bg_status find_files(const infer_settings *settings, const char **files, bg_error *error)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(settings->model.onnx);
@@ -97,7 +97,7 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
     return BG_OK;
 }
 
-/* Leaves out the rows that were added to fill a batch. */
+/* Writes an output without the rows that were added to fill a batch. */
 static bg_status write_output(const char *file, bg_array *array, uint64_t samples, uint64_t made, bool quiet,
                               bg_error *error)
 {
@@ -114,7 +114,7 @@ static bg_status write_output(const char *file, bg_array *array, uint64_t sample
 
 /* ---- data ---- */
 
-/* A model with a fixed batch needs whole batches, so the first samples are repeated after the last ones. */
+/* Repeats the first samples after the last ones, because a model with a fixed batch size needs whole batches. */
 static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 {
     bg_dataset *rest = NULL, *filled = NULL;
@@ -223,7 +223,7 @@ static bg_status open_all(infer_settings *settings, const char **files, bg_error
                : BG_OK;
 }
 
-/* Returns the exit code. */
+/* Runs the model on the data, and writes the outputs. Returns the exit code. */
 static int run(infer_settings *settings, bg_error *error)
 {
     onnx_settings *model = &settings->model;

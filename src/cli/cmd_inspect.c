@@ -192,7 +192,8 @@ static const way ways[] = {
     {"phased", BG_STRATEGY_PHASED, true, false},
 };
 
-/* Uses enough micro-batches to fill a pipeline, as a real training run does. */
+/* Returns the options of a plan for strategy `w`, with enough micro-batches to fill a pipeline, as in a real training
+ * run. */
 static bg_options describe(const inspect_settings *settings, const way *w, char stages[32])
 {
     bg_options options = bg_options_defaults();

@@ -61,7 +61,7 @@ static const cli_option launch_table[] = {
      .help = "smallest number of ranks to continue with when hosts fail"},
     {CLI_TEXT, "probe", AT(probe), .value = "COMMAND",
      .help = "a shell command that returns 0 when host {} answers; run before each restart"},
-    {CLI_TEXT, "resume", AT(resume), .value = "WORDS", .default_text = "--resume, of gpt --load DIR",
+    {CLI_TEXT, "resume", AT(resume), .value = "WORDS", .default_text = "--resume; for gpt, --load DIR",
      .help = "option to add to the command when a checkpoint exists"},
     {CLI_COUNT, "delay", AT(delay_s), .value = "SECONDS", .maximum = 86400, .help = "before a restart"},
     {CLI_COUNT, "launcher-limit", AT(launcher_limit_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
@@ -145,7 +145,7 @@ static bg_status read_hosts(launch *l, bg_error *error)
     return BG_OK;
 }
 
-/* Finds which hosts answer. */
+/* Finds out which hosts answer, and logs changes. */
 static void probe_hosts(launch *l)
 {
     for (uint32_t i = 0; i < l->host_count; i++) {
@@ -238,7 +238,7 @@ static void add_word(char **words, uint32_t *count, const char *word)
     words[(*count)++] = (char *)(uintptr_t)word;
 }
 
-/* Prints the available hosts in the launcher's format. */
+/* Returns the available hosts in the launcher's format. */
 static const char *print_hosts(launch *l, bool is_mpich, bool is_srun)
 {
     bgi_string text = {0};
@@ -263,7 +263,7 @@ static void add_resume(launch *l, char **words, uint32_t *count)
         char *copy = bgi_arena_format(&l->arena, "%s", s->resume), *rest = NULL;
         for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
             add_word(words, count, word);
-    } else if (l->is_gpt) { /* replaces the --load of the first start */
+    } else if (l->is_gpt) { /* overrides an earlier --load */
         add_word(words, count, "--load");
         add_word(words, count, l->folder);
     } else if (!has_word(l, "--resume")) {
@@ -281,7 +281,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
     char **words = bgi_arena_allocate(&l->arena, most, sizeof *words);
     const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, is_mpich, is_srun);
     uint64_t step = 0;
-    /* The folder of another program's checkpoints is unknown. */
+    /* For another program the folder is unknown (NULL), so a restart always adds the words of --resume. */
     const bool has_checkpoint = is_restart && (find_checkpoint(l, &step) || (l->folder == NULL && s->resume != NULL));
     uint32_t count = 0;
 
@@ -302,7 +302,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
         add_word(words, &count, s->launcher_options.values[i]);
     for (int i = 0; i < l->command_count; i++)
         if (has_checkpoint && strcmp(l->command[i], "--init") == 0)
-            i++; /* loads the weights for the first start only */
+            i++; /* --init FILE is left out, because the checkpoint has the weights */
         else
             add_word(words, &count, l->command[i]);
     if (has_checkpoint)
@@ -315,9 +315,9 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
 /* ---- running ---- */
 
 /* Waits until the launcher ends, `seconds` have passed or, with `is_until_signal`, a signal arrives. Returns false if
- * the launcher still runs. Ends a launcher that still runs after its ranks, as mpirun of Open MPI 4 sometimes does when
- * ranks were killed. Ranks on other hosts have ended by then, because they wait at most twice --wait-limit for those of
- * this host. */
+ * the launcher still runs. Ends a launcher that still runs --launcher-limit seconds after its last rank on this host,
+ * as mpirun of Open MPI 4 sometimes does when ranks were killed. Ranks on other hosts have ended by then, because they
+ * wait at most twice --wait-limit for those of this host. */
 static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool is_until_signal, int *out_code)
 {
     launch_watch watch = {.rank = 0};
@@ -340,7 +340,8 @@ static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool
     return false;
 }
 
-/* Passes a signal to the ranks, and waits while they write a checkpoint. */
+/* Asks the ranks to end, waits while they write a checkpoint, and kills them if they do not end within --grace seconds.
+ * Returns the exit code. */
 static int end_in_time(launch *l, pid_t launcher)
 {
     const int number = (int)cli_received_signal;
@@ -407,7 +408,7 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
     return BG_OK;
 }
 
-/* Waits until the time has passed or a signal arrives. */
+/* Waits until the time of --delay has passed or a signal arrives. */
 static void wait_before_restart(const launch *l)
 {
     for (uint64_t i = 0; i < 10 * l->settings->delay_s && cli_received_signal == 0; i++)

@@ -31,7 +31,7 @@ static const cli_option options_flags[] = {
     CLI_OPTIONS_END,
 };
 
-/* `train` and `plan` have the flags of `mnist`. */
+/* Returns the commands whose flags are listed; `train` and `plan` have the flags of `mnist`. */
 static uint32_t find_commands(const char *name)
 {
     return name == NULL ? UINT32_MAX : strcmp(name, "gpt") == 0 ? BGI_COMMAND_GPT : BGI_COMMAND_MNIST;
@@ -82,7 +82,7 @@ static void add_default(bgi_string *text, const bgi_option *option)
     bgi_string_clear(&value);
 }
 
-/* Prints the string that one of the functions above makes for a row. */
+/* Prints `title`, and the string that `add` makes for the option. */
 static void print_row_words(const char *title, const bgi_option *option,
                             void (*add)(bgi_string *text, const bgi_option *option))
 {

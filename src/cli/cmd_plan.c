@@ -76,9 +76,9 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }
 
-/* An argument may be the model's name or the value of an option, and only the model's options tell which. So each model
- * whose name is among the arguments is tried. If none is, the first model's options determine which argument is
- * reported as an unknown model. */
+/* Reads the command line. An argument may be the model's name or the value of an option, and only the options of the
+ * model decide this. So the function tries each model whose name is among the arguments. If there is none, the options
+ * of the first model determine which argument is reported as an unknown model. */
 static bg_status read_command_line(cli_settings *settings, int argc, char **argv, bool *is_answered, bg_error *error)
 {
     const cli_model *model;

@@ -32,7 +32,7 @@ static const cli_option report_options[] = {
     CLI_OPTIONS_END,
 };
 
-/* Follows the conventions of other programs: NO_COLOR (no-color.org), and terminals without colors. */
+/* Whether to print colors: on a terminal that has them, unless NO_COLOR is set (no-color.org). */
 static bool is_colored(void)
 {
     const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");

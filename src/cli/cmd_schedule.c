@@ -40,7 +40,7 @@ static void clear_subject(subject *it)
     schedule_problem_clear(&it->made);
 }
 
-/* Events are recorded only for diagrams drawn to scale. */
+/* Simulates and measures the schedule. Events are recorded only for diagrams drawn to scale. */
 static bg_status measure(const schedule_config *config, bool is_timed, subject *it, bg_error *error)
 {
     BGI_TRY(bgi_schedule_simulate(it->schedule, &it->facts, is_timed || config->svg_path != NULL, &it->timing, error));
@@ -57,8 +57,8 @@ static bg_status generate(const schedule_config *config, const bg_schedule_gener
     return measure(config, config->timed, out, error);
 }
 
-/* In PyTorch's CSV the first nonempty line begins with a digit, a comma or another sign; in Brigade's text it does
- * not. */
+/* Whether the text is PyTorch's CSV. The first character other than a blank is then a digit, a comma, a parenthesis, a
+ * quotation mark or a byte-order mark, and Brigade's text begins with none of these. */
 static bool is_csv(const char *text)
 {
     while (*text == '\n' || *text == ' ' || *text == '\t' || *text == '\r')
@@ -83,7 +83,8 @@ static bg_status read_file(const char *path, bg_schedule **out, bg_error *error)
     free(text);
     if (status == BG_OK && skipped > 0) {
         snprintf(note, sizeof note,
-                 "note: %.200s: %" PRIu64 " messages and gatherings of weights were skipped; Brigade derives its own",
+                 "note: %.200s: %" PRIu64
+                 " messages, gathers of weights and sums of gradients were skipped; Brigade derives its own",
                  path, skipped);
         cli_warn("schedule", note);
     }

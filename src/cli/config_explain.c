@@ -149,7 +149,7 @@ static void print_batches(const config_options *options, const bgi_ipu_settings 
                call);
 }
 
-/* Inference has no state, and stashes no activations. */
+/* Prints how the configuration uses memory. Inference has no optimizer state and stashes no activations. */
 static void print_memory(const bgi_ipu_settings *settings, bool for_inference)
 {
     printf("    memory: ");
@@ -176,8 +176,8 @@ static void check_devices(const config_options *options, const bgi_ipu_settings 
                          mode, settings->ipus_per_replica, settings->replicas, devices, options->devices);
 }
 
-/* IPU software requires a micro-batch for every stage, forward and backward. Brigade allows fewer, but then devices are
- * idle. */
+/* Prints a hint if an update has fewer micro-batches than a replica has devices. IPU software refuses this; Brigade
+ * allows it, but then devices are idle. */
 static void hint_pipeline(const bgi_ipu_settings *settings)
 {
     if (settings->gradient_accumulation < settings->ipus_per_replica)

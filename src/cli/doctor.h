@@ -8,7 +8,7 @@
 
 enum { DOCTOR_TEXT_BYTES = 256, DOCTOR_MOST_CACHES = 8, DOCTOR_MOST_FINDINGS = 32, DOCTOR_MOST_RANKS = 64 };
 
-/* A value is 0 when the system does not report it. */
+/* Facts about the machine; a value is 0 if the system does not report it. */
 typedef struct doctor_machine {
     char processor[DOCTOR_TEXT_BYTES], sets[DOCTOR_TEXT_BYTES], huge_pages[DOCTOR_TEXT_BYTES], governor[64];
     uint32_t online, allowed; /* processors */
@@ -48,7 +48,7 @@ typedef struct doctor_ranks {
 void doctor_look(doctor_machine *out);
 /* Measures the disk of a folder (doctor_measure.c). */
 bg_status doctor_measure_disk(const char *folder, doctor_disk *out, bg_error *error);
-/* Called by all ranks; the first one gets the result. */
+/* Measures messages between ranks (doctor_measure.c). All ranks call it, and rank 0 gets the result. */
 bg_status doctor_measure_ranks(const bg_transport *transport, doctor_ranks *out, bg_error *error);
 
 #endif

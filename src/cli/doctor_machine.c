@@ -105,7 +105,7 @@ static void read_caches(doctor_machine *m)
     }
 }
 
-/* `failed` is the return value of getrlimit. */
+/* Returns the soft limit; UINT64_MAX if there is no limit, or if getrlimit has returned an error (`failed`). */
 static uint64_t value_of(int failed, const struct rlimit *limit)
 {
     return failed != 0 || limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit->rlim_cur;

@@ -48,7 +48,8 @@ static bool write_parts(int file, unsigned char *part, int count)
     return fsync(file) == 0;
 }
 
-/* Asks the system to drop the file from its cache first, so that the data come from the disk if possible. */
+/* Reads the file in parts. First it asks the system to drop the file from its cache, so that the data come from the
+ * disk if possible. */
 static bool read_parts(int file, unsigned char *part)
 {
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
@@ -165,7 +166,7 @@ static bool is_near(const bg_transport *t, uint32_t a, uint32_t b)
     return t->hosts == NULL || t->hosts[a] == t->hosts[b];
 }
 
-/* Each rank sends its allowed processors to the first rank. */
+/* Each rank sends its set of allowed processors to rank 0, which counts those of its host. */
 static bg_status gather_processors(const lane *l, doctor_ranks *out, bg_error *error)
 {
     const bg_transport *t = l->transport;

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* Weights may be saved to the file that they were loaded from. */
+/* Whether `a` and `b` must not be the same file. Weights may be saved to the file that they were loaded from. */
 static bool excludes(const cli_file *a, const cli_file *b)
 {
     if (a->path == NULL || b->path == NULL || (!a->is_written && !b->is_written))

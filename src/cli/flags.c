@@ -39,8 +39,8 @@ static const cli_option *find_form(const char *flag)
     return NULL;
 }
 
-/* A count whose default is at most 0 uses this for "not set", so the value of its flag is at least 1. A minimum below 0
- * is checked when the option is set. */
+/* Returns the smallest value of a flag. A count whose default is 0 or less uses such values for "not set", so its flag
+ * is at least 1. A minimum below 0 is checked only when the option is set. */
 static uint64_t find_minimum(const bgi_option *row)
 {
     if (row->kind == BGI_OPTION_COUNT && row->standard <= 0)
@@ -108,7 +108,7 @@ static void add_library(making *m, const cli_option *line)
     add(m, &option);
 }
 
-/* Whether the command's list names the flag, or an earlier option of the group has the same flag. */
+/* Whether the command's list names the flag of `row`, or the table already has it. */
 static bool is_there(const making *m, const bgi_option *row)
 {
     for (const cli_option *line = m->own; !is_end(line); line++)

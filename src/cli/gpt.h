@@ -17,7 +17,7 @@
 
 /* ---- options (gpt_options.c) ---- */
 
-/* A command line in the example's style, translated to Brigade's (gpt_arguments.c). */
+/* A command line in the style of PopXL's GPT-3 example, translated to Brigade's style (gpt_arguments.c). */
 typedef struct gpt_arguments {
     int count, made_count;
     char **values; /* `count` arguments and NULL; each points to the command line or is one of made[] */
@@ -66,7 +66,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
          "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL GPT-3 example: --layers 3, "    \
          "--training.steps 100.\n"
 
-/* Functions of a cli_model. */
+/* The functions of a cli_model with these names. */
 void gpt_set_defaults(void *settings, const char *command);
 bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error);
 int gpt_resolve(void *settings, bg_error *error);
@@ -92,7 +92,7 @@ typedef struct gpt_data {
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
 /* Opens the files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
-/* Only describes the types of samples, for a replay, whose samples are in its folder. */
+/* Makes a data set for a replay that has only the types of samples, because the samples are in the replay's folder. */
 bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
@@ -107,7 +107,7 @@ extern const size_t gpt_own_text_bytes;
 
 bg_gpt_options gpt_describe_model(const bgi_gpt_config *config);
 extern const char *const gpt_inputs[];
-/* Functions of a cli_model. */
+/* The `build` function of a cli_model. */
 bg_status gpt_build(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
 /* Return results of update `index` (from 0) of a call, as means over the global batch. */
@@ -127,8 +127,7 @@ typedef struct gpt_position {
 /* Checks that checkpoints can be written to the configuration's folder, from update `step` on. The folder is locked for
  * this run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* Writes a checkpoint. `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is
- * no metric. With
+/* Writes a checkpoint. `loss` is the metric of --checkpoint-keep-best; if it is not finite, there is no metric. With
  * --checkpoint-async the function only starts writing, and *writer must be finished. */
 bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
                               const gpt_data *data, const gpt_position *position, double loss,

@@ -67,7 +67,7 @@ static const char *find_yaml(bgi_gpt_key kind, const char *value)
 
 /* ---- the new command line ---- */
 
-/* Takes ownership of the text. */
+/* Appends `text` to the command line, and takes ownership of it. */
 static bg_status add_made(gpt_arguments *to, char *text, bg_error *error)
 {
     if (text == NULL)
@@ -95,7 +95,7 @@ typedef struct reading {
     gpt_arguments *to;
 } reading;
 
-/* Adds one of Brigade's options with the name of the table. */
+/* Adds one of Brigade's options, spelled as in the table. */
 static bg_status add_option(reading *r, const cli_option *option, bg_error *error)
 {
     gpt_arguments *to = r->to;
@@ -127,7 +127,8 @@ static bool is_none(const reading *r)
     return strcmp(peek_value(r), "None") == 0;
 }
 
-/* --precision is an option of Brigade (bf16-mixed) and a field of the example (float16); the value decides. */
+/* Whether --precision means the field of the example (float16) and not the option of Brigade (bf16-mixed); its value
+ * decides. */
 static bool is_precision_field(const reading *r)
 {
     return strcmp(r->name, "precision") == 0 && bg_dtype_is_float(bg_dtype_find(peek_value(r)));
@@ -157,7 +158,8 @@ static bg_status read_value(reading *r, bgi_gpt_key kind, bgi_string *text, bg_e
     return BG_OK;
 }
 
-/* Adds a field as --set=KEY=VALUE, followed by the name that the user wrote, for errors. */
+/* Adds a field as "--set=KEY=VALUE". The name that the user wrote, which errors use, is stored after the string's zero
+ * byte. */
 static bg_status add_field(reading *r, const char *key, bgi_gpt_key kind, bg_error *error)
 {
     bgi_string text = {0};

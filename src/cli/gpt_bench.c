@@ -1,6 +1,7 @@
 /*
- * gpt_bench.c: `brigade gpt bench`: runs the example's benchmark, with inputs that are all 1, one untimed call and five
- * timed calls. Its row of the models' table is like that of gpt pretrain, with other data and output.
+ * gpt_bench.c: `brigade gpt bench`: runs the benchmark of PopXL's GPT-3 example, with inputs that are all 1, one
+ * untimed call and five timed calls. Its row of the models' table is like that of gpt pretrain, with other data and
+ * output.
  */
 #include "cli/gpt.h"
 
@@ -23,7 +24,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
     out->trainer.max_epochs = 1 + TIMED_CALLS; /* an epoch is one call */
     out->trainer.max_steps = 0;
     out->trainer.checkpoint_steps = 0;
-    out->trainer.interrupt = NULL; /* `on_event` checks for it */
+    out->trainer.interrupt = NULL; /* `on_event` checks for signals */
     return BG_OK;
 }
 
@@ -40,7 +41,7 @@ static bg_status get_ones(void *user, uint64_t epoch, uint64_t index, void *cons
     return BG_OK;
 }
 
-/* Weights trained on inputs that are all 1 are useless, so they are not saved. */
+/* Refuses memmap_dir: weights trained on inputs that are all 1 are useless, so they are not saved. */
 static bg_status check_places(const cli_training *training, bg_error *error)
 {
     const gpt_settings *settings = training->settings;
@@ -68,7 +69,7 @@ static bg_status open_bench(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* Data are not read while a call is timed. */
+/* Chooses a synchronous loader, so that no data are read while a call is timed. */
 static void load(const cli_training *training, bg_loader_options *out)
 {
     (void)training;

@@ -104,8 +104,8 @@ bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const
     return status;
 }
 
-/* A checkpoint of another program has no position, so the data start from the beginning. `from` is the option that
- * names the checkpoint. */
+/* Reads the position in the data from a checkpoint's blob. It warns, and changes the position, if it does not fit this
+ * run. `from` is the option that names the checkpoint. */
 static bg_status read_position(const char *text, size_t size_bytes, const char *from, const char *path,
                                const bgi_gpt_config *config, const gpt_data *data, gpt_position *out, bg_error *error)
 {

@@ -28,8 +28,8 @@ enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
 
 /* ---- texts: bytes as tokens ---- */
 
-/* A model with only ASCII tokens gets `?` for other bytes. A model with more than 256 tokens gets token 256 at the end,
- * as bg_tokenizer_create_bytes appends it. */
+/* Makes samples of a text whose tokens are bytes. A model with fewer than 256 tokens gets `?` for bytes that are not
+ * ASCII. A model with more than 256 tokens gets token 256 at the end, as bg_tokenizer_create_bytes appends it. */
 static bg_status make_text(const bgi_gpt_config *config, const char *name, const unsigned char *text, size_t size_bytes,
                            bg_dataset **out, bg_error *error)
 {
@@ -143,8 +143,8 @@ static bool is_index_of_some(const glob_t *files, const char *path)
     return found;
 }
 
-/* Finds files like glob, with two additions of PopXL's example: the extension .tfrecord may be omitted, and a folder
- * means its .tfrecord files. */
+/* Finds files for a pattern that glob does not match, with two additions of PopXL's example: the extension .tfrecord
+ * may be omitted, and a folder means its .tfrecord files. */
 static int find_extended(const char *pattern, int flags, glob_t *files)
 {
     static const char *const formats[] = {"%s.tfrecord", "%s/*.tfrecord"};
@@ -292,7 +292,8 @@ static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, 
     if (count == 0)
         return BG_OK;
     BGI_TRY(bg_dataset_take(source, count, &taken, error));
-    /* Too few samples without data.n_samples are an error. */
+    /* Samples are not repeated if there are enough, or if the source has fewer than data.n_samples; the caller then
+     * reports too few samples. */
     if (count >= needed || bg_dataset_sample_count(taken) < count || (needed - 1) / count + 1 > UINT32_MAX) {
         *out = taken;
         return BG_OK;

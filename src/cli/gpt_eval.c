@@ -199,7 +199,7 @@ static bg_status run_tokens(evaluator *e, const gpt_model *model, const bg_token
     return BG_OK;
 }
 
-/* Each record is evaluated separately, like a file. */
+/* Evaluates each record of a TFRecord file separately, like a file. */
 static bg_status run_records(evaluator *e, const gpt_model *model, const char *path, bg_token_list *tokens,
                              bg_error *error)
 {

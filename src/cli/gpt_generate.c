@@ -169,7 +169,7 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
     return BG_OK;
 }
 
-/* A vocabulary may be larger than its tokenizer: the tokens beyond it have no text. */
+/* Prints the prompt. The model's vocabulary may be larger than the tokenizer's; the additional tokens have no text. */
 static void print_prompt(const generate_config *config, const bg_tokenizer *tokenizer, const bg_token_list *tokens)
 {
     for (size_t i = 0; i < tokens->count && !config->only_new; i++) {
@@ -248,8 +248,8 @@ cleanup:
     return status;
 }
 
-/* Returns the number of sequences at a time: that of the command line, otherwise the number of beams, or 8 for several
- * prompts. */
+/* Returns the number of sequences at a time: that of the command line, otherwise the number of beams, otherwise the
+ * number of prompts, but at most 8. */
 static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
 {
     if (config->sequences > 0)
@@ -259,7 +259,7 @@ static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
     return prompts < 8 ? prompts : 8;
 }
 
-/* The report covers the added tokens, or the prompts when no token was added. */
+/* Writes the profile of the added tokens, or that of the prompts if no token was added. */
 static bg_status write_profile(const generate_config *config, const bg_generator *generator, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade gpt generate", .model = config->directory, .samples = "tokens"};

@@ -22,8 +22,9 @@ typedef struct gpt_model {
     bg_tokenizer *tokenizer;
 } gpt_model;
 
-/* If `tokenizer` is NULL, the folder's tokenizer is used, or bytes for a model of 128 to 257 tokens. If there is no
- * text to encode or decode, model->tokenizer is NULL. `dtype` is the type of activations. */
+/* Opens the model in `directory`. If `tokenizer` is NULL, the folder's tokenizer is used or, if it has none, bytes for
+ * a model of 128 to 257 tokens. If `tokenizer` is NULL and `has_text` is false, model->tokenizer stays NULL. `dtype` is
+ * the type of activations. */
 bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
                          const char *dtype, bg_error *error);
 

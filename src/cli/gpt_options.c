@@ -132,7 +132,7 @@ static bg_status set_value(bgi_gpt_config *config, const char *option, const cha
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option);
 }
 
-/* Paths are set as UTF-8 text, so that they can be printed with the configuration. */
+/* Sets a path, which must be UTF-8 text, so that it can be printed with the configuration. */
 static bg_status set_path(const char *option, const char *path, const char **out, bg_error *error)
 {
     if (path != NULL && !bgi_text_is_utf8(path))
@@ -230,7 +230,7 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
     return BG_OK;
 }
 
-/* The log is written while data are read, and weights at the end. */
+/* Checks that no option writes a file that another option names. */
 static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     const cli_file others[] = {{.option = "--log", .path = options->log_path, .is_written = true},
@@ -244,7 +244,7 @@ static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config
     cli_file *files;
     bg_status status;
 
-    /* The readers report missing files. */
+    /* The error is ignored, because the readers report missing files. */
     gpt_data_find_files(config, &inputs, NULL);
     files = calloc(other_count + inputs.gl_pathc, sizeof *files);
     status = files != NULL ? BG_OK : bgi_error_memory(error, "list of files", inputs.gl_pathc * sizeof *files);
@@ -293,7 +293,7 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 
 static bg_status read_named(gpt_options *options, bg_error *error)
 {
-    /* PopXL's example has the name `test` for random weights. */
+    /* In PopXL's example `None` means no model, and `test` means random weights. */
     if (options->hf_model != NULL && strcmp(options->hf_model, "None") == 0)
         options->hf_model = NULL;
     BGI_TRY(cli_library_read(&options->library, error));
@@ -367,7 +367,7 @@ static bg_status take_precision(const gpt_options *options, bgi_gpt_config *conf
     return BG_OK;
 }
 
-/* A run with --replay makes one update from the start of its data, without writing anything. */
+/* Adapts the configuration to --replay: the run makes one update from the start of its data, and writes nothing. */
 static void take_replay(const gpt_options *options, bgi_gpt_config *config)
 {
     if (options->library.replay == NULL)
@@ -403,8 +403,8 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     return cli_options_check(&plan, error);
 }
 
-/* execution.available_memory_proportion becomes --matmul-proportion, unless it is the example's default or the flag is
- * given. If there are several values, a single device uses the first. */
+/* Converts execution.available_memory_proportion to --matmul-proportion, unless it has the example's default or the
+ * flag is given. Strategies other than pipelined use only the first value. */
 static bg_status take_proportions(gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     bg_memory_options *memory = &options->library.options.memory;
@@ -449,8 +449,9 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say(options->command, "info: %s", text);
 }
 
-/* As in PopXL's example, tensors of any size are stored off the devices and sharded: activations over the
- * tensor-parallel replicas that have the same values, other tensors over the data-parallel replicas. */
+/* Sets where tensors are stored. As in PopXL's example, tensors of any size are stored off the devices and sharded:
+ * activations over the tensor-parallel replicas that have the same values, other tensors over the data-parallel
+ * replicas. */
 static void set_locations(const gpt_options *options, const bgi_gpt_config *config, bg_options *plan)
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
@@ -501,7 +502,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns when no tensor has 16 bits */
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
-    /* Enabled when the run writes checkpoints. */
+    /* The guard is also enabled if the run writes checkpoints or remote buffers in files. */
     plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL || config->memmap_dir != NULL;
     cli_library_override(&options->library, &plan);
     plan.numerics.precision = BG_PRECISION_32; /* take_precision */

@@ -83,7 +83,8 @@ static void end_section(const cli_training *training, const char *name)
     fflush(stdout);
 }
 
-/* The configuration is printed later, after all checks, so that an error does not follow a long listing. */
+/* Prints the first lines. The configuration is printed later, after all checks, so that an error does not follow a long
+ * listing. */
 static bg_status print_start(const cli_training *training, bg_error *error)
 {
     (void)error;
@@ -152,7 +153,7 @@ static bg_status log_updates(cli_training *training, const call *c, bg_error *er
     return cli_log_flush(&training->log, error);
 }
 
-/* A log that can no longer be written does not end the run. */
+/* Logs the updates of a call. A log that can no longer be written is closed, and does not end the run. */
 static void log_call(cli_training *training, const call *c)
 {
     if (training->log.stream != NULL && log_updates(training, c, &training->log.failure) != BG_OK)
@@ -273,7 +274,7 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
+/* After a refused update, writes a folder from which the update can be repeated, inside the checkpoints' folder. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -316,7 +317,8 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
 
 /* ---- the whole run ---- */
 
-/* Checks for the model of an earlier run before training begins, which may take hours. */
+/* Before a training that may take hours, checks that the folder of --save-hf is empty or that --overwrite-hf is
+ * given. */
 static bg_status check_model_folder(const gpt_options *options, bg_error *error)
 {
     bool is_empty = true;
@@ -459,7 +461,8 @@ static bool is_resumed(const cli_training *training)
     return config_of(training)->load != NULL || bg_session_note(session_of(training)) != NULL;
 }
 
-/* If calls began at another step, none would end at the steps of checkpoints and at the last step. */
+/* Checks that the step is a multiple of the updates of a call. Otherwise no call would end at the steps of checkpoints
+ * and at the last step. */
 static bg_status check_step(const cli_training *training, bg_error *error)
 {
     const uint64_t step = bg_session_step(session_of(training));

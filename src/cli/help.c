@@ -141,7 +141,7 @@ static bool is_end(const cli_option *option)
     return option->name == NULL && option->help == NULL;
 }
 
-/* The default as text; "" when the option's help contains it. */
+/* Writes the default of a library option as text: "off" for a flag, "none" for an empty value. */
 static void write_row_default(const cli_option *option, const bg_options *options, char *text, size_t size)
 {
     bgi_string value = {0};
@@ -187,7 +187,8 @@ static void write_default(const cli_option *option, const void *values, char *te
     }
 }
 
-/* The text after the name: "N", "a|b", or NAME when there are many choices, which the help text lists. */
+/* The texts of an option in the help. `value` follows its name: "N", "a|b", or "NAME" if there are many choices, which
+ * `sentence` then lists. */
 typedef struct option_words {
     char choices[CHOICES_BYTES], standard[HELP_LIMIT], sentence[HELP_LIMIT];
     const char *value; /* NULL: a flag */
@@ -212,7 +213,8 @@ static void describe(const cli_option *option, const void *values, option_words 
     write_default(option, values, out->standard, sizeof out->standard);
 }
 
-/* If the name fills its column on a narrow terminal, the help text begins on the next line. */
+/* Prints an option with its help text, which begins on the next line if the name fills its column on a narrow
+ * terminal. */
 static void print_row(const char *flag, const char *value, const char *sentence)
 {
     const int indent = cli_columns() < NARROW_COLUMNS ? NARROW_INDENT : WIDE_INDENT;

@@ -18,7 +18,7 @@ bool cli_is_asked_to_stop(void *user)
     return atomic_load_explicit(&is_asked_to_stop, memory_order_relaxed);
 }
 
-/* A second signal ends the program in the usual way, because of SA_RESETHAND. */
+/* Records the signal. A second signal ends the program in the usual way, because of SA_RESETHAND. */
 static void note_signal(int number)
 {
     cli_received_signal = number;
@@ -27,7 +27,8 @@ static void note_signal(int number)
 
 static char last_words[64]; /* the message of end_at_once, up to the number */
 
-/* A signal handler: calls only async-signal-safe functions. */
+/* Prints last_words and the signal's number, and ends the program. As a signal handler it calls only async-signal-safe
+ * functions. */
 static void end_at_once(int number)
 {
     char line[sizeof last_words + 4];

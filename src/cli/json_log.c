@@ -2,8 +2,8 @@
  * json_log.c: writes a log of JSON lines. Lines are flushed together, so a reader sees whole lines while a run
  * proceeds.
  *
- * The log may be a file, a terminal, a pipe, or the target of standard output. In the last case lines are written
- * through the descriptor of standard output, so that they are interleaved with its text. A log that can no longer be
+ * The log may be a file, a terminal, a pipe, or the target of standard output or standard error. In the last case lines
+ * are written through that descriptor, so that they are interleaved with its other text. A log that can no longer be
  * written does not end the run.
  */
 #include "cli/program.h"
@@ -77,7 +77,8 @@ bg_status cli_log_check(const char *path, bg_error *error)
 
 enum { RETRY_NS = 20000000 };
 
-/* Opens without blocking, so that a signal at any moment ends the wait. Returns -1 with errno 0 if stopped. */
+/* Waits for a pipe's reader, and opens the pipe without blocking, so that a signal at any moment ends the wait. Returns
+ * -1 with errno 0 if *stop was set. */
 static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
 {
     while (!*stop) {

@@ -18,14 +18,14 @@ bool launch_wait(pid_t process, double seconds, int *out_code);
 /* Sends a signal to the ranks on this host (descendants of the launcher that run `program`), or to only one of them if
  * `one` is true. Returns the number of processes that got it. */
 uint32_t launch_signal_ranks(pid_t launcher, const char *program, int number, bool one);
-/* What is known about the ranks of a launcher on this host; zeroed when the launcher starts. */
+/* The state of launch_watch_ranks for a launcher; zeroed when the launcher starts. */
 typedef struct launch_watch {
     pid_t rank; /* a rank; 0 before one was found */
     bool has_seen;
     uint32_t looks;
 } launch_watch;
 /* Whether the launcher no longer has a rank on this host. Returns false if it never had a rank here, as with srun,
- * whose ranks are not its descendants. Called regularly. */
+ * whose ranks are not its descendants. It must be called regularly. */
 bool launch_watch_ranks(launch_watch *watch, pid_t launcher, const char *program);
 /* Ends a launcher with SIGTERM to its process group, and kills it like launch_kill if it does not end. */
 void launch_end(pid_t launcher);

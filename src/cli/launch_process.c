@@ -30,7 +30,8 @@ enum {
     TERM_S = 2,
 };
 
-/* A failed exec is reported through a pipe that closes on success. */
+/* Runs the command in the new process. If exec fails, its error number is written to the pipe, which closes on
+ * success. */
 static void run_child(char *const *argv, int pipe_end)
 {
     int number;

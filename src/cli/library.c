@@ -52,7 +52,7 @@ bool cli_library_is_given(const cli_library *library, const char *flag)
     return false;
 }
 
-/* Replaces another system's name of a schedule by Brigade's; cli_library_check refuses an unknown name. */
+/* Replaces another system's name of a schedule with Brigade's; cli_library_check refuses an unknown name. */
 static void use_own_schedule_name(bg_options *options)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_find(options->execution.schedule);

@@ -87,8 +87,9 @@ static int report_unknown(const char *name)
     return CLI_USAGE;
 }
 
-/* A closed descriptor 0 to 2 would be reused for the next opened file, which would then receive the output. So
- * /dev/null is opened there, in the opposite direction, so that using the descriptor is still an error. */
+/* Opens /dev/null at each closed descriptor from 0 to 2, which would otherwise be reused for the next opened file, and
+ * that file would receive the output. It is opened in the opposite direction, so that using the descriptor is still an
+ * error. */
 static void fill_standard_streams(void)
 {
     for (int descriptor = 0; descriptor <= 2; descriptor++)
@@ -97,7 +98,7 @@ static void fill_standard_streams(void)
             _exit(CLI_FAILED); /* no message can be printed */
 }
 
-/* A closed pipe and a file-size limit then become write errors, which can be reported. */
+/* Ignores two signals, so that a closed pipe and a file-size limit become write errors, which can be reported. */
 static void ignore_write_signals(void)
 {
     struct sigaction ignore;
@@ -110,7 +111,8 @@ static void ignore_write_signals(void)
 #endif
 }
 
-/* Under a launcher, runs the command in all processes together, or only in one. */
+/* Runs the command. Under a launcher it runs in all processes together if it uses ranks, otherwise only in the first
+ * one. */
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     bg_error error = {0};

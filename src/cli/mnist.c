@@ -73,7 +73,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
 
 /* ---- files of results, data ---- */
 
-/* Generated digits are marked in every result. */
+/* Prints the source of the images, even with --quiet if they are generated, so that every result shows this. */
 static void print_data(const mnist_config *config, const mnist_data *data)
 {
     if (config->recipe.quiet && !data->is_generated)

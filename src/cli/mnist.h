@@ -41,7 +41,7 @@ typedef struct mnist_config {
 extern const cli_option mnist_flags[];
 
 mnist_config mnist_config_defaults(void);
-/* Frees costs and the result of --config. */
+/* Frees costs, the result of --config, and the options by name. */
 void mnist_config_clear(mnist_config *config);
 
 /* Sets the options that --config and --config-update determine, if given. Returns the exit code: CLI_USAGE for a
@@ -123,7 +123,7 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape
  * wrong. */
 bg_status mnist_plan_check(const mnist_config *config, bg_error *error);
 
-/* With --schedule auto: reads the stages' costs from the --costs file. If the file does not exist and `may_run` is
+/* With --schedule auto, reads the stages' costs from the --costs file. If the file does not exist and `may_run` is
  * true, measures the costs on zeros in the training's shapes, and writes the file. config->costs must be cleared with
  * bg_costs_clear. */
 bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error);
@@ -172,7 +172,7 @@ typedef struct mnist_run {
 /* The names of the tensors of a batch. */
 extern const char *const mnist_inputs[];
 
-/* Functions of the cli_model. */
+/* The `load` and `on_event` functions of the cli_model. */
 void mnist_load(const cli_training *training, bg_loader_options *out);
 bg_status mnist_on_event(cli_training *training, bg_trainer_event *event, bg_error *error);
 /* Checks before training that the test's plan can be made, if --config places its layers separately. */

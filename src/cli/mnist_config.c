@@ -122,7 +122,7 @@ bool mnist_config_lists_state(const char *list)
     return cli_classes_find("", list, strlen(list), &classes, NULL) == BG_OK && (classes >> BG_LOCATION_STATE & 1) != 0;
 }
 
-/* A file that is written later would overwrite the costs. */
+/* Checks that --init, --save and --log do not name the file of --costs. */
 static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 {
     const struct {
@@ -200,7 +200,7 @@ static uint64_t count_iterations(const mnist_config *config)
                         config->recipe.library.options.execution.gradient_accumulation);
 }
 
-/* Options from --config set at least one replica. */
+/* Whether --config determines how the test runs. Its options then have at least one replica. */
 static bool has_own_test(const mnist_config *config)
 {
     return config->ipu.test.options.replicas.count > 0;
@@ -240,7 +240,7 @@ bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_cou
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a training call takes --batch-size %" PRIu64
                             " x --device-iterations %u x --gradient-accumulation "
-                            "%u x --replicas %u = %" PRIu64 " images, there are %" PRIu64
+                            "%u x --replicas %u = %" PRIu64 " images, but there are %" PRIu64
                             "; make one of the four smaller, or use --last-batch smaller or pad",
                             config->recipe.batch_size, config->recipe.library.options.execution.device_iterations,
                             config->recipe.library.options.execution.gradient_accumulation,

@@ -10,12 +10,12 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* The first run is slower, because it touches memory for the first time; the median over a few more runs excludes
- * it. */
+/* The first run is slower, because it touches memory for the first time; the median over several runs excludes its
+ * time. */
 enum { MEASURED_RUNS = 4 };
 
-/* The plan has the same stages and shapes but runs on one core, because in a pipeline the other workers are busy and do
- * not help. Waiting time is not measured, so the order does not matter. */
+/* Measures the costs with a plan that has the same stages and shapes but runs on one core, because in a pipeline the
+ * other workers are busy and do not help. Waiting time is not measured, so the order does not matter. */
 static bg_status measure(mnist_config *config, bg_error *error)
 {
     mnist_config timed = *config;

@@ -58,7 +58,8 @@ static bg_status download(const mnist_config *config, mnist_data *data, bg_error
     return load_both(&folder, 1, data, error);
 }
 
-/* Test digits follow the training digits in the endless sequence of a seed, so no digit is in both. */
+/* Generates the digits. Test digits follow the training digits in the endless sequence of a seed, so no digit is in
+ * both. */
 static bg_status generate(mnist_data *data, bg_error *error)
 {
     bg_digits_options train = {.seed = 0, .first_index = 0, .count = GENERATED_TRAIN};

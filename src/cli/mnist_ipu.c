@@ -64,7 +64,8 @@ static bool is_field_given(const bg_ipu_config *ipu, bgi_ipu_field_id id)
     return ipu->given[id] != NULL && !json_is_null(ipu->given[id]);
 }
 
-/* Layers are placed either by a list of layers or by only the number of devices. */
+/* Returns the field that determines a flag. If the configuration has no list of layers for the devices, the number of
+ * devices places the layers. */
 static bgi_ipu_field_id find_deciding(const bg_ipu_config *ipu, const governed *rule)
 {
     return rule->field == BGI_IPU_LAYERS && !is_field_given(ipu, BGI_IPU_LAYERS) ? BGI_IPU_IPUS : rule->field;
@@ -92,7 +93,7 @@ static const char *const *text_of(const cli_option *option, const mnist_config *
     return (const char *const *)(const void *)((const char *)config + option->offset);
 }
 
-/* A single memory proportion applies to all devices. */
+/* Whether both options have the same memory proportions; a single proportion applies to all devices. */
 static bool are_same_proportions(const bg_memory_options *a, const bg_memory_options *b)
 {
     const uint32_t x = a->matmul_proportion_count, y = b->matmul_proportion_count, count = x > y ? x : y;
@@ -158,7 +159,7 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
     library->options.execution.device_mapping = NULL;
     library->options.execution.device_mapping_count = 0;
     library->options.replicas.replica_reduction = BG_REPLICAS_MEAN; /* the mean of means over micro-batches */
-    /* The default in training. */
+    /* Training returns only the last micro-batch by default. */
     library->options.reporting.output_mode =
         options->reporting.output_mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : options->reporting.output_mode;
     config->rounds_if_16_bits = options->numerics.stochastic_rounding;
@@ -171,7 +172,7 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
         library->loss_scaling = "auto";
     if (library->options.files.cache_dir == NULL)
         library->options.files.cache_dir = options->files.cache_dir;
-    /* Every configuration has this option; it matters only with the limits of IPUs. */
+    /* Every configuration sets auto_round_devices, which has an effect only with the limits of IPUs. */
     library->options.execution.auto_round_devices =
         options->execution.auto_round_devices && library->options.execution.ipu_limits;
 }
@@ -202,7 +203,8 @@ static bg_status report_contradiction(const bg_ipu_config *ipu, const governed *
     return error->status;
 }
 
-/* Compares lists only by whether they contain the optimizer's state, and scales only by whether they are automatic. */
+/* Whether the flag of `rule` contradicts the configuration. Lists are compared only by whether they contain the
+ * optimizer's state, and scales only by whether they are automatic. */
 static bool is_contradiction(const governed *rule, const mnist_config *flags, const mnist_config *wanted)
 {
     const bg_options *options = &wanted->ipu.training.options;
@@ -268,7 +270,7 @@ static void say_notes(const mnist_config *config, char *notes)
     }
 }
 
-/* Prints the fields about layers that the digit network does not have. */
+/* Warns about given fields that concern layers which the digit network does not have. */
 static void say_without_effect(const mnist_config *config, const bg_ipu_config *ipu)
 {
     static const bgi_ipu_field_id fields[] = {

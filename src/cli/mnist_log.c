@@ -45,7 +45,7 @@ static void add_list(bgi_json_writer *line, const cli_option *option, const void
         bgi_json_close(line, ']');
 }
 
-/* A path may not be UTF-8, but the log is: invalid bytes become question marks. */
+/* Writes a string. A path may not be UTF-8, but the log is, so invalid bytes become question marks. */
 static void add_text(bgi_json_writer *line, const char *key, const char *text)
 {
     char *copy = text != NULL && !bgi_text_is_utf8(text) ? strdup(text) : NULL;
@@ -61,7 +61,8 @@ static void add_text(bgi_json_writer *line, const char *key, const char *text)
     free(copy);
 }
 
-/* Many readers have no integers above 2^63 - 1, such as a seed, so these are written as strings. */
+/* Writes a count. Many readers of JSON have no integers above 2^63 - 1, so a larger value, such as a seed, is written
+ * as a string. */
 static void add_count(bgi_json_writer *line, const char *name, uint64_t value)
 {
     char digits[24];
@@ -176,7 +177,7 @@ static uint64_t count_workers(const bg_session *session)
     return count;
 }
 
-/* Numbers that represent a value that was not given. */
+/* Whether the number of option `name` means that no value was given. */
 static bool is_null(const char *name, const mnist_config *config)
 {
     const bg_execution_options *execution = &config->recipe.library.options.execution;
@@ -190,7 +191,7 @@ static bool is_null(const char *name, const mnist_config *config)
            (strcmp(name, "io-threads") == 0 && execution->io_threads < 0);
 }
 
-/* Replaces values that were not given by those that the run used, or by null. */
+/* Writes the configuration. Values that were not given are those that the run used, or null. */
 static void add_config(bgi_json_writer *line, const mnist_config *given, const char *save_path, const bg_plan *plan,
                        const bg_session *session)
 {

@@ -148,7 +148,8 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
 
 /* ---- outputs of a call ---- */
 
-/* If the call is shorter than usual, an output requested for every n updates is returned once, at the end. */
+/* Returns the output mode of a call. If the call is shorter than usual, an output requested for every n updates is
+ * returned once, at the end. */
 static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_call *call)
 {
     const bg_output_mode mode = mnist_training_shape(config).output_mode;
@@ -184,8 +185,8 @@ uint64_t mnist_call_correct(const bg_trainer_call *call)
     return sum;
 }
 
-/* In output mode `sum` a value covers all micro-batches of its replica, and a loss is a sum of means. In other modes
- * each value belongs to one micro-batch, and is a mean over its images without padding. */
+/* Computes the score of a call. In output mode `sum` a value covers all micro-batches of its replica, and a loss is a
+ * sum of means. In other modes each value belongs to one micro-batch, and is a mean over its images without padding. */
 mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call)
 {
     const uint64_t micro_batches = (uint64_t)call->device_iterations * call->gradient_accumulation * call->replicas;

@@ -94,7 +94,7 @@ static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
     return iterations != mnist_wanted_test_iterations(config);
 }
 
-/* A test set that is smaller than a training call must not prevent training. */
+/* Prints how a test call is reduced to the number of test images. A small test set must not prevent training. */
 static void print_shrunk(const mnist_config *config, const mnist_data *data, uint64_t iterations)
 {
     if (config->recipe.quiet || !is_test_shrunk(config, iterations))
@@ -120,7 +120,7 @@ bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, b
     return BG_OK;
 }
 
-/* Prints the mean over whole calls after the last one. */
+/* After the last whole call, ends the progress line and prints the mean accuracy over the whole calls. */
 static void end_whole_calls(mnist_run *run)
 {
     cli_progress *progress = &run->common.progress;
@@ -130,7 +130,8 @@ static void end_whole_calls(mnist_run *run)
         printf("Accuracy on test set: %0.2f%%\n", run->test.accuracy_sum / (double)progress->done);
 }
 
-/* The images after the last whole call are tested in a separate call, after the progress line ends. */
+/* Counts the results of a test call, and updates the progress line. The images after the last whole call are tested in
+ * a separate call, after the progress line ends. */
 static void on_test_event(mnist_run *run, const bg_trainer_event *event)
 {
     cli_progress *progress = &run->common.progress;
@@ -210,7 +211,8 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* The user did not choose the smaller or additional call, so limits on its number of micro-batches do not apply. */
+/* Returns the options of the test's plan. IPU limits do not apply to a smaller or additional call, because the user did
+ * not choose its number of micro-batches. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch)
 {
     mnist_shape shape = mnist_test_shape(config, bg_dataset_sample_count(data->test_set));

@@ -101,7 +101,7 @@ typedef struct cli_model {
 
 /* Returns the rows of models.def in order, and NULL after the last. */
 const cli_model *cli_model_at(uint32_t index);
-/* Returns NULL if no model has that name. */
+/* Returns the row of the model `name`; NULL if there is none. */
 const cli_model *cli_model_find(const char *name);
 
 /* ---- settings (settings.c) ---- */

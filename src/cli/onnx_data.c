@@ -211,7 +211,7 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
     return strlen(text);
 }
 
-/* Pairs are separated by commas ("x=FILE,target=FILE") or are separate arguments. */
+/* Adds the sources of an argument: one pair NAME=FILE, or several with commas between them ("x=FILE,target=FILE"). */
 static bg_status add_list(const onnx_settings *settings, const char *text, sources *s, bg_error *error)
 {
     char *copy = strdup(text);
@@ -253,17 +253,17 @@ static bg_status check_counts(const onnx_settings *settings, const sources *s, b
         if (bg_dataset_sample_count(s->sets[i]) != count)
             return bg_error_set(
                 error, BG_ERROR_SHAPE,
-                "--%s: `%s` has %" PRIu64 " samples, `%s` has %" PRIu64 "; both need the same number of samples",
+                "--%s: `%s` has %" PRIu64 " samples, but `%s` has %" PRIu64 "; both need the same number of samples",
                 s->option, s->ports[0]->name, count, s->ports[i]->name, bg_dataset_sample_count(s->sets[i]));
     if (s->target != NULL && bg_dataset_sample_count(s->target) != count)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "--%s: `%s` has %" PRIu64 " samples, the target has %" PRIu64
+                            "--%s: `%s` has %" PRIu64 " samples, but the target has %" PRIu64
                             "; both need the same number of samples",
                             s->option, s->ports[0]->name, count, bg_dataset_sample_count(s->target));
     return BG_OK;
 }
 
-/* Symbolic dimensions get the sizes of the data; inputs of the file may have more dimensions of size 1 than the
+/* Binds symbolic dimensions to the sizes of the data. Inputs of the file may have more dimensions of size 1 than the
  * data. */
 static bg_status bind_sizes(onnx_settings *settings, const sources *s, bg_error *error)
 {
@@ -300,7 +300,7 @@ static bool is_scalar_output(const bg_onnx_port *port)
 
 static const onnx_loss loss_of_output = {"the model's own", ONNX_LOSS_OUTPUT, 0, 0.0};
 
-/* Called if --loss names an output of the model. */
+/* Uses the model's output `name`, which --loss names, as the loss. */
 static bg_status take_output(onnx_settings *settings, const char *name, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);

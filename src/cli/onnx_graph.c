@@ -23,7 +23,7 @@ static const bg_onnx_contents *contents_of(const onnx_settings *settings)
     return bg_onnx_contents_of(settings->onnx);
 }
 
-/* Splits "batch=32", a value of --size. The copied strings must not move. */
+/* Splits the values of --size, such as "batch=32". The sizes point to copies of the symbols, which must not move. */
 static bg_status read_sizes(onnx_settings *settings, bg_error *error)
 {
     const cli_texts *given = &settings->sizes;
@@ -74,7 +74,7 @@ static bg_status find_output(onnx_settings *settings, bg_error *error)
     return BG_ERROR_INVALID;
 }
 
-/* Finds the size of a micro-batch if the file fixes it. */
+/* Sets the size of a micro-batch: the file's if the file fixes it, otherwise that of --batch-size, or 32. */
 static bg_status find_batch(onnx_settings *settings, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);
@@ -154,7 +154,7 @@ bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_
     return options;
 }
 
-/* Replaces the name of the library's option in an error by the name of the flag. */
+/* Replaces the name of the library's option in an error with the name of the flag. */
 static void name_flag(bg_error *error)
 {
     static const char *const names[][2] = {{"train: the pattern", "--unfreeze"}, {"freeze: the pattern", "--freeze"}};
@@ -318,7 +318,7 @@ static bg_value add_loss(bg_graph *graph, const onnx_settings *settings, bg_valu
     return value;
 }
 
-/* In prediction the outputs are those of the file; otherwise they are loss and metric. */
+/* Builds the graph of a task. In prediction its outputs are those of the file; otherwise they are loss and metric. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
 {
     const onnx_settings *settings = user;

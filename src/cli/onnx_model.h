@@ -30,7 +30,7 @@ typedef struct onnx_loss {
 /* A label that is ignored, as in PyTorch. */
 enum { ONNX_IGNORED_LABEL = -100 };
 
-/* Returns NULL if no loss has that name. */
+/* Finds a loss by name; returns NULL if there is none. */
 const onnx_loss *onnx_loss_find(const char *name);
 /* Whether targets are labels of classes. */
 bool onnx_loss_has_labels(const onnx_loss *loss);
@@ -102,11 +102,11 @@ void onnx_choose_strategy(onnx_settings *settings);
 bg_status onnx_open_model(onnx_settings *settings, bg_error *error);
 /* Binds a dimension of an input to a size; sizes from --size have precedence. */
 bg_status onnx_bind(onnx_settings *settings, const bg_onnx_port *port, uint32_t dim, int64_t size, bg_error *error);
-/* Returns the options of a build with `samples` samples. */
+/* Returns the options of a build for micro-batches of `micro_batch` samples. */
 bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_batch);
 /* Builds the model to find its types, and destroys the graph; the contents of the file then describe this build. */
 bg_status onnx_try(onnx_settings *settings, bg_error *error);
-/* Checks that the model can be trained, which quantized models cannot. */
+/* Checks that the model can be trained: it has a parameter to train, and is not quantized. */
 bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error);
 /* Implements bg_trainer_options.model; `user` is the settings. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch);
@@ -124,9 +124,9 @@ double onnx_rows_per_sample(const onnx_settings *settings);
 /* Opens all data, builds the model for their sizes, and chooses the loss. Without data it only prepares the model and
  * the loss. */
 bg_status onnx_open_data(onnx_settings *settings, bg_error *error);
-/* Without data: chooses the loss and the target of a model that was built. */
+/* Chooses the loss and the target of a model that was built without data. */
 bg_status onnx_choose_loss(onnx_settings *settings, bg_error *error);
-/* For inference: opens inputs without a target, and builds the model. */
+/* Opens inputs without a target, for inference, and builds the model. */
 bg_status onnx_open_inputs(onnx_settings *settings, bg_error *error);
 void onnx_close_data(onnx_data *data);
 

@@ -171,7 +171,8 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     return BG_OK;
 }
 
-/* If only --steps is given, the number of epochs is not limited. */
+/* Sets defaults: the number of epochs is not limited if only --steps is given, and a smaller last batch is used unless
+ * the file fixes the batch size. */
 static void choose_limits(onnx_settings *settings)
 {
     cli_recipe *recipe = &settings->recipe;
@@ -182,7 +183,8 @@ static void choose_limits(onnx_settings *settings)
         recipe->last_batch = settings->is_fixed_batch ? "drop" : "smaller";
 }
 
-/* One stage for each block, the default of networks written for stages, would be one stage for each layer here. */
+/* Chooses a single device by default. The library's default, one stage for each block, would make one stage for each
+ * layer of a model from a file. */
 void onnx_choose_strategy(onnx_settings *settings)
 {
     const cli_library *library = &settings->recipe.library;
@@ -209,14 +211,14 @@ static bg_status check_last_batch(const onnx_settings *settings, bg_error *error
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a training call takes --batch-size %" PRIu64
                             " x --device-iterations %u x --gradient-accumulation %u x --replicas %u = %" PRIu64
-                            " samples, there are %" PRIu64,
+                            " samples, but there are %" PRIu64,
                             recipe->batch_size, recipe->library.options.execution.device_iterations,
                             recipe->library.options.execution.gradient_accumulation,
                             recipe->library.options.replicas.count, per_call, samples);
     return BG_OK;
 }
 
-/* The metric whose best checkpoint is kept must be measured, by a validation unless it is the loss. */
+/* Checks that the metric of --checkpoint-keep-best is the loss, or the metric of a validation. */
 static bg_status check_best(const onnx_settings *settings, bg_error *error)
 {
     const char *best = settings->recipe.checkpoint_best, *metric = onnx_metric_name(settings);
@@ -225,7 +227,7 @@ static bg_status check_best(const onnx_settings *settings, bg_error *error)
         return BG_OK;
     if (metric == NULL || strcmp(best, metric) != 0)
         return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: this training measures `loss`%s%s%s",
-                            best, metric != NULL ? " and `" : " alone", metric != NULL ? metric : "",
+                            best, metric != NULL ? " and `" : " only", metric != NULL ? metric : "",
                             metric != NULL ? "`" : "");
     if (settings->validation.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -167,7 +167,8 @@ static bg_status make_sums(const cli_training *training, onnx_run *run, bg_error
     return run->sums != NULL ? BG_OK : bgi_error_memory(error, "a metric", (size_t)run->sum_count * sizeof *run->sums);
 }
 
-/* A checkpoint at the end of an epoch is older than the epoch's validation, which the plateau still needs. */
+/* Runs the validation that a checkpoint lacks. A checkpoint at the end of an epoch is written before the epoch's
+ * validation, which the plateau still needs. */
 static bg_status catch_up(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {
@@ -214,7 +215,8 @@ typedef struct outcome {
     double counted; /* number of micro-batches; a partly filled one counts by its share */
 } outcome;
 
-/* The loss has the type of the model (float32, double or a 16-bit float); counts are integers. */
+/* Returns values[at] as double. A loss has the type of the model (float32, double or a 16-bit float), and counts are
+ * integers. */
 static double read_number(bg_dtype dtype, const void *values, uint64_t at)
 {
     switch (dtype) {
@@ -230,7 +232,7 @@ static double read_number(bg_dtype dtype, const void *values, uint64_t at)
     }
 }
 
-/* Measures the score of the micro-batches `first` to `end`. */
+/* Returns the score over the micro-batches `first` .. `end` - 1. */
 static double measure_score(const onnx_settings *settings, const onnx_run *run, const bg_trainer_call *call,
                             const void *sums, bg_dtype dtype, uint64_t first, uint64_t end)
 {
@@ -244,7 +246,7 @@ static double measure_score(const onnx_settings *settings, const onnx_run *run, 
     return score;
 }
 
-/* Measures updates `first` to `end` of the call. A count becomes a percentage of all predictions, and a score is
+/* Measures updates `first` .. `end` - 1 of the call. A count becomes a percentage of all predictions, and a score is
  * computed from sums. The loss and other metrics are means over micro-batches. */
 static outcome measure(const cli_training *training, const bg_trainer_call *call, uint64_t first, uint64_t end)
 {
@@ -359,7 +361,7 @@ static bg_status log_validation(cli_training *training, uint64_t epoch, double l
     return cli_log_flush(&training->log, error);
 }
 
-/* This metric is for the checkpoint at the end of the epoch. */
+/* Stores the metric for the checkpoint at the end of the epoch. */
 static void note_metric(const onnx_settings *settings, onnx_run *run, double loss, double value)
 {
     const char *best = settings->recipe.checkpoint_best;
@@ -372,7 +374,8 @@ static void note_metric(const onnx_settings *settings, onnx_run *run, double los
         run->common.metric = (cli_metric){best, value, onnx_metric_rises(onnx_metric_of(settings))};
 }
 
-/* Called before the end of the epoch; ends the epoch's progress line. */
+/* Ends the epoch's progress line, and prints and logs the result of a validation. It is called before the end of the
+ * epoch. */
 static bg_status end_validation(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     onnx_settings *settings = training->settings;
@@ -495,7 +498,7 @@ static bg_status finish(cli_training *training, bg_error *error)
     return status;
 }
 
-/* Data and model belong to the settings. */
+/* Frees the state of the run. Data and model belong to the settings. */
 static void close_run(cli_training *training)
 {
     free(((onnx_run *)training->state)->sums);

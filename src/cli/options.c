@@ -164,7 +164,7 @@ static bg_status read_list_part(const cli_option *option, const char *text, void
     return BG_OK;
 }
 
-/* The structs of all lists begin with the count. */
+/* Reads a list of values separated by commas. The structs of all lists begin with the count. */
 static bg_status read_list(const cli_option *option, const char *text, void *list, bg_error *error)
 {
     uint32_t *count = list;
@@ -292,7 +292,7 @@ static bg_status read_value(const cli_option *option, const char *text, void *va
     return bg_error_set(error, BG_ERROR_INTERNAL, "option table: --%s takes no value", option->name);
 }
 
-/* Returns the end of the table if no option has that name. */
+/* Finds an option by name; returns the end of the table if there is none. */
 static const cli_option *find_option(const cli_option *option, const char *name)
 {
     while (!is_end(option) && (option->kind == CLI_HEADING || strcmp(option->name, name) != 0))
@@ -300,7 +300,7 @@ static const cli_option *find_option(const cli_option *option, const char *name)
     return option;
 }
 
-/* Refuses the value of a flag. If another option names the folder for the flag's output, the error names this
+/* Refuses the value of a flag. If another option names the folder for the flag's output, the error names that
  * option. */
 static bg_status refuse_value(const cli_option *options, const char *name, const char *value, bg_error *error)
 {

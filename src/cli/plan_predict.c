@@ -57,7 +57,7 @@ static const cli_option *find_own(const char *word, bool *has_value)
     return NULL;
 }
 
-/* Moves the command's own options to the front of `words`; the other arguments follow. */
+/* Copies argv[0] and the command's own options to `own`, and argv[0] and the other arguments to `rest`. */
 static void part_words(int argc, char **argv, char **own, int *own_count, char **rest, int *rest_count)
 {
     bool has_value;
@@ -90,7 +90,7 @@ static bg_status make_title(cli_prediction *prediction, int argc, char **argv, b
     return BG_OK;
 }
 
-/* Loads a file if it exists, otherwise a description among the program's or the user's presets. */
+/* Loads the device of --device: from a file if it exists, otherwise from the program's or the user's presets. */
 static bg_status load_device(cli_prediction *prediction, bg_error *error)
 {
     char *path = NULL, *looked = NULL;

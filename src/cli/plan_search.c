@@ -142,7 +142,7 @@ static bg_status try_words(const search *s, int argc, char **argv, cli_trial *ou
     return status;
 }
 
-/* Keeps the first clause of an error, on one line. */
+/* Stores the first clause of an error as the reason, on one line. */
 static void keep_reason(candidate *c, const bg_error *error)
 {
     snprintf(c->why, sizeof c->why, "%.*s", (int)strcspn(error->message, ";\n"), error->message);
@@ -234,7 +234,7 @@ static bg_status try_replicas(search *s, uint32_t replicas, uint32_t devices, bg
     return try_mesh(s, &mesh, devices, error);
 }
 
-/* Tensor axes are powers of two up to 8. */
+/* Tries the meshes with this number of replicas. Their tensor axes are powers of two up to 8. */
 static bg_status try_tensors(search *s, uint32_t replicas, uint32_t devices, bg_error *error)
 {
     for (uint32_t first = 1; first <= 8 && first <= replicas; first *= 2)
@@ -294,7 +294,8 @@ static void print_words(const candidate *c)
     putchar('\n');
 }
 
-/* Merges classes: gradients of weights are the same work whether they are part of B or separate. */
+/* Returns the lost time of a class. Gradients of weights count as backward, because they are the same work whether they
+ * are part of B or separate. */
 static double time_of(const candidate *c, int time_class)
 {
     if (time_class == BGI_TIME_WEIGHTS)
@@ -302,8 +303,8 @@ static double time_of(const candidate *c, int time_class)
     return c->trial.lost_ns[time_class] + (time_class == BGI_TIME_BACKWARD ? c->trial.lost_ns[BGI_TIME_WEIGHTS] : 0.0);
 }
 
-/* Prints why a plan is not the best: it needs more memory, or names the class in which a device loses the most time per
- * update. */
+/* Prints why a plan is not the best: it needs more memory, or it is slower, mainly because of the class in which a
+ * device loses the most additional time per update. */
 static void print_loss(const candidate *best, const candidate *c)
 {
     double most = 0.0;

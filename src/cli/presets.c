@@ -13,7 +13,7 @@
 
 enum { EXECUTABLE_BYTES = 4096, FOLDERS = 5 };
 
-/* Finds the folder of the program, which may be that of a build or any other; "" if the system does not report it. */
+/* Finds the folder of the program; "" if the system does not report it. */
 static void find_program(char folder[EXECUTABLE_BYTES])
 {
     const ssize_t length = readlink("/proc/self/exe", folder, EXECUTABLE_BYTES - 1);

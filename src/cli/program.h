@@ -23,8 +23,8 @@ extern volatile sig_atomic_t cli_received_signal;
 bool cli_is_asked_to_stop(void *user);
 /* Catches SIGINT, SIGTERM and SIGHUP; a second signal ends the program in the usual way. */
 void cli_catch_signals(void);
-/* Called before work that leaves no files behind and rarely checks for signals. After this call, an earlier or later
- * signal ends the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
+/* Must be called before work that leaves no files behind and rarely checks for signals. After this call, an earlier or
+ * later signal ends the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
 void cli_end_at_signals(const char *command);
 
 /* ---- the log (json_log.c): JSON lines ---- */
@@ -40,8 +40,8 @@ typedef struct cli_log {
 
 /* Checks that the path can be written; a file that this check created is removed again. */
 bg_status cli_log_check(const char *path, bg_error *error);
-/* Without a path it opens no log. `continues` keeps the existing lines of a file. Waits for a pipe's reader; if *stop
- * is set meanwhile, it opens no log. */
+/* Opens the log, or no log if `path` is NULL. `continues` keeps the existing lines of a file. Waits for a pipe's
+ * reader; if *stop is set meanwhile, it opens no log. */
 bg_status cli_log_open(cli_log *log, const char *path, bool continues, const volatile sig_atomic_t *stop,
                        bg_error *error);
 /* Adds `line`, a JSON object, and empties it. cli_log_flush writes the lines to the file. Must not be called without a
@@ -58,13 +58,13 @@ enum { CLI_LOG_DIGITS = 9 };
 /* Loads weights from a file, which must have every parameter with the right shape, and nothing else. An error lists all
  * differences. */
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
-/* With several ranks, the first rank writes. */
+/* Saves the weights to a file; with several ranks, the first rank writes it. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
 /* Whether a file's name requests the whole model. cli_model_save writes it: the graph of `graph` with the session's
  * weights. */
 bool cli_is_onnx(const char *path);
 bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char *path, bg_error *error);
-/* Checks that a file can be written there, with the same steps as a write up to the first byte. */
+/* Checks that the file can be written, with the same steps as a write up to the first byte. */
 bg_status cli_save_check(const char *path, const char *option, bg_error *error);
 
 /* ---- files (files.c) ---- */
@@ -116,9 +116,9 @@ typedef struct cli_library {
 
 /* Returns all defaults, for a command that changes none of them. */
 cli_library cli_library_defaults(void);
-/* Whether the command line has the flag; false for one that the command does not have. */
+/* Whether the command line has the flag; false if the command does not have the flag. */
 bool cli_library_is_given(const cli_library *library, const char *flag);
-/* Whether --dump-after requests the list of passes. The list is then printed, and the program ends. */
+/* If --dump-after requests the list of passes, prints the list and returns true; the program must then end. */
 bool cli_library_list_passes(const cli_library *library);
 /* Reads the options by name; they override all flags. The result must be cleared also after an error. */
 bg_status cli_library_read(cli_library *library, bg_error *error);

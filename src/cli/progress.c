@@ -34,7 +34,8 @@ static size_t find_width(bool is_terminal)
     return size.ws_col > 1 ? size.ws_col - 1u : 1;
 }
 
-/* A line that wraps could not be redrawn, so parts are omitted in the order of `leaves` until it fits. */
+/* Prints the parts of a line. A line that wraps could not be redrawn, so parts are omitted in the order of `leaves`
+ * until the line fits. */
 static void print_parts(bool is_terminal, char (*parts)[PART_BYTES], int part_count, const int *leaves, int leave_count)
 {
     const size_t width = find_width(is_terminal);
@@ -62,7 +63,8 @@ static void write_bar(char *part, uint64_t done, uint64_t total)
     memset(part + 1, '=', (size_t)filled);
 }
 
-/* With `is_last` the line stays, and includes the duration, which output in a file would not show otherwise. */
+/* Draws the progress line. With `is_last` the line stays, and includes the duration, which output in a file would not
+ * show otherwise. */
 static void draw(cli_progress *progress, const char *score, double now_s, bool is_last)
 {
     enum { COUNT, BAR, SCORE, SPEED, SAMPLES, TIME, PART_COUNT };
@@ -115,7 +117,7 @@ cli_download_progress cli_download_progress_begin(bool quiet)
     return (cli_download_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet};
 }
 
-/* The file is complete: prints its final line. */
+/* Prints the final line of a complete file. */
 static void end_file(cli_download_progress *progress)
 {
     double elapsed_s = bgi_clock_s() - progress->start_s;

@@ -59,8 +59,8 @@ static uint64_t read_number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Returns NULL if this process was started alone. If a process of one launcher runs another launcher, the variables of
- * the outer one may say 1 although the inner one has started several processes. */
+/* Finds the launcher of this process; returns NULL if the process was started alone. If a process of one launcher runs
+ * another launcher, the variables of the outer one may say 1 although the inner one has started several processes. */
 static const launcher *find_launcher(void)
 {
     bool has_size = false;
@@ -87,8 +87,8 @@ bool cli_ranks_is_spare(void)
     return found != NULL && read_number(found->rank) > 0;
 }
 
-/* Searches the program's folder, the folder of libraries beside it, that of the installation, and those of the
- * system. */
+/* Loads the library for an MPI. It searches the program's folder, the folder of libraries beside it, that of the
+ * installation, and those of the system. */
 static void *load(const char *name)
 {
     char self[PATH_BYTES], path[PATH_BYTES + 512];
@@ -155,7 +155,8 @@ static bg_status check_interface(const launcher *found, const char *named, bg_er
                         (unsigned long long)read_number(found->size));
 }
 
-/* PMIx does not give the number of processes, so under it a single process is not a mistake. */
+/* Checks that MPI sees several processes. PMIx does not give their number, so with PMIx a single process is not a
+ * mistake. */
 static bg_status check_count(const launcher *found, bg_error *error)
 {
     if (mpi.transport->rank_count > 1 || found == &pmix)
@@ -244,8 +245,8 @@ void cli_ranks_share_signal(bool is_asked)
         cli_received_signal = SIGTERM;
 }
 
-/* After a signal all ranks return the same exit code. After an error this process ends the others. It waits a moment
- * first, because MPICH's launcher drops output that it has not forwarded yet. */
+/* Ends MPI. After a signal all ranks return the same exit code. After an error this process ends the others, but waits
+ * a moment first, because MPICH's launcher drops output that it has not forwarded yet. */
 int cli_ranks_end(int code)
 {
     if (mpi.transport != NULL && code != 0 && code <= 128)

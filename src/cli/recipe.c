@@ -186,7 +186,8 @@ void cli_recipe_replay(cli_recipe *recipe)
 
 /* ---- limits ---- */
 
-/* A number with a decimal point is a share, as in Lightning: 1.0 means all batches, and 1 means one batch. */
+/* Reads a limit. A number with a decimal point is a share, as in Lightning: 1.0 means all batches, and 1 means one
+ * batch. */
 static bg_status read_limit(const char *text, const char *flag, bool may_be_none, uint64_t *out_number,
                             double *out_share, bg_error *error)
 {
@@ -256,7 +257,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
 
 /* ---- values of the flags ---- */
 
-/* Always prints warnings; prints other messages only with --debug. */
+/* Always prints errors and warnings; prints other messages only with --debug or log_cycles. */
 static void print_message(void *user, bg_log_level level, const char *text)
 {
     const cli_recipe *recipe = user;
@@ -271,8 +272,8 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say(recipe->command, "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
-/* A single value of --device-memory is the budget of each device. Several values, or --device-speeds, describe devices
- * one by one. */
+/* Describes the devices one by one if --device-memory has several values or --device-speeds is given. A single value of
+ * --device-memory is the budget of each device. */
 static void describe_devices(const cli_recipe *recipe, bg_device_model *devices, bg_options *options)
 {
     const cli_library *library = &recipe->library;
@@ -286,7 +287,7 @@ static void describe_devices(const cli_recipe *recipe, bg_device_model *devices,
     options->execution.device_model_count = count;
 }
 
-/* A rule keeps the other settings of its class. */
+/* Makes the rules of --offload-rule. A rule stores tensors remotely, and has the other settings of its class. */
 static void set_rules(const cli_recipe *recipe, bg_options *options, cli_plan_room *room)
 {
     const char *pattern = NULL, *next = recipe->library.offload_rules;
@@ -348,7 +349,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
 
     set_locations(recipe, &options, room);
     describe_devices(recipe, room->devices, &options);
-    /* Enabled when the run writes checkpoints. */
+    /* The guard is also enabled if the run writes checkpoints or remote buffers in files. */
     options.numerics.guard_loss =
         options.numerics.guard_loss || recipe->checkpoint_dir != NULL || options.files.memmap_dir != NULL;
     cli_library_override(&recipe->library, &options);
@@ -358,7 +359,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
     return options;
 }
 
-/* --shard applies only to the replicas of training. */
+/* Removes sharding: --shard applies only to the replicas of training. */
 static void keep_whole(bg_options *options, cli_plan_room *room)
 {
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)

@@ -51,8 +51,8 @@ typedef struct cli_recipe {
 
 /* Returns the defaults of every program; `program` is its name. */
 cli_recipe cli_recipe_defaults(const char *program);
-/* Changes the recipe for --replay: one update from the start of its data, which writes nothing. Called before the
- * following functions. */
+/* Changes the recipe for --replay: one update from the start of its data, which writes nothing. It must be called
+ * before the following functions. */
 void cli_recipe_replay(cli_recipe *recipe);
 /* Checks rules between options. */
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error);
@@ -60,7 +60,8 @@ bg_status cli_recipe_check_optimizer(const cli_recipe *recipe, bg_error *error);
 /* Parses --rate-schedule, which must have been given. */
 bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_error *error);
 
-/* Called after an epoch's validation. A plateau may lower the rate, which is printed unless the run is quiet. */
+/* Reports the loss of an epoch's validation to a plateau, which may lower the rate. A change is printed unless the run
+ * is quiet. */
 void cli_recipe_report(cli_recipe *recipe, double loss);
 
 /* The data that the options of a plan point to. */
@@ -75,8 +76,8 @@ typedef struct cli_plan_room {
 /* Returns the options of the training plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The
  * options point into `room` and to the recipe, which has been checked. */
 bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room);
-/* Adapts the options for a test or validation: nothing is recomputed, and with one replica weights are not sharded
- * despite --shard. */
+/* Adapts the options for a test or validation: nothing is recomputed, settings of updates are off, and with one replica
+ * nothing is sharded despite --shard. */
 void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_room *room);
 /* Sets the optimizer, limits, rate and checkpoints of a training run. `out` points to the recipe. */
 bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_error *error);
@@ -109,7 +110,7 @@ typedef struct cli_progress {
 enum { CLI_SCORE_BYTES = 128 };
 
 void cli_progress_begin(cli_progress *progress, const char *sample_words, bool quiet, uint64_t total);
-/* Called after each call. `score` is text such as "Loss:0.1 | Accuracy:90.00% "; NULL if unknown. */
+/* Counts a call, and redraws the line. `score` is text such as "Loss:0.1 | Accuracy:90.00% "; NULL if unknown. */
 void cli_progress_add(cli_progress *progress, uint64_t samples, const char *score);
 /* Prints the final line. */
 void cli_progress_end(cli_progress *progress, const char *score);
@@ -125,7 +126,7 @@ typedef struct cli_download_progress {
 cli_download_progress cli_download_progress_begin(bool quiet);
 /* Implements bg_mnist_download_options.progress; `user` is a cli_download_progress. A signal cancels. */
 bool cli_report_download(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
-/* `is_complete` means that the last file is complete too. */
+/* Prints the final line of the last file, or clears the line if `is_complete` is false. */
 void cli_download_progress_end(cli_download_progress *progress, bool is_complete);
 
 /* ---- a run (recipe_run.c) ---- */
@@ -157,27 +158,28 @@ typedef struct cli_run {
 void cli_run_begin_epoch(const cli_recipe *recipe, cli_run *run, const bg_trainer_event *event);
 /* Counts a training call. */
 void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
-/* Makes a checkpoint. Writes a checkpoint. A full disk does not end the run, because the next checkpoint may fit. */
 /* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
  * nothing until all of them have written. */
 void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
+/* Writes a checkpoint. A full disk does not end the run, because the next checkpoint may fit. */
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                              const bg_trainer_event *event);
 /* With --checkpoint-keep-best, at BG_ON_EPOCH_END: writes a checkpoint with the metric of the epoch. The metric is
- * run->metric or, if that has no name, the mean loss of the epoch's training. An epoch that was stopped gets no
- * checkpoint. */
+ * run->metric or, if that has no name and the run has no validation data, the mean loss of the epoch's training.
+ * Without a metric, and for an epoch that was stopped, it writes no checkpoint. */
 void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                        const bg_trainer_event *event);
 /* With --debug, prints stages, memory, workers and timetable. */
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error);
-/* After a refused update, writes a folder that can repeat it to the checkpoints' folder. */
+/* After a refused update, writes a folder from which the update can be repeated, inside the checkpoints' folder. */
 void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                           const bg_trainer_event *event);
 /* Prints "Trained N weight updates, ..." */
 void cli_run_print_result(const cli_recipe *recipe, const cli_training *training, const cli_run *run);
 /* With --debug, prints the last line of a run: whether the loader kept up. */
 void cli_run_print_verdict(const cli_recipe *recipe, const cli_training *training, const cli_run *run);
-/* Called after the training; records failures that are reported at the end, including a loss that was not finite. */
+/* Records failures that are reported at the end, including a loss that was not finite. It must be called after the
+ * training. */
 void cli_run_note_failures(cli_training *training, const cli_run *run);
 /* Whether there are weights to save: trained ones or, without training, loaded ones. */
 bool cli_run_wants_save(const cli_recipe *recipe, const cli_run *run);
@@ -205,9 +207,9 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
 /* Creates the folder, which is locked for this run until *folder is released. Without --resume it must not contain a
  * checkpoint of an earlier run. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
-/* Writes a checkpoint after `batch` calls of the epoch. */
-/* `metric` is recorded if it has a name. With --checkpoint-async the function only starts writing, and *writer must be
- * finished. An earlier writer is finished first, and the call returns its error. */
+/* Writes a checkpoint after `batch` calls of the epoch. `metric` is recorded if it has a name. With --checkpoint-async
+ * the function only starts writing, and *writer must be finished. An earlier writer is finished first, and the call
+ * returns its error. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
                               const cli_metric *metric, struct bg_checkpoint_writer **writer, bg_error *error);
 /* With --checkpoint-async, allocates the memory for the copy. */

@@ -8,7 +8,7 @@
  *
  *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
  *
- * The position is counted in samples, not calls, so that a run of another shape can resume there.
+ * The position is counted in samples, not calls, so that a run of another shape can resume at the position.
  */
 #include "cli/recipe.h"
 
@@ -136,7 +136,7 @@ bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *t
 
 /* ---- going on ---- */
 
-/* Returns false if a state exists but is invalid. */
+/* Reads the state of the plateau, if there is one; returns false if it is invalid. */
 static bool read_plateau(const json_t *object, data_place *out)
 {
     const json_t *plateau = json_object_get(object, "plateau");
@@ -174,7 +174,7 @@ static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found
     return BG_OK;
 }
 
-/* The samples must be the same, in the same order, and a call must begin at the position. */
+/* Checks that the number of samples and their order are the same, and that a call begins at the position. */
 static bg_status check_place(const cli_recipe *recipe, const cli_training *training, const data_place *place,
                              const char *path, bg_error *error)
 {
@@ -197,8 +197,8 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
     return BG_OK;
 }
 
-/* A plateau resumes from its state in the checkpoint, or starts if there is none. Returns whether the last epoch's
- * validation is missing. */
+/* Restores the plateau's state from the checkpoint, if it has one. Returns whether the validation of the last epoch is
+ * missing. */
 static bool resume_plateau(cli_recipe *recipe, const data_place *place)
 {
     if (!has_plateau(recipe))

@@ -63,8 +63,8 @@ bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error)
     return status;
 }
 
-/* Writes the trace of one compiled model, for all ranks; its summary is added to `text`. The first rank writes it. For
- * the main model it also writes a report. */
+/* Writes the trace of one compiled model with the events of all ranks, and adds a summary to `text`. All ranks call it,
+ * and the first rank writes. For the main model it also writes a report. */
 static bg_status write_trace(const cli_recipe *recipe, bg_session *session, const bg_plan *plan, int file,
                              const bg_profile_notes *notes, bgi_string *text, bg_error *error)
 {
@@ -131,7 +131,8 @@ static bg_status remove_trace(const char *path, bg_error *error)
                         bgi_errno_text(errno, reason));
 }
 
-/* The shorter last call is compiled separately and so has a separate trace; it may be the only call. */
+/* Writes the profile of the training. The shorter last call is compiled separately, so it has a separate trace; it may
+ * be the only call. */
 bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
                             const char *model, bg_error *error)
 {

@@ -71,7 +71,8 @@ void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *train
         note_failure(recipe, run, &error);
 }
 
-/* Uses the mean over all micro-batches if the training returns all of them. */
+/* Returns the mean loss of the training: over all micro-batches if "loss.all" is requested, otherwise over the values
+ * of "loss". */
 static cli_metric find_training_loss(const bg_trainer *trainer)
 {
     cli_metric metric = {.name = NULL};
@@ -163,7 +164,7 @@ void cli_run_print_verdict(const cli_recipe *recipe, const cli_training *trainin
 
 /* ---- the end ---- */
 
-/* A diverged run has failed, which is reported at the end. */
+/* Notes a loss that was not finite as a failure, which is reported at the end. */
 static void note_bad_loss(cli_training *training, const cli_run *run)
 {
     bg_error late = {0};

@@ -12,8 +12,8 @@
 /* ---- options and problems (schedule_config.c) ---- */
 
 typedef struct schedule_config {
-    /* 0 means that a number was not given. It is then that of the file, or SCHEDULE_STAGES or SCHEDULE_MICRO_BATCHES,
-     * or the number of devices that the schedule requires. */
+    /* 0 means that a number was not given. The number of the file is then used or, without a file, SCHEDULE_STAGES,
+     * SCHEDULE_MICRO_BATCHES or the number of devices that the schedule requires. */
     uint64_t stages, micro_batches, devices;
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;
@@ -60,7 +60,8 @@ typedef struct schedule_measures {
     double makespan, bubble;
     uint64_t messages, message_bytes;    /* numbers of one step */
     uint64_t most_kept, most_kept_bytes; /* values of the device where they are highest */
-    uint64_t *kept; /* by device: the number of micro-batches whose activations it can store, summed over its stages */
+    uint64_t
+        *kept; /* by device: the number of micro-batches whose activations it has memory for, summed over its stages */
 } schedule_measures;
 
 /* Measures a schedule, which must have been verified. */

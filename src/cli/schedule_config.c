@@ -29,7 +29,7 @@ const cli_option schedule_options[] = {
      .help = "the loss stage's backward is a separate step (TensorFlow) instead of following its forward at once"},
     {CLI_FLAG, "strict", AT(strict), .help = "sharded and sequential: only one device works at a time"},
     {CLI_COUNT, "send-ahead", AT(send_ahead), .value = "N", .maximum = 65536,
-     .help = "slots for each message beyond those that the order of its receiver needs"},
+     .help = "additional slots for each message, beyond those that its receiver needs"},
     {CLI_HEADING, .help = "Costs, in any unit of time: one number, or one for each stage (1,1,2,1)"},
     {CLI_TEXT, "forward", AT(forward), .value = "X", .help = "time of a forward"},
     {CLI_TEXT, "backward", AT(backward), .value = "Y", .help = "time of the input gradients of a stage's backward"},

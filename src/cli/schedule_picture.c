@@ -66,8 +66,8 @@ static void end_color(void)
     fputs("\033[0m", stdout);
 }
 
-/* A cell is a letter and digits ("F3"), followed by ".digits" when stages are named; only cells begin with one of these
- * letters. */
+/* Prints a timetable, with colored cells if `in_color` is true. A cell is a letter and digits ("F3"), followed by
+ * ".digits" if stages are named; only cells begin with one of these letters. */
 void schedule_print_timetable(const char *timetable, bool in_color)
 {
     while (in_color && *timetable != '\0') {
@@ -126,7 +126,7 @@ static bool device_has_several(const bg_schedule_problem *problem)
     return false;
 }
 
-/* Makes the diagram wide enough for the label of the shortest box, up to the limit. */
+/* Chooses a scale at which the label of the shortest box fits, if the diagram then has at most `limit` columns. */
 static time_scale choose_scale(const bg_schedule_problem *problem, const bg_schedule_timing *timing, uint64_t limit)
 {
     time_scale out = {.names_stages = device_has_several(problem)};

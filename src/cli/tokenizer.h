@@ -1,5 +1,5 @@
 /*
- * tokenizer.h: opens the tokenizer that an option names.
+ * tokenizer.h: declares the function that opens the tokenizer that an option names.
  */
 #ifndef BGI_CLI_TOKENIZER_H
 #define BGI_CLI_TOKENIZER_H

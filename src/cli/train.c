@@ -57,7 +57,7 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
     return status;
 }
 
-/* A failure of the model is the cause of the other errors. */
+/* Trains. After a failure of the model's on_event it returns that failure. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};
@@ -127,7 +127,7 @@ static bg_status run(cli_training *training, const cli_settings *settings, bg_er
     return status;
 }
 
-/* Returns the exit code. */
+/* Trains the model or, with --compile-only, prints its plan. Returns the exit code. */
 static int run_all(const cli_settings *settings, int argc, char **argv)
 {
     const cli_model *model = settings->model;

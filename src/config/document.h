@@ -16,13 +16,13 @@ enum { BGI_DOCUMENT_LIMIT_BYTES = 1 << 20, BGI_DOCUMENT_DEPTH = 32 };
 /* A zeroed document is valid and empty. */
 typedef struct bgi_document {
     json_t *root; /* an object */
-    /* Returns the position of a key, as "line:column". In JSON only keys of the outermost map have positions. In YAML
-     * all keys have one; those of inner maps are "outer.inner". */
+    /* Maps keys to their positions, "line:column". In JSON only keys of the outermost map have positions. In YAML all
+     * keys have one; keys of inner maps are called "outer.inner". */
     json_t *places;
 } bgi_document;
 
-/* Errors are BG_ERROR_PARSE with the message "name:line:column: ...". Duplicate keys are refused, as is text that is
- * longer or deeper than the limits. */
+/* Parses a JSON object. Errors are BG_ERROR_PARSE with the message "name:line:column: ...". Duplicate keys are refused,
+ * as is text that is longer or deeper than the limits. */
 bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
 /* Parses strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that only some

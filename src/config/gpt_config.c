@@ -68,7 +68,8 @@ static const field *find_field(const char *path)
     return NULL;
 }
 
-/* In the example's files `optimizer` is a value, which is the name in a group here; one key has another spelling. */
+/* Returns the field for a path of the example's files that differs here, or NULL. There `optimizer` is a value, but
+ * here it is a group with the field `name`, and one key has another spelling. */
 static const field *find_alias(const char *path)
 {
     static const struct {
@@ -136,7 +137,7 @@ static void add_fields_of(bgi_string *text, const char *group)
         }
 }
 
-/* Returns the first field with this last word in its path, or NULL. */
+/* Returns the first field whose path ends in `word`, or NULL. */
 static const field *find_by_word(const char *word)
 {
     for (int i = 0; i < FIELDS; i++)
@@ -145,7 +146,7 @@ static const field *find_by_word(const char *word)
     return NULL;
 }
 
-/* Finds the group that was probably meant, with its path; returns NULL if there is none. */
+/* Sets `group` to the path of the group that was probably meant; returns false if there is none. */
 static bool find_nearest_group(const char *path, char group[PATH_BYTES])
 {
     char paths[FIELDS][PATH_BYTES];
@@ -335,7 +336,8 @@ static void report_value(bgi_problems *problems, const field *f, const json_t *v
     bgi_string_clear(&is);
 }
 
-/* The configuration keeps a reference to the value, because it points into it. */
+/* Sets the member of a field. The configuration keeps a reference to the value, because the member may point into
+ * it. */
 static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_problems *problems)
 {
     void *member = member_of(config, f);
@@ -409,7 +411,7 @@ typedef struct places {
     const char *name;
 } places;
 
-/* A JSON file has the positions of its outermost keys only. */
+/* Writes the file's name and the position of a field, or of its outermost group if only that is known, as in JSON. */
 static const char *place_of(const void *user, const char *path, char *text, size_t size)
 {
     const places *it = user;
@@ -424,7 +426,7 @@ static const char *place_of(const void *user, const char *path, char *text, size
     return text;
 }
 
-/* Takes ownership of the document. */
+/* Reads a document into the configuration, and takes ownership of the document. */
 static bg_status read_document(bgi_gpt_config *config, bgi_document *document, const char *name, bg_error *error)
 {
     const places where = {document, name};
@@ -670,7 +672,8 @@ bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *o
     return BG_OK;
 }
 
-/* A setting that the optimizer does not have would have no effect, so it must be a mistake. */
+/* Checks the optimizer's settings. A setting that the optimizer does not have would have no effect, so it must be a
+ * mistake. */
 static void check_optimizer(const bgi_gpt_config *config, bgi_problems *problems)
 {
     bg_optimizer optimizer;

@@ -49,8 +49,8 @@ typedef struct bgi_gpt_config {
 bg_status bgi_gpt_config_init(bgi_gpt_config *config, bg_error *error);
 void bgi_gpt_config_clear(bgi_gpt_config *config);
 
-/* Reads values of a YAML or JSON file over the existing ones. Errors name the position, the key and what would be
- * right. For an unknown key, they name the nearest known one. */
+/* Reads values of a YAML or JSON file over the existing ones. Errors name the position, the key and the allowed values,
+ * or the nearest known key if the key is unknown. */
 bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error *error);
 /* Reads values from text; error messages begin with `name`. */
 bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
@@ -77,7 +77,7 @@ bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
 /* Prints the whole tree as YAML that reads back the same. */
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
 
-/* Returns the element type of stored weights: model.weights, or the precision if model.weights says so. */
+/* Returns the element type of stored weights: model.weights, or the precision if model.weights is "precision". */
 bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
 
 /* The following functions need a configuration that was checked. */
@@ -85,8 +85,8 @@ uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-bat
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config);      /* data x tensor 1 x tensor 2, as in the example */
 /* Makes the optimizer with its settings and the rate of the first update. Biases and norms have no weight decay. */
 bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
-/* Returns the learning rate of the next update after `done` updates. It rises from 1e-7 during the warm-up, then falls
- * to 1e-7. */
+/* Returns the learning rate of the next update after `done` updates. Unless it is constant, it rises from 1e-7 during
+ * the warm-up, then falls to 1e-7. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * ipu_check.c: computes the values of all fields from the given ones. It checks types, ranges and relations between
  * fields, and infers defaults. The pass continues after a problem. The rules are those of Optimum Graphcore's
- * IPUConfig; where its documentation and its code disagree, they follow the code.
+ * IPUConfig; where its documentation and its code disagree, the rules here follow the code.
  */
 #include "config/ipu_config.h"
 
@@ -98,7 +98,8 @@ static bool has_type(unsigned kinds, const json_t *json)
     return (kinds & BGI_NULL) != 0;
 }
 
-/* Integers are compared as integers, because double cannot represent a seed of 2^63 - 1. */
+/* Whether a number is in the field's range. A range that begins at or below -2^63 contains every integer, because
+ * double cannot represent a seed of 2^63 - 1. */
 static bool is_in_range(const bgi_ipu_field *field, const json_t *json)
 {
     if (json_is_integer(json) && field->least <= (double)INT64_MIN)
@@ -163,7 +164,8 @@ static bool check_field(const bgi_ipu_field *field, const json_t *json, bgi_prob
 
 /* ---- given and inferred values ---- */
 
-/* Takes ownership of the reference. A number in place of a list is read as a list of one number. */
+/* Sets the value of a field, and takes ownership of the reference. A number in place of a list is read as a list of one
+ * number. */
 static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, bgi_problems *problems)
 {
     bgi_ipu_value *value = &config->values[id];
@@ -195,7 +197,7 @@ static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, 
         problems->failed = true;
 }
 
-/* An empty list counts as not given. */
+/* Whether a field is given; an empty list counts as not given. */
 static bool is_given(const bg_ipu_config *config, bgi_ipu_field_id id)
 {
     const json_t *json = config->given[id];

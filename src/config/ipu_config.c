@@ -50,7 +50,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(bgi_ipu_fields[*(const uint8_t *)a].name, bgi_ipu_fields[*(const uint8_t *)b].name);
 }
 
-/* Sorts fields by name for users, because the table is ordered by meaning. */
+/* Returns the field at `index` in the order of names. The table itself is ordered by meaning. */
 static bgi_ipu_field_id field_by_name(size_t index)
 {
     uint8_t order[BGI_IPU_FIELD_COUNT];
@@ -334,7 +334,8 @@ static json_t *make_list(const bg_config_value *value)
     return list;
 }
 
-/* Infinities also give NULL, because jansson cannot represent them. */
+/* Makes a JSON value; returns NULL if memory is exhausted or the value is invalid. Infinities are invalid, because
+ * jansson cannot represent them. */
 static json_t *make_json(const bg_config_value *value)
 {
     json_t *json = NULL;
@@ -361,7 +362,7 @@ static json_t *make_json(const bg_config_value *value)
     return NULL;
 }
 
-/* Whether the cause was an invalid value, and not missing memory. */
+/* After make_json has returned NULL: whether the value is invalid, and memory was not exhausted. */
 static bool is_bad_value(const bg_config_value *value)
 {
     json_t *json = NULL;
@@ -432,7 +433,8 @@ bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *te
     return status;
 }
 
-/* Reals are compared as numbers, so 1 equals 1.0. However, 0.2 for all devices differs from the list [0.2]. */
+/* Whether two values of a field are equal. Reals are compared as numbers, so 1 equals 1.0. However, 0.2 for all devices
+ * differs from the list [0.2]. */
 static bool is_same_value(uint32_t id, const bgi_ipu_value *a, const bgi_ipu_value *b)
 {
     size_t i = 0;

@@ -80,9 +80,9 @@ bool bgi_ipu_is_deprecated(const char *name);
 const char *bgi_ipu_renamed(const char *name);
 
 /* Computes values from given ones, and adds every problem to `problems`. Returns false if there were problems. Fields
- * with problems then have their defaults, the others their values. */
+ * with problems then have their defaults, and the others have their values. */
 bool bgi_ipu_settle(bg_ipu_config *config, bgi_problems *problems);
-/* Returns the numbers of a field's value by the field's name. In inference they are those of its twin, if it has one.
+/* Returns the settled value of a field or, for inference, of its twin if it has one.
  */
 const bgi_ipu_value *bgi_ipu_held(const bg_ipu_config *config, bgi_ipu_field_id id, bool for_inference);
 bgi_ipu_field_id bgi_ipu_in_mode(bgi_ipu_field_id id, bool for_inference);
@@ -115,7 +115,7 @@ json_t *bgi_ipu_document_of(const bg_ipu_config *config);
 /* Checks the splits of a serialized layer over devices; returns the problem as text, or NULL. */
 const char *bgi_splits_check(const int64_t *splits, size_t count);
 
-/* Returns the settled values for training or inference as a plain struct. Lists are borrowed. */
+/* The settled values for training or inference as a plain struct. Lists are borrowed. */
 typedef struct bgi_ipu_settings {
     bool has_seed;
     int64_t seed;

@@ -90,7 +90,7 @@ static bool keep(bg_ipu_config *config, const char *key, json_t *json)
     return json_object_set(config->kept, key, json) == 0;
 }
 
-/* Returns false when memory is exhausted. */
+/* Reads a key and its value; returns false when memory is exhausted. */
 static bool read_key(bg_ipu_config *config, const char *key, json_t *json, bool keep_unknown, bgi_problems *problems)
 {
     const char *today = bgi_ipu_renamed(key);

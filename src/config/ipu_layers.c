@@ -46,7 +46,7 @@ static bg_status expand_wildcards(const int64_t *layers, size_t count, uint64_t 
     }
     if (fixed > layer_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s gives %" PRIu64 " layers to devices without a wildcard, the model has %" PRIu64
+                            "%s gives %" PRIu64 " layers to devices without a wildcard, but the model has %" PRIu64
                             "; nothing is left for -1",
                             list_text(layers, count, text, sizeof text), fixed, layer_count);
     left = layer_count - fixed;
@@ -152,8 +152,8 @@ static void give_new(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json)
     json_decref(json);
 }
 
-/* Makes the encoder or the decoder from the settled values of devices first to end - 1. It keeps the splits of its own
- * serialized layer. */
+/* Makes the encoder or the decoder from the settled values of devices `first` .. `end` - 1. It keeps the splits of its
+ * own serialized layer, `kept`. */
 static bg_status make_part(const bg_ipu_config *config, const int64_t *layers, size_t first, size_t end,
                            bgi_ipu_field_id kept, bgi_ipu_field_id dropped, bgi_ipu_field_id dropped_factor,
                            bg_ipu_config **out, bg_error *error)

@@ -38,7 +38,7 @@ static void end_stage(stage_writer *writer)
         bgi_string_add(writer->text, "@%u", writer->number[writer->device]);
 }
 
-/* Adds a block. If `name` is NULL, its name is "Layer-" and `layer`. */
+/* Adds a block. If `name` is NULL, the block's name is "Layer-" followed by `layer`. */
 static void add_block(stage_writer *writer, uint32_t device, const char *name, uint64_t layer)
 {
     const bool is_same = writer->is_open && writer->device == device;
@@ -59,7 +59,8 @@ static void add_block(stage_writer *writer, uint32_t device, const char *name, u
     writer->is_open = true;
 }
 
-/* Adds the block of the embedding or of the head on its device, or the blocks of its pieces on theirs. */
+/* Adds the block of the embedding or of the head on `device` or, with `splits`, one block for each piece on the piece's
+ * device. */
 static void add_end(stage_writer *writer, const bgi_ipu_settings *settings, const int64_t *splits, const char *kind,
                     const char *block, uint32_t device)
 {
@@ -75,7 +76,7 @@ static void add_end(stage_writer *writer, const bgi_ipu_settings *settings, cons
             add_block(writer, d, name, 0);
 }
 
-/* A tied head uses the embedding's weights on their device. */
+/* Adds all blocks of the model. A tied head is on the embedding's device, because it uses the embedding's weights. */
 static void add_blocks(stage_writer *writer, const bgi_ipu_settings *settings, const bg_ipu_model *model,
                        const int64_t *layers)
 {
@@ -152,8 +153,8 @@ static bg_status make_stages(const bgi_ipu_settings *settings, const bg_ipu_mode
 
 /* ---- shares of memory ---- */
 
-/* A list has an entry for each device of the configuration. These are the plan's devices if the configuration places
- * the layers. */
+/* Whether the devices of the memory proportions are devices of the plan. A list has an entry for each device of the
+ * configuration, and these are the plan's devices only if the configuration places the layers. */
 static bool has_known_devices(const bgi_ipu_settings *settings, const bg_ipu_model *model)
 {
     return settings->matmul_count == 1 || (model != NULL && model->layer_count > 0);

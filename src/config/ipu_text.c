@@ -14,7 +14,7 @@
 
 /* ---- update strings ---- */
 
-/* Reports the column, counted from 1, at which the wrong item begins. */
+/* The beginning of a message: the column, counted from 1, at which the wrong item begins. */
 #define UPDATE_PLACE "update string, column %zu: "
 
 static bool is_blank(char c)
@@ -35,7 +35,8 @@ static char *trim(char *text)
     return text;
 }
 
-/* Takes a new value. `failed` is true if memory is exhausted, because NULL may also mean an invalid text. */
+/* Returns `made`; if it is NULL, sets *failed, which means that memory is exhausted. A NULL value with *failed false is
+ * an invalid text. */
 static json_t *take(json_t *made, bool *failed)
 {
     *failed = *failed || made == NULL;

@@ -187,7 +187,7 @@ static uint32_t read_character(const unsigned char **at)
 static bool wants_escape(uint32_t character, escape_style style)
 {
     /* The next-line character and the line and paragraph separators break lines in YAML; the other characters are not
-     * printable there. */
+     * printable in YAML. */
     return character < 0x20 || character == 0x7f ||
            (style == ESCAPE_ALL
                 ? character > 0x7f
@@ -245,7 +245,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Returns the object's keys in order, malloc'ed; NULL if memory is exhausted or there are none. */
+/* Returns the object's keys in order, malloc'ed; NULL if memory is exhausted. */
 static const char **sort_keys(const json_t *object, size_t *out_count)
 {
     json_t *it = (json_t *)(uintptr_t)object;
@@ -260,8 +260,8 @@ static const char **sort_keys(const json_t *object, size_t *out_count)
     return keys;
 }
 
-/* YAML readers reject a key of more than 1024 characters unless a question mark precedes it; a byte is written with at
- * most six characters. */
+/* Whether a key may need more than 1024 characters in YAML, where a question mark must then precede it. A byte is
+ * written with at most six characters. */
 static bool is_long_key(const char *key)
 {
     return strlen(key) > 128;

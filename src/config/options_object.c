@@ -336,7 +336,7 @@ static reader begin(bg_run_options *options, const char *name)
     return r;
 }
 
-/* `place` follows the text's name in messages: ":3: ", ":3:5: " or ": ". */
+/* Sets one option from text. In messages `place` follows the text's name: ":3: ", ":3:5: " or ": ". */
 static void set_one(reader *r, const char *place, const char *name, const char *text)
 {
     bg_error problem = {0};
@@ -421,7 +421,8 @@ static void print_scalar(bgi_string *text, const json_t *value)
         bgi_json_print(text, value);
 }
 
-/* An array contains the elements of a list or the arguments of a call: ["OutputMode.EveryN", 3]. */
+/* Sets an option from a JSON value. An array contains the elements of a list or the arguments of a call:
+ * ["OutputMode.EveryN", 3]. */
 static void set_json(reader *r, const char *place, const char *name, const json_t *value)
 {
     const uint32_t number = bgi_run_option_find(name);
@@ -535,7 +536,7 @@ bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *err
 
 /* ---- printing ---- */
 
-/* Numbers that JSON cannot represent are written as strings. */
+/* Adds the value of an option to a JSON object. Numbers that JSON cannot represent are written as strings. */
 static bg_status add_value(json_t *object, uint32_t number, const bg_options *options, bg_error *error)
 {
     const char *name = bgi_run_option_name(number);

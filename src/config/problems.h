@@ -9,11 +9,11 @@
 
 #include "core/text.h"
 
-/* A zeroed list is empty. A failed allocation is remembered and reported by bgi_problems_report. */
 typedef struct bgi_problem {
     char *text;
 } bgi_problem;
 
+/* A list of problems, empty if zeroed. A failed allocation is remembered and reported by bgi_problems_report. */
 typedef struct bgi_problems {
     bgi_problem *items;
     size_t count, capacity;
@@ -23,7 +23,7 @@ typedef struct bgi_problems {
     const void *user;
 } bgi_problems;
 
-/* Adds a problem; `field` is NULL if it is not one of a single field. */
+/* Adds a problem; `field` is NULL if the problem does not concern a single field. */
 void bgi_problems_add(bgi_problems *problems, const char *field, const char *format, ...) BG_PRINTF(3, 4);
 /* Returns BG_OK without problems; otherwise reports all of them in one line, with `status`. */
 bg_status bgi_problems_report(const bgi_problems *problems, bg_status status, bg_error *error);

@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "options/choices.h"
 
-/* Numbers the options that have a text form. */
+/* Returns option `number` of those that have a text form, or NULL. */
 static const bgi_option *find_number(uint32_t number)
 {
     const bgi_option *option;
@@ -113,7 +113,7 @@ bg_status bg_options_set(bg_options *options, const char *name, const char *text
 
 /* ---- printing ---- */
 
-/* Records can only be set in C; they are printed as comments, so that a reader of the text skips them. */
+/* Prints records as comments, so that a reader of the text skips them; they can only be set in C. */
 static void print_comments(bgi_string *text, const bg_options *options)
 {
     for (uint32_t i = 0; options->reporting.output_requests != NULL && i < options->reporting.output_request_count;

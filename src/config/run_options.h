@@ -12,7 +12,7 @@
 
 enum { BGI_MOST_RUN_OPTIONS = 128 };
 
-/* Returns NULL beyond the last option. */
+/* Returns the name of an option; NULL beyond the last option. */
 const char *bgi_run_option_name(uint32_t number);
 /* Finds an option by its own name or PopTorch's; returns UINT32_MAX if there is none. */
 uint32_t bgi_run_option_find(const char *name);

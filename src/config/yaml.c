@@ -123,7 +123,7 @@ static bg_status read_scalar(reader *it, json_t **out)
 
 /* ---- maps and lists ---- */
 
-/* Anchors and tags are not allowed. */
+/* Refuses aliases, anchors and tags. */
 static bg_status check_plain(reader *it)
 {
     const yaml_event_t *event = &it->event;
@@ -143,9 +143,9 @@ static bg_status check_plain(reader *it)
     }
     if (anchor != NULL)
         return fail_at(it, event->start_mark,
-                       "anchors (&) are not supported; remove it, and write the value again where it is used");
+                       "anchors (&) are not supported; remove the anchor, and write the value again where it is used");
     if (tag != NULL)
-        return fail_at(it, event->start_mark, "tags (!) are not supported; remove it");
+        return fail_at(it, event->start_mark, "tags (!) are not supported; remove the tag");
     return BG_OK;
 }
 
@@ -228,7 +228,7 @@ static bg_status read_map(reader *it, int depth, json_t *map)
     }
 }
 
-/* On entry the event is the first of the value, and on return the last. */
+/* Reads a value. On entry it->event is the first event of the value, and on return it is the last one. */
 static bg_status read_value(reader *it, int depth, json_t **out)
 {
     const bool is_map = it->event.type == YAML_MAPPING_START_EVENT;

@@ -16,7 +16,7 @@
 
 /* ---- what limits a run ---- */
 
-/* Decides by the fraction of the time in which the run waits for data. */
+/* Returns what limits a run, given the fraction of the time in which the run waits for data. */
 static bg_run_limit judge_share(double share)
 {
     return share > 0.05 ? BG_LIMIT_DATASET : BG_LIMIT_DEVICE;
@@ -67,7 +67,7 @@ bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead,
 
 /* ---- benchmarks ---- */
 
-/* A source of elements: each call returns one element. *out_tensors are valid until the next call. */
+/* A source of elements. Each call of `next` makes one element, whose `tensors` are valid until the next call. */
 typedef struct feed {
     bg_status (*next)(struct feed *feed, bg_error *error);
     uint32_t tensor_count;
@@ -174,7 +174,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the smallest time that at least this fraction of the elements did not exceed. */
+/* Returns the smallest time that at least `per_cent` % of the elements did not exceed. */
 static double percentile_s(const uint64_t *sorted, uint64_t count, uint64_t per_cent)
 {
     const uint64_t rank = (count * per_cent + 99) / 100;

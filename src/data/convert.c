@@ -69,7 +69,7 @@ static double read_real(bg_dtype dtype, const void *data, size_t i)
     }
 }
 
-/* Returns false if the type cannot represent the number. */
+/* Writes an integer as element `i`; returns false if the type cannot represent it. */
 static bool write_integer(bg_dtype dtype, void *data, size_t i, int64_t value)
 {
     if (dtype == BG_UINT8) {
@@ -145,7 +145,7 @@ static void normalize(const conversion *c, const void *in, void *out)
     }
 }
 
-/* The most frequent conversions have separate loops. */
+/* Converts one sample. The most frequent conversions have separate loops. */
 static bg_status convert_sample(const conversion *c, const void *in, void *out, bg_error *error)
 {
     if (c->channel_count > 0) {

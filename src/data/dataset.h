@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-/* Implements bgi_dataset_gather for one kind of data set; see there for the contract. */
+/* Implements bgi_dataset_gather, whose comment has the contract, for one kind of data set. */
 typedef bg_status (*bgi_gather)(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                 unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error);
 

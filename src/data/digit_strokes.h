@@ -26,7 +26,7 @@ typedef struct bgi_digit_style {
     bgi_stroke strokes[BGI_STYLE_STROKES];
 } bgi_digit_style;
 
-/* Sorted by digit. */
+/* The styles of all digits, sorted by digit. */
 extern const bgi_digit_style bgi_digit_styles[];
 extern const size_t bgi_digit_style_count;
 

@@ -34,7 +34,7 @@ enum {
     MAX_LINE_POINTS = BGI_STYLE_STROKES * (BGI_STROKE_POINTS * STEPS_PER_SPAN + 1)
 };
 
-/* Standard deviations and ranges, in units of the glyph's height unless said otherwise. */
+/* Standard deviations and ranges, in units of the glyph's height unless a comment has another unit. */
 static const struct {
     float point;                    /* independent shift of each stroke point */
     float lattice;                  /* shift of each control point of the bending lattice */
@@ -140,7 +140,7 @@ static void add_curve(pen_line *line, const point *knots, int count)
     }
 }
 
-/* Straight strokes get intermediate points as well, so that the lattice can bend them. */
+/* Adds the points of a straight stroke, with intermediate points, so that the lattice can bend it. */
 static void add_straight(pen_line *line, const point *knots, int count)
 {
     add_point(line, knots[0], false);
@@ -154,7 +154,8 @@ static void add_straight(pen_line *line, const point *knots, int count)
         }
 }
 
-/* Strokes that meet in a point of the table must still meet afterward, so equal points are moved in the same way. */
+/* Returns point `at` of a stroke, moved at random. Strokes that meet in a point of the table must still meet afterward,
+ * so equal points are moved in the same way. */
 static point shaken(bgi_random *random, const bgi_digit_style *style, int stroke, int at,
                     point moved[][BGI_STROKE_POINTS])
 {
@@ -262,7 +263,7 @@ static void place(bgi_random *random, const bgi_digit_style *style, pen_line *li
 
 typedef struct pen {
     float radius, radius_change; /* radius at the beginning, and its change up to the end */
-    float edge;                  /* over which ink fades */
+    float edge;                  /* width over which ink fades */
     float ink;                   /* 0..1 */
 } pen;
 

@@ -55,7 +55,8 @@ static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
     return BG_OK;
 }
 
-/* Tells the infeed's own loader, whose batches are the elements, which tensors it needs. */
+/* Returns the tensors that the next element needs. It is the `wanted` function of the infeed's own loader, whose
+ * batches are the elements. */
 static uint32_t is_wanted(void *user, uint64_t sample)
 {
     (void)sample;

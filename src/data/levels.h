@@ -28,7 +28,7 @@ typedef struct bgi_levels {
 /* Makes the table, and chooses a fast form for an instruction set up to `isa`. */
 void bgi_levels_init(bgi_levels *levels, float mean, float deviation, bgi_isa isa);
 
-/* The fast form for an instruction set; NULL if it was not compiled. */
+/* Converts bytes. The functions below return the fast form for an instruction set, or NULL if it was not compiled. */
 typedef void (*bgi_levels_convert)(const bgi_levels *levels, const unsigned char *bytes, size_t count, float *out);
 bgi_levels_convert bgi_levels_avx512(void);
 bgi_levels_convert bgi_levels_avx2(void);

@@ -1,6 +1,6 @@
 /*
  * levels_body.h: defines the fast form of levels.h, written once; levels_*.c compile it, each with its own flags. It is
- * plain C that compilers vectorize. The file is empty without fused multiply-adds in hardware.
+ * plain C that compilers vectorize. The file is empty if the compiler's target has no fused multiply-adds.
  */
 #include "data/levels.h"
 

@@ -2,7 +2,7 @@
  * loader.c: makes batches ahead of the consumer. It reads samples with bgi_dataset_gather, in the order of order.h, and
  * does not depend on how a batch is used.
  *
- * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
+ * Batches are numbered through all epochs ("sequence"); batch s is in slot s % slot_count:
  *
  *          handed out | first_sequence ...  claim_sequence ...  next_sequence
  *     free  (1 held)  |  filled, being filled | has chunks to claim | not opened yet
@@ -562,7 +562,7 @@ bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loade
     return BG_OK;
 }
 
-/* Called before the loader is returned, so only its own workers use it. */
+/* Lets the workers begin the first epoch. The loader has not been returned yet, so only its own workers use it. */
 static void begin_early(bg_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -698,7 +698,7 @@ const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_ten
 
 bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader)
 {
-    /* Only the consumer writes it. */
+    /* Only the consumer writes the statistics. */
     return loader->stream != NULL ? bgi_stream_loader_statistics(loader->stream) : loader->statistics;
 }
 

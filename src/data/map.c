@@ -238,8 +238,8 @@ bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *o
 
 /* ---- cache ---- */
 
-/* Of a sample. The thread that changes EMPTY to BUSY stores the sample. Other threads that need the sample meanwhile
- * make it themselves. */
+/* The state of a sample in the cache. The thread that changes EMPTY to BUSY stores the sample. Other threads that need
+ * the sample meanwhile make it themselves. */
 enum { EMPTY, BUSY, KEPT };
 
 typedef struct cache {

@@ -61,7 +61,8 @@ void bg_mnist_download_options_init(bg_mnist_download_options *options, size_t s
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* POSIX allows functions in data pointers, ISO C does not, so the pointer is copied. */
+/* Finds a function of the library. POSIX allows functions in data pointers but ISO C does not, so the pointer is
+ * copied. */
 static bool find_function(const curl_library *curl, const char *name, void *out_function)
 {
     void *const found = dlsym(curl->handle, name);
@@ -72,8 +73,8 @@ static bool find_function(const curl_library *curl, const char *name, void *out_
 
 static bg_status load_curl(curl_library *curl, bg_error *error)
 {
-    /* It stays loaded, because its resolver's threads may outlive an abandoned transfer. The library has had the number
-     * 4 since 2006; the two names on Debian differ in their TLS library. */
+    /* libcurl stays loaded, because its resolver's threads may outlive an abandoned transfer. Its library has had the
+     * number 4 since 2006; the two names on Debian differ in their TLS library. */
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0] && curl->handle == NULL; i++)
@@ -92,7 +93,7 @@ static bg_status load_curl(curl_library *curl, bg_error *error)
     return BG_OK;
 }
 
-/* Returning fewer bytes than it received makes curl stop. */
+/* Stores received data. If it returns fewer bytes than it received, curl stops. */
 static size_t receive(char *data, size_t unit, size_t count, void *user)
 {
     transfer *t = user;

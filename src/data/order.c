@@ -28,8 +28,8 @@ uint64_t bgi_order_batch_count(const bgi_order *order)
     return count / order->batch_size + (count % order->batch_size > 0);
 }
 
-/* The shuffle buffer of step i is the range [i, i + buffer) of the array itself. The step swaps element i with a random
- * element of the buffer. */
+/* Shuffles with a limited buffer. The buffer of step i is the range [i, i + buffer) of the array itself, and the step
+ * swaps element i with a random element of the buffer. */
 static void shuffle_window(bgi_random *random, uint32_t *indices, uint64_t count, uint64_t buffer)
 {
     for (uint64_t i = 0; i + 1 < count; i++) {

@@ -37,7 +37,7 @@ static bgi_source_kind find_kind(const char *path)
                                                       : BGI_SOURCE_IDX;
 }
 
-/* A colon in the name of an existing file belongs to the name. */
+/* Splits the name of a source at its last colon. A colon in the name of an existing file belongs to the name. */
 static bg_status find_place(const char *source, place *out, bg_error *error)
 {
     struct stat about;
@@ -66,7 +66,7 @@ static void add_name(bgi_string *list, uint32_t index, const char *name)
         bgi_string_add(list, ", ...");
 }
 
-/* Frees `list`. */
+/* Reports that a part is missing or unknown, with the existing ones in `list`, and frees `list`. */
 static bg_status fail_part(const char *name, const char *part, const char *what, bgi_string *list, bg_error *error)
 {
     const char *names = list->data != NULL ? list->data : "nothing";
@@ -156,14 +156,14 @@ static bg_status parse_tensor(const char *name, const char *part, const char *co
 
 /* ---- columns ---- */
 
-/* A single column makes samples that are numbers, not rows of one number. */
+/* Makes the samples of a single column numbers instead of rows of one number. */
 static void drop_single(bg_array *array)
 {
     if (array->type.rank == 2 && array->type.dims[1] == 1)
         array->type = bg_type_make(array->type.dtype, 1, array->type.dims);
 }
 
-/* A table whose first field is not a number has a header. */
+/* Whether a table has a header: its first field is not a number. */
 static bool has_header(const char *content)
 {
     const char *at = content + strspn(content, " \t\"");
@@ -178,7 +178,7 @@ static bool has_header(const char *content)
     return end == field || end[strspn(end, " \t")] != '\0';
 }
 
-/* Splits "a,b" in place. */
+/* Splits a list of columns, "a,b", in place. */
 static bg_status list_columns(const char *name, char *text, const char **columns, uint32_t *out_count, bg_error *error)
 {
     *out_count = 0;

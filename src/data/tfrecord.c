@@ -230,7 +230,7 @@ static bool read_entry(const records *r, span entry, span *out, bool *out_found)
     return find_bytes(feature, 3, out, out_found);
 }
 
-/* *out is the Int64List of the feature. */
+/* Finds the Int64List of the feature in an example; *out_found is false if there is none. */
 static bool find_list(const records *r, span example, span *out, bool *out_found)
 {
     span features = {NULL, NULL};
@@ -418,7 +418,7 @@ static bg_status open_records(const char *index, size_t index_bytes, const bg_to
     return BG_OK;
 }
 
-/* Takes ownership of the input, even after an error. */
+/* Makes the data set of a file. Takes ownership of the input, even after an error. */
 static bg_status make_dataset(bgi_input *input, const char *index, size_t index_bytes, const bg_tokens_options *options,
                               bg_dataset **out, bg_error *error)
 {
@@ -457,7 +457,7 @@ bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_
     return make_dataset(&input, index, index_bytes, options, out, error);
 }
 
-/* *out is NULL if there is no index. */
+/* Reads the index of a file as text; *out is NULL if there is none. */
 static bg_status load_index(const char *path, char **out, size_t *out_bytes, bg_error *error)
 {
     char *name = bgi_tfrecord_index_path(path);

@@ -35,7 +35,7 @@ typedef struct bgi_tfrecord_writer {
     uint64_t offset;
 } bgi_tfrecord_writer;
 
-/* Records have at most `most_tokens` tokens. Errors: those of bgi_file_writer_begin. */
+/* Begins a file whose records have at most `most_tokens` tokens. Errors: those of bgi_file_writer_begin. */
 bg_status bgi_tfrecord_writer_begin(bgi_tfrecord_writer *writer, const char *path, size_t most_tokens, bg_error *error);
 /* Writes a record: tf.train.Example with the list of int64 `input_ids`. */
 void bgi_tfrecord_write(bgi_tfrecord_writer *writer, const uint32_t *tokens, size_t count);

@@ -129,7 +129,8 @@ void bgi_tfrecord_write(bgi_tfrecord_writer *writer, const uint32_t *tokens, siz
     writer->offset += size_bytes;
 }
 
-/* The index comes last, because readers do not need it, and refuse one that belongs to other records. */
+/* Commits the records and then the index, because readers do not need an index, and refuse one that belongs to other
+ * records. */
 bg_status bgi_tfrecord_writer_commit(bgi_tfrecord_writer *writer, bg_error *error)
 {
     bg_status status = bgi_file_writer_commit(&writer->records, error);

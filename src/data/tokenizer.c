@@ -124,7 +124,7 @@ typedef struct bgi_word {
     /* By index: a token (BGI_NO_TOKEN: it was joined to the previous one), and the indices of its neighbors. */
     uint32_t *tokens, *next, *previous;
     uint32_t length;
-    /* A heap. Waiting pairs are stored at the other end of its memory. There are at most two pairs for each byte. */
+    /* The heap; waiting pairs are stored at the other end of its memory. There are at most two pairs for each byte. */
     pair *pairs;
     uint32_t heap_count, waiting_count;
     size_t capacity; /* bytes */

@@ -196,7 +196,8 @@ static bg_status add_merge_line(const reader *r, const char *place, char *line)
     return add_merge(r, place, line, space + 1);
 }
 
-/* Copies the line that begins at *at without its end, and moves *at behind it. The text ends with a zero byte. */
+/* Returns the line that begins at *at, and moves *at behind it. The line's end is overwritten with a zero byte, and the
+ * text must end with one. */
 static char *take_line(char **at, const char *end)
 {
     char *line = *at, *stop = memchr(line, '\n', (size_t)(end - line));

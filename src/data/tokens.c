@@ -68,9 +68,9 @@ static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t c
     return some;
 }
 
-/* Samples that overlap in the file are read together, to the end of their destination, and widened in place from there.
- * No byte is overwritten before it is read, because a sample in memory is at least as long as the distance between two
- * samples in the file. */
+/* Gathers samples. Those that overlap in the file are read together, to the end of their destination, and then widened
+ * in place. No byte is overwritten before it is read, because a sample in memory is at least as long as the distance
+ * between two samples in the file. */
 static bg_status gather_tokens(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {
@@ -130,7 +130,7 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
     return BG_OK;
 }
 
-/* Takes ownership of the input, even after an error. */
+/* Makes the data set of a file. Takes ownership of the input, even after an error. */
 static bg_status make_dataset(bgi_input *input, const bg_tokens_options *options, bg_dataset **out, bg_error *error)
 {
     const uint32_t stride = options->stride > 0 ? options->stride : options->sequence_length;

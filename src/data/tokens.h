@@ -11,7 +11,7 @@
 bg_status bgi_tokens_parse(const char *name, const void *content, size_t size_bytes, const bg_tokens_options *options,
                            bg_dataset **out, bg_error *error);
 
-/* The same for malloc'ed content, of which the function takes ownership, even after an error. */
+/* Like bgi_tokens_parse, for malloc'ed content, of which the function takes ownership, even after an error. */
 bg_status bgi_tokens_own(const char *name, void *content, size_t size_bytes, const bg_tokens_options *options,
                          bg_dataset **out, bg_error *error);
 

@@ -162,7 +162,7 @@ static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_c
 
 /* ---- rows ---- */
 
-/* Reads one line into values[column_count], which may be NULL. */
+/* Reads the wanted columns of one line into values[column_count]; if `values` is NULL, it only counts the fields. */
 static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_error *error)
 {
     bool is_last = false;

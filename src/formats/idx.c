@@ -59,7 +59,7 @@ static void close_source(source *s)
         inflateEnd(&s->inflater);
 }
 
-/* Consecutive gzip members are one stream. Other bytes must not follow a member. */
+/* Ends a gzip member. Consecutive members are one stream; other bytes must not follow a member. */
 static bg_status end_member(source *s, bg_error *error)
 {
     const size_t offset = s->size_bytes - s->inflater.avail_in;
@@ -333,7 +333,7 @@ static bg_status write_gzip(bgi_file_writer *writer, const void *header, size_t 
     ok = deflate_into(&deflater, writer, header, header_bytes, Z_NO_FLUSH) &&
          deflate_into(&deflater, writer, array->data, bg_type_size_bytes(&array->type), Z_FINISH);
     deflateEnd(&deflater);
-    return ok ? BG_OK : bg_error_set(error, BG_ERROR_INTERNAL, "deflate lost its state");
+    return ok ? BG_OK : bg_error_set(error, BG_ERROR_INTERNAL, "deflate failed, because its state is invalid");
 }
 
 static bg_status check_writable(const char *path, const bg_type *type, bg_error *error)

@@ -238,7 +238,7 @@ bool bgi_json_string(bgi_json_reader *r)
 
 /* ---- numbers and words ---- */
 
-/* Stores digits in `out` as long as they fit. */
+/* Reads digits, and appends them to `out`, which has space for NUMBER_BYTES - 1 characters. */
 static bool read_digits(bgi_json_reader *r, char *out, size_t *length)
 {
     int c = see(r);

@@ -31,7 +31,7 @@ typedef struct bgi_json_reader {
     unsigned char window[BGI_JSON_WINDOW];
 } bgi_json_reader;
 
-/* Reads bytes offset to end of the input. */
+/* Begins to read bytes `offset` .. `end` - 1 of the input. */
 void bgi_json_begin(bgi_json_reader *reader, const bgi_input *input, uint64_t offset, uint64_t end, bg_error *error);
 /* Checks that only blanks follow, and frees the text. Returns the status. */
 bg_status bgi_json_end(bgi_json_reader *reader);

@@ -83,7 +83,7 @@ static json_t *read_list(bgi_json_reader *r, char bracket, int depth)
     return value;
 }
 
-/* Returns NULL if the reader has an error. */
+/* Reads a value; returns NULL if the reader has an error. */
 static json_t *read_value(bgi_json_reader *r, int depth)
 {
     const char c = bgi_json_peek(r);

@@ -13,8 +13,8 @@
  * not JSON: ", and BG_ERROR_MEMORY. */
 bg_status bgi_json_parse(const char *name, const char *text, size_t size_bytes, json_t **out, bg_error *error);
 
-/* Copy the outermost level, which shares its values, or the whole tree. Return NULL if memory is exhausted, while
- * jansson's own functions return incomplete copies. */
+/* Copies the whole tree if `is_deep` is true, otherwise the outermost level, which then shares its values. Returns NULL
+ * if memory is exhausted, whereas jansson's own functions return incomplete copies. */
 json_t *bgi_json_copy(const json_t *value, bool is_deep);
 
 /* Finds the integer of an object's key; returns false if there is none. */

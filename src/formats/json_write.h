@@ -25,8 +25,8 @@ void bgi_json_close(bgi_json_writer *writer, char bracket);
 void bgi_json_text(bgi_json_writer *writer, const char *key, const char *value); /* NULL: null */
 void bgi_json_integer(bgi_json_writer *writer, const char *key, int64_t value);
 void bgi_json_count(bgi_json_writer *writer, const char *key, uint64_t value);
-/* Writes this many significant digits (9 restore a float32, 17 a float64), in the same way in every locale. JSON has no
- * infinity and no NaN, so null is written for them. */
+/* Writes a real with `digits` significant digits (9 restore a float32, 17 a float64), in the same way in every locale.
+ * JSON has no infinity and no NaN, so null is written for them. */
 void bgi_json_real(bgi_json_writer *writer, const char *key, double value, int digits);
 void bgi_json_bool(bgi_json_writer *writer, const char *key, bool value);
 void bgi_json_null(bgi_json_writer *writer, const char *key);

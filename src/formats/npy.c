@@ -195,7 +195,7 @@ static bg_status parse_header(reader *r, size_t size_bytes, header *h, bg_error 
 
 /* ---- elements ---- */
 
-/* Eight bytes are enough for every element that is read. */
+/* Reads the bytes of an element as a number. Eight bytes are enough for every supported type. */
 static uint64_t read_bits(const unsigned char *bytes, size_t count, bool is_big)
 {
     uint64_t bits = 0;
@@ -236,7 +236,7 @@ static const element *find_element(const char *description)
 static bool convert(const element *e, bg_dtype dtype, uint64_t bits, void *out)
 {
     const uint32_t shift = 64 - 8 * (uint32_t)e->size_bytes;
-    /* Extends the sign with an xor and a subtraction, because C does not define the shift of a negative value. */
+    /* Extends the sign with a mask, because C does not define the right shift of a negative value. */
     const uint64_t sign = e->size_bytes < 8 && bits >> (63 - shift) & 1 ? UINT64_MAX << (64 - shift) : 0;
     const uint64_t extended = bits | sign;
     int32_t whole;

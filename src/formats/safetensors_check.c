@@ -11,7 +11,7 @@
 
 enum { PIECE_BYTES = 1 << 18, THREAD_BYTES_LEAST = 8 << 20 };
 
-/* Waits until the file has this number of bytes. Returns false if it never will. */
+/* Waits until the file has this number of bytes. Returns false if the writing ends before. */
 static bool wait_for(bgi_read_back *back, uint64_t bytes)
 {
     bool is_there;

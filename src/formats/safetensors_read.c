@@ -49,7 +49,7 @@ typedef struct parser {
 typedef struct description {
     char dtype[DTYPE_BYTES];
     bool has_dtype, has_shape, has_offsets; /* whether the key was found */
-    bool is_dtype_text, is_shape_list;      /* and whether it has the right kind */
+    bool is_dtype_text, is_shape_list;      /* whether the key's value has the right kind */
     size_t rank, bad_dim;                   /* index of the first invalid dimension; SIZE_MAX if all are valid */
     bool is_bad_dim_zero;                   /* whether that dimension is 0 */
     int64_t dims[BG_MAX_RANK];
@@ -75,7 +75,7 @@ const char *bgi_safetensors_dtype_name(bg_dtype dtype)
     return NULL;
 }
 
-/* Returns STORAGE_COUNT if no type has that name. */
+/* Finds a type by its name in the format; returns STORAGE_COUNT if there is none. */
 static int find_storage(const char *name)
 {
     int i = 0;
@@ -231,7 +231,7 @@ static void read_offsets(bgi_json_reader *r, description *d)
     }
 }
 
-/* Keys that this format does not have are ignored. */
+/* Reads the description of a tensor. Keys that the format does not have are ignored. */
 static void read_description(bgi_json_reader *r, description *d)
 {
     bgi_json_enter(r, '{');
@@ -360,7 +360,7 @@ static bg_status sort_names(const parser *p)
     return BG_OK;
 }
 
-/* No entry is empty, so the entries, sorted by offset, must follow one another from the first byte to the last. */
+/* Checks that the entries, sorted by offset, follow one another from the first byte to the last. No entry is empty. */
 static bg_status check_places(const parser *p, item *entries, size_t count)
 {
     uint64_t expected = 0;

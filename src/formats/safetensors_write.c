@@ -136,8 +136,8 @@ static bg_status print_header(const content *c, char **out, size_t *out_bytes, b
     return bgi_json_finish(&w, out, out_bytes, error);
 }
 
-/* Writes in parts that stay in a core's private cache between the hook and the system's copy. Stops at the first entry
- * that cannot be fetched. */
+/* Writes the values in parts that fit a core's private cache, because the hook reads each part just before the system
+ * copies it. Stops at the first entry that cannot be fetched. */
 static bg_status write_data(bgi_file_writer *writer, const content *c, const bgi_safetensors_hooks *from,
                             bgi_read_back *back, bg_error *error)
 {

@@ -254,7 +254,7 @@ static bool open_block(bgi_onnx_build *b, uint32_t node)
 
 /* ---- folding ---- */
 
-/* Runs the small graph of a node, and keeps its results. */
+/* Runs the small graph of a node, and stores the results as known values. */
 static bg_status evaluate(bgi_onnx_build *b, bgi_mapper *m, bg_error *error)
 {
     const bg_kernel_env env = {0};
@@ -385,7 +385,7 @@ static const char *reason_of(const bgi_mapper *m)
     return m->reason[0] != '\0' ? m->reason : "the library cannot express it";
 }
 
-/* Reports a node of a branch under the node that has the branch. */
+/* Reports a node that cannot be mapped. A node of a branch is reported under the node that has the branch. */
 static bg_status refuse_node(bgi_onnx_build *b, problems *p, uint32_t number, const BgiOnnx__Node *node,
                              bg_status status, const char *reason, bg_error *error)
 {
@@ -398,7 +398,7 @@ static bg_status refuse_node(bgi_onnx_build *b, problems *p, uint32_t number, co
     return add_problem(b, p, number, status, text, error);
 }
 
-/* Maps one node whose operands exist. */
+/* Folds a node whose operands are all known; maps any other node. */
 static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const bgi_mapping *mapping, problems *p,
                           bool *is_mapped, bg_error *error)
 {
@@ -431,7 +431,7 @@ static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const
 
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error);
 
-/* Maps a node. `number` is that of the node, or of the node that has its branch. */
+/* Maps a node. `number` is the index of the node or, for a node of a branch, of the node that has the branch. */
 static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const char *domain = node->domain != NULL && strcmp(node->domain, "ai.onnx") != 0 ? node->domain : "";
@@ -581,7 +581,7 @@ static void forget_branch(bgi_onnx_build *b, const BgiOnnx__Graph *branch, size_
                 b->items[bgi_names_find(&b->names, branch->node[i]->output[k])].kind = BGI_ITEM_NONE;
 }
 
-/* Replaces an If by its branch, which must be known while the graph is built. */
+/* Replaces an If with the nodes of its selected branch, which must be known while the graph is built. */
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
@@ -645,7 +645,7 @@ static bg_status give_outputs(bgi_onnx_build *b, problems *p, bg_error *error)
     return BG_OK;
 }
 
-/* Reports all problems in one line, as many as fit. */
+/* Reports the number of problems, and as many of them as fit in the message. */
 static bg_status report(const bgi_onnx_build *b, const problems *p, bg_error *error)
 {
     bgi_string text = {0};

@@ -34,7 +34,8 @@ static bool read_varint(reader *r, uint64_t *out)
     return false;
 }
 
-/* Whether the fields of a message are complete, and nested at most `depth` deep. */
+/* Whether the fields of a message, which is at depth `depth`, are complete, and nested at most NESTING_LIMIT deep. If
+ * not, *reason is the reason. */
 static bool walk(reader r, const ProtobufCMessageDescriptor *message, unsigned depth, const char **reason)
 {
     *reason = "is truncated, or is not a protobuf message";
@@ -298,7 +299,8 @@ static bg_status describe_weights(bg_onnx *onnx, bg_error *error)
     return BG_OK;
 }
 
-/* Inputs are those without an initializer, because older files list weights as inputs too. */
+/* Describes the inputs and outputs. Inputs with an initializer are left out, because older files list weights as inputs
+ * too. */
 static bg_status describe_ports(bg_onnx *onnx, bgi_names *names, bg_error *error)
 {
     const BgiOnnx__Graph *graph = onnx->model->graph;
@@ -427,8 +429,9 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
 
 /* ---- in and out ---- */
 
-/* The unpacker does not report whether the content or memory caused a failure, so this allocator records failures.
- * protobuf-c frees the memory with its default allocator, which also uses malloc and free. */
+/* Allocates memory for protobuf-c, and records a failure in *is_out, because the unpacker does not report whether the
+ * content or memory was the cause. protobuf-c frees the memory with its default allocator, which also uses malloc and
+ * free. */
 static void *allocate(void *is_out, size_t size_bytes)
 {
     void *memory = malloc(size_bytes);

@@ -393,7 +393,7 @@ static bool map_conv_transpose(bgi_mapper *m)
 
 /* ---- pools ---- */
 
-/* Pools over height and width of x [N, C, H, W], with exactly the window's outputs. */
+/* Pools x [N, C, H, W] over height and width. The result has exactly the window's output sizes. */
 static bg_value pool_2d(bgi_mapper *m, bg_value x, const window *w, uint32_t first, bool is_max, bool counts_padding)
 {
     bg_pool2d_options options = bg_pool2d_defaults(1);

@@ -565,7 +565,7 @@ static bool cast_to(bgi_mapper *m, int32_t element)
     if (element == BGI_ONNX_BOOL)
         return bgi_map_out_as(m, 0, compare_with(m, BG_NOT_EQUAL, x, 0.0), element);
     if (bgi_onnx_element_is_float(from) &&
-        narrow_bits(element) != 0) { /* through a wider type, because it wraps around */
+        narrow_bits(element) != 0) { /* converts through int64, because the result wraps around */
         x = bg_cast(m->graph, NULL, x, BG_INT64);
         return bgi_map_out_as(m, 0, bgi_map_cast(m, bgi_map_cast(m, wrap(m, x, element), dtype), dtype), element);
     }

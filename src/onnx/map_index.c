@@ -1,6 +1,6 @@
 /*
- * map_index.c: elements by index. Negative numbers count from the end. If several numbers name one element, ONNX does
- * not define which update remains, unless the updates are added.
+ * map_index.c: elements by index. Negative indices count from the end. If several indices refer to one element, ONNX
+ * does not define which update remains, unless the updates are added.
  */
 #include <brigade/ops.h>
 
@@ -46,7 +46,7 @@ static bool map_gather(bgi_mapper *m)
     return bgi_map_out(m, 0, bg_gather(m->graph, m->name, x, axis, bgi_map_in(m, 1)));
 }
 
-/* Cuts x to the dimensions of the numbers, except along the axis. */
+/* Cuts x to the dimensions of the ids, except along the axis. */
 static bg_value cut_to(bgi_mapper *m, bg_value x, const bg_type *ids, int32_t axis)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -71,9 +71,9 @@ static bool map_gather_elements(bgi_mapper *m)
     return bgi_map_out(m, 0, bg_gather_elements(m->graph, m->name, cut_to(m, x, &type, axis), axis, ids));
 }
 
-/* ---- numbers of several axes as one ---- */
+/* ---- ids of several axes as one ---- */
 
-/* Converts ids [.., k] over the dimensions `dims` to numbers [..] over the product of the dimensions. */
+/* Converts ids [.., k] over the dimensions `dims` to ids [..] over the product of the dimensions. */
 static bg_value join_ids(bgi_mapper *m, bg_value ids, const int64_t *dims, uint32_t k)
 {
     const bg_type type = bgi_map_type(m, ids);
@@ -101,7 +101,7 @@ static int64_t count_of(const int64_t *dims, uint32_t first, uint32_t end)
     return count;
 }
 
-/* Adds b * size to the numbers of batch b. */
+/* Adds b * size to the ids of batch b. */
 static bg_value add_batches(bgi_mapper *m, bg_value ids, int64_t batches, int64_t size)
 {
     const bg_type type = bgi_map_type(m, ids);
@@ -180,7 +180,7 @@ static bg_value ones_like(bgi_mapper *m, const bg_type *type)
     return bg_broadcast(m->graph, NULL, bgi_map_number(m, type->dtype, 1.0), type->rank, type->dims);
 }
 
-/* Replaces each updated element of x by the sum of its updates. */
+/* Replaces each updated element of x with the sum of its updates. */
 static bg_value replace(bgi_mapper *m, bg_value x, bg_value counts, bg_value sums)
 {
     const bg_value is_hit =
@@ -199,8 +199,8 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     return true;
 }
 
-/* Whether two of the numbers along `axis` of their shape name one of the `size` elements. Unknown numbers are assumed
- * to differ. */
+/* Whether two ids whose positions differ only along `axis` refer to the same element of an axis of `size` elements.
+ * Unknown ids (NULL) are assumed to differ. */
 static bool has_twins(const bgi_tensor *ids, int32_t axis, int64_t size)
 {
     int64_t inner = 1;
@@ -274,7 +274,7 @@ static bool map_scatter_nd(bgi_mapper *m)
     return bgi_map_out(m, 0, bgi_map_reshape(m, sums, type.rank, type.dims));
 }
 
-/* ---- by known numbers ---- */
+/* ---- by known ids ---- */
 
 static bool map_compress(bgi_mapper *m)
 {
@@ -341,7 +341,7 @@ static bool map_one_hot(bgi_mapper *m)
     return bgi_map_out_as(m, 0, y, element);
 }
 
-/* Reverses each sequence's first elements; lengths are known. */
+/* Reverses the first elements of each sequence. Their number, the sequence's length, must be known. */
 static bool map_reverse_sequence(bgi_mapper *m)
 {
     const bg_value x = bgi_map_in(m, 0);

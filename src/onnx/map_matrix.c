@@ -107,8 +107,8 @@ static bool map_gemm(bgi_mapper *m)
     return bgi_map_out(m, 0, y);
 }
 
-/* Subtracts an operand's zero point in float64, which represents sums of products of 8 bits exactly. `axis`: the axis
- * of zero points with several elements. */
+/* Subtracts an operand's zero point in float64, which represents sums of products of 8 bits exactly. With `of_rows`, a
+ * vector of zero points has one for each row, otherwise one for each column. */
 static bg_value centered(bgi_mapper *m, uint32_t input, uint32_t zero_point, bool of_rows)
 {
     bg_value x = bgi_map_cast(m, bgi_map_in(m, input), BG_FLOAT64);
@@ -235,7 +235,8 @@ static int64_t size_of(const bg_type *type, const term *t, const char *letters, 
     return size;
 }
 
-/* Computes a product of matrices for each letter that all three terms have. */
+/* Contracts two operands to the letters of `out`, as a batch of matrix products over the letters that all three terms
+ * have. */
 static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *operands, const term *out)
 {
     const bg_type ta = bgi_map_type(m, operands[0]), tb = bgi_map_type(m, operands[1]);
@@ -348,11 +349,11 @@ static bool read_equation(bgi_mapper *m, const bg_value *operands, term *terms, 
         return bgi_map_refuse(m, "attribute `equation` must have \"->\"");
     at += 2;
     if (!read_term(m, &at, end, 0, dots, out) || at != end)
-        return bgi_map_refuse(m, "attribute `equation`: the result is not understood");
+        return bgi_map_refuse(m, "attribute `equation` has more text after the result");
     return true;
 }
 
-/* Keeps those letters of two terms that the result or a later term has. */
+/* Sets `kept` to the letters of two terms that the result or a later term has. Returns false if there are too many. */
 static bool keep_letters(const term *terms, const term *later, uint32_t later_count, const term *out, term *kept)
 {
     uint32_t place;
@@ -401,7 +402,8 @@ static bool map_einsum(bgi_mapper *m)
         both[0] = contract(m, pair, both, &made);
         pair[0] = made;
         if (bg_value_is_null(both[0]))
-            return bgi_map_is_well(m) && bgi_map_refuse(m, "attribute `equation`: the result is not understood");
+            return bgi_map_is_well(m) &&
+                   bgi_map_refuse(m, "attribute `equation`: the product of two operands is not supported");
     }
     if (m->input_count > 1)
         return bgi_map_out(m, 0, both[0]);

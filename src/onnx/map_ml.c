@@ -10,7 +10,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Adds a float vector or matrix from an attribute that must have as many numbers; returns null after a refusal. */
+/* Adds a float vector or matrix from an attribute that must have one number for each element; returns null after a
+ * refusal. */
 static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int64_t *dims)
 {
     const BgiOnnx__Attribute *attribute = bgi_map_attribute(m, name);
@@ -33,7 +34,7 @@ static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int
     return value;
 }
 
-/* Returns the operand as floats: [N, C], or [C] for one sample. */
+/* Returns the operand as floats [N, C], and sets *columns to C. A vector [C] becomes one row. */
 static bg_value rows(bgi_mapper *m, int64_t *columns)
 {
     const bg_value x = bgi_map_cast(m, bgi_map_in(m, 0), BG_FLOAT32);

@@ -65,7 +65,7 @@ static bg_value normalize(bgi_mapper *m, bg_value x, bg_value mean, bg_value var
     return bg_add(m->graph, bg_multiply(m->graph, bg_subtract(m->graph, x, mean), scale), beta);
 }
 
-/* Uses the statistics of the batch, also in inference, and updates the running ones. */
+/* Maps a batch norm that uses the statistics of the batch, also in inference, and updates the running ones. */
 static bool map_batch_statistics(bgi_mapper *m, bg_value x, const bg_value *vectors, double epsilon, double keep)
 {
     const bg_type type = bgi_map_type(m, x);

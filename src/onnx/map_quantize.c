@@ -31,7 +31,7 @@ static bool check_element(bgi_mapper *m, int32_t element)
                           bgi_onnx_element_name(element));
 }
 
-/* Rounds, adds the zero point, and clamps to the range of the type. */
+/* Rounds x, adds the zero point, and clamps the sum to the range of the type. */
 static bg_value round_to(bgi_mapper *m, bg_value x, bg_value zero, int32_t element)
 {
     const bool is_signed = element == BGI_ONNX_INT8;
@@ -88,7 +88,8 @@ static bool map_dynamic_quantize(bgi_mapper *m)
     high = bg_reduce(g, NULL, BG_REDUCE_MAX, x, NULL, 0, false);
     low = bg_reduce(g, NULL, BG_REDUCE_MAX, bg_elementwise_unary(g, NULL, BG_NEGATE, x), NULL, 0, false);
     high = bg_elementwise_binary(g, NULL, BG_MAXIMUM, high, zero);
-    low = bg_elementwise_binary(g, NULL, BG_MAXIMUM, low, zero); /* the negative of the lowest */
+    low =
+        bg_elementwise_binary(g, NULL, BG_MAXIMUM, low, zero); /* minus the smallest element, or 0 if it is positive */
     scale = bg_divide(g, bg_add(g, high, low), bgi_map_number(m, BG_FLOAT32, 255.0));
     point = bg_elementwise_unary(g, NULL, BG_ROUND, bg_clamp(g, bg_divide(g, low, scale), 0.0, 255.0));
     return bgi_map_out_as(m, 0, round_to(m, bg_divide(g, x, scale), point, BGI_ONNX_UINT8), BGI_ONNX_UINT8) &&
@@ -96,7 +97,8 @@ static bool map_dynamic_quantize(bgi_mapper *m)
            bgi_map_out_as(m, 2, bg_cast(g, NULL, point, BG_UINT8), BGI_ONNX_UINT8);
 }
 
-/* Operands: a, its scale and zero point; b, its scale and zero point; the result's scale and zero point. */
+/* Maps QLinearMatMul. Its operands are a, its scale and zero point; b, its scale and zero point; the result's scale and
+ * zero point. */
 static bool map_quantized_matmul(bgi_mapper *m)
 {
     const int32_t element = bgi_map_element(m, 7);

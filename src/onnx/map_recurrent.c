@@ -28,7 +28,7 @@ typedef struct layer {
     bg_value h, c;
 } layer;
 
-/* Rows first .. first + count - 1 of direction d of [D, R, ...], as [count, ...]. */
+/* Selects rows first .. first + count - 1 of `direction` from x [D, R, ...], as [count, ...]. */
 static bg_value of_direction(bgi_mapper *m, bg_value x, int64_t direction, int64_t first, int64_t count)
 {
     bg_type type = bgi_map_type(m, x);
@@ -113,8 +113,8 @@ static void step_gru(layer *l, bg_value x)
     l->h = bg_add(g, candidate, bg_multiply(g, update, bg_subtract(g, l->h, candidate)));
 }
 
-/* Sequences that have ended keep their state, and give zeros. In the reverse direction a sequence begins at its last
- * step, with the first state. */
+/* Runs the step at index `at`. Sequences that have ended keep their state, and give zeros. In the reverse direction a
+ * sequence begins at its last step, with the first state. */
 static bg_value step(layer *l, int64_t at)
 {
     bg_graph *g = l->m->graph;

@@ -39,7 +39,8 @@ static bg_value negative(bgi_mapper *m, bg_value x)
                                     : bg_subtract(m->graph, bgi_map_number(m, dtype, 0.0), x);
 }
 
-/* Multiplies halves with halves, in the same order under every strategy. */
+/* Multiplies the elements along the axes: repeatedly the first half with the second half, so that the order is the same
+ * under every strategy. */
 static bg_value multiply_all(bgi_mapper *m, bg_value x, const axes *a)
 {
     for (uint32_t i = 0; i < a->count; i++) {
@@ -98,7 +99,7 @@ static bg_value function_of(bgi_mapper *m, reduction kind, bg_value x, const axe
         return bg_elementwise_unary(g, NULL, BG_LOG, reduce(m, BG_REDUCE_SUM, x, a, a->keeps));
     case SQUARES:
         return reduce(m, BG_REDUCE_SUM, bg_elementwise_unary(g, NULL, BG_SQUARE, x), a, a->keeps);
-    default: /* minus the largest, so that no exponential overflows */
+    default: /* subtracts the largest element, so that no exponential overflows */
         largest = reduce(m, BG_REDUCE_MAX, x, a, true);
         x = bg_elementwise_unary(g, NULL, BG_EXP, bg_subtract(g, x, largest));
         x = bg_elementwise_unary(g, NULL, BG_LOG, reduce(m, BG_REDUCE_SUM, x, a, true));
@@ -161,7 +162,7 @@ static bool map_reduce(bgi_mapper *m)
     return bgi_map_out_as(m, 0, bgi_map_cast(m, x, type.dtype), element);
 }
 
-/* Moves `axis` of x to the end, and back. */
+/* Moves `axis` of x to the end or, if `is_back` is true, the last axis back to `axis`. */
 static bg_value axis_to_end(bgi_mapper *m, bg_value x, int32_t axis, bool is_back)
 {
     const uint32_t rank = bgi_map_type(m, x).rank;

@@ -161,7 +161,7 @@ static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, 
     return y;
 }
 
-/* Positions outside the crop get the extrapolation value. */
+/* Sets the elements of y whose position is outside the crop to the extrapolation value. */
 static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value y, int32_t axis)
 {
     const uint32_t rank = bgi_map_type(m, y).rank;
@@ -188,7 +188,7 @@ static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, 
                     bgi_map_number(m, bgi_map_type(m, y).dtype, r->extrapolation), y);
 }
 
-/* Reads numbers for all axes, or for the axes of attribute `axes`; returns false if the node has no numbers. */
+/* Reads `per_axis` known numbers for each of `rank` axes; returns false if the node has no such numbers. */
 static bool read_numbers(bgi_mapper *m, uint32_t input, uint32_t rank, double *out, uint32_t per_axis)
 {
     const bgi_tensor *known = bgi_map_if_known(m, input);
@@ -219,7 +219,7 @@ static bool read_attributes(bgi_mapper *m, resize *r)
         r->mode = CUBIC;
     else if (!bgi_map_text_is(m, "mode", "nearest", true))
         return bgi_map_refuse(m, "attribute `mode` must be nearest, linear or cubic");
-    if (m->opset < 11) { /* before opsets offered a choice */
+    if (m->opset < 11) { /* older opsets have no choice */
         r->transform = ASYMMETRIC;
         r->round = FLOOR;
         return true;

@@ -449,7 +449,7 @@ static bool map_space_to_depth(bgi_mapper *m)
                                                          type.dims[2] / block, type.dims[3] / block}));
 }
 
-/* Keeps a triangle of matrices; other elements become 0. */
+/* Maps Trilu, which keeps a triangle of each matrix; other elements become 0. */
 static bool map_trilu(bgi_mapper *m)
 {
     const bool is_upper = bgi_map_int(m, "upper", 1) != 0;

@@ -48,7 +48,7 @@ typedef enum bgi_onnx_element {
 
 /* Returns a name such as "float"; "unknown" for undefined numbers. */
 const char *bgi_onnx_element_name(int32_t element);
-/* Returns the type in which graphs hold the element type; BG_DTYPE_NONE if graphs cannot. */
+/* Returns the type that graphs use for elements of this ONNX type; BG_DTYPE_NONE if graphs have no such type. */
 bg_dtype bgi_onnx_element_dtype(int32_t element);
 /* Returns the element type that a graph's type represents by default. */
 bgi_onnx_element bgi_onnx_dtype_element(bg_dtype dtype);
@@ -68,7 +68,7 @@ typedef struct bgi_tensor {
 
 /* Finds the tensor's type in a graph; returns false for too many dimensions, or no elements. */
 bool bgi_tensor_type(const bgi_tensor *tensor, bg_type *out);
-/* Return element `index` of a tensor of any integer type, and of any type. */
+/* Return element `index`: bgi_tensor_int of a tensor of an integer type, bgi_tensor_real of a tensor of any type. */
 int64_t bgi_tensor_int(const bgi_tensor *tensor, int64_t index);
 double bgi_tensor_real(const bgi_tensor *tensor, int64_t index);
 void bgi_tensor_set(bgi_tensor *tensor, int64_t index, double value);
@@ -121,7 +121,7 @@ bg_status bgi_onnx_parse(const char *name, const char *folder, const void *conte
 bg_status bgi_onnx_restore(bg_onnx *onnx, bg_error *error);
 /* Puts the unpacked graph back into the model, so that it can be freed. */
 void bgi_onnx_forget_restored(bg_onnx *onnx);
-/* Whether a node is this op of ONNX's own domain. */
+/* Whether a node is the op `op` of ONNX's own domain. */
 bool bgi_onnx_is_standard(const BgiOnnx__Node *node, const char *op);
 /* Whether the node is an If, whose branch may replace it (build.c). */
 bool bgi_onnx_is_if(const BgiOnnx__Node *node);

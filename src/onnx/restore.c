@@ -14,7 +14,7 @@
  * separate initializer. If the numbers are equal, the initializer is the same parameter and becomes a transpose of the
  * table.
  *
- * Nothing is copied: the new tensors share the values of the file's.
+ * Nothing is copied: the new tensors share the values of the file's tensors.
  */
 #include "onnx/onnx.h"
 
@@ -49,7 +49,8 @@ static bool has_text(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-/* Numbers the names; returns false if memory runs out, or with `*is_whole` false if the file is damaged. */
+/* Numbers the names, and records which nodes read them. Returns false if memory runs out; it also sets *is_whole to
+ * false if the file is damaged. */
 static bool collect(restore *r, bool *is_whole)
 {
     const BgiOnnx__Graph *graph = r->graph;

@@ -214,7 +214,7 @@ static bg_status walk(bgi_saver *s, bg_error *error)
     return status;
 }
 
-/* Returns the first dimension of the inputs if all inputs have the same. */
+/* Returns the first dimension of the inputs; if they differ, returns 0 and writes the reason to s->fixed. */
 static int64_t find_batch(bgi_saver *s)
 {
     int64_t batch = 0;

@@ -78,7 +78,7 @@ bg_type bgi_save_type(const bgi_saver *s, uint32_t input);
 bg_type bgi_save_result(const bgi_saver *s, uint32_t output);
 /* Whether something in the file reads the output. */
 bool bgi_save_wants(const bgi_saver *s, uint32_t output);
-/* After this call 16-bit operands are read as float, and results are converted back. */
+/* Makes later calls for this op read 16-bit operands as float, and convert results back. */
 void bgi_save_widen(bgi_saver *s);
 /* Returns the element type in which an operand is read (after bgi_save_widen). */
 bg_dtype bgi_save_dtype(const bgi_saver *s, uint32_t input);
@@ -142,14 +142,14 @@ void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop
 
 /* Returns the dimension of an operand that holds the samples. */
 int32_t bgi_save_batch(const bgi_saver *s, uint32_t input);
-/* Records why the size of the batch cannot stay open; returns NO_BATCH. */
+/* Records why the size of the batch cannot stay open; returns BGI_SAVE_NO_BATCH. */
 int32_t bgi_save_fix(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
 /* Returns the dimension of the samples for all operands, broadcast to `result`. */
 int32_t bgi_save_batch_broadcast(bgi_saver *s, const bg_type *result);
-/* Returns the dimension of the samples for an operand that must have them in its first dimension, when other operands
- * have no samples. */
+/* Returns the dimension of an operand's samples. The operand must have them in its first dimension, and other operands
+ * must have no samples. */
 int32_t bgi_save_batch_first(bgi_saver *s, uint32_t input);
-/* Returns the dimension of the samples for an operand that must have them before dimension `before`. */
+/* Like bgi_save_batch_first, for an operand that must have the samples before dimension `before`. */
 int32_t bgi_save_batch_before(bgi_saver *s, uint32_t input, uint32_t before);
 /* Returns the dimension of the samples after a reshape. */
 int32_t bgi_save_batch_reshaped(bgi_saver *s, const bg_type *from, int32_t batch, const bg_type *to);
@@ -172,7 +172,8 @@ void bgi_onnx_outside_abandon(bgi_onnx_outside *outside, bg_error *error);
 /* Writes a tensor's raw bytes to the file; the tensor then refers to the file instead. Returns false if memory runs
  * out. */
 bool bgi_onnx_outside_put(bgi_onnx_outside *outside, BgiOnnx__Tensor *tensor, bgi_arena *arena);
-/* More bytes of tensors than this are written to an external file, because a protobuf message has at most 2 GiB. */
+/* If the tensors have more bytes than this, they are written to an external file, because a protobuf message has at
+ * most 2 GiB. */
 #define BGI_ONNX_INSIDE_LIMIT (UINT64_C(1) << 30)
 bg_status bgi_onnx_write(const BgiOnnx__Model *model, const char *path, bg_error *error);
 

@@ -163,7 +163,8 @@ static const char *save_taps(bgi_saver *s, const bgi_resample_attributes *f, int
     return name;
 }
 
-/* Writes any interpolation as a product from either side. */
+/* Saves any interpolation as two products: a matrix times x for the height, and the result times a matrix for the
+ * width. */
 static const char *save_as_products(bgi_saver *s, const bgi_resample_attributes *f)
 {
     const char *y;

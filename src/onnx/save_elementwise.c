@@ -150,7 +150,7 @@ static const char *save_function(bgi_saver *s, const bgi_unary_attributes *f, co
     }
 }
 
-/* Functions of one node that ONNX supports for float16 too. */
+/* Whether the function is one node in ONNX, which supports it for float16 too. */
 static bool is_one_node(bg_unary function)
 {
     return plain[function].op != NULL || function == BG_ELU || function == BG_LEAKY_RELU || function == BG_POWER ||

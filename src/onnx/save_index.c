@@ -23,7 +23,8 @@ static int32_t batch_of_gather(bgi_saver *s, uint32_t axis)
     return of_x > (int32_t)axis ? of_x + (int32_t)bgi_save_type(s, 1).rank - 1 : of_x;
 }
 
-/* Changes constant ids outside the axis to the index of an additional element of zeros. NULL: all ids are inside. */
+/* Changes constant ids outside the axis to the index of an additional element of zeros. Returns NULL if all ids are
+ * inside. */
 static const char *save_outside(bgi_saver *s, int64_t size, bool counts_from_end)
 {
     const bgi_value *ids = bgi_graph_value(s->graph, s->op->inputs[1]);
@@ -181,7 +182,7 @@ static void save_scatter(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_transpose(s, y, f->whole.rank, back), BGI_SAVE_NO_BATCH);
 }
 
-/* Saves a comparison with the numbers of all classes, so that an id outside gives zeros. */
+/* Saves a comparison of the ids with the numbers of all classes, so that an id outside gives zeros. */
 static void save_one_hot(bgi_saver *s)
 {
     const bgi_one_hot_attributes *f = s->op->attributes;

@@ -55,7 +55,7 @@ static const char *number(bgi_saver *s, const char *op, const char *x, double va
     return bgi_save_2(s, op, x, bgi_save_number(s, bgi_save_dtype(s, 0), value));
 }
 
-/* Selects `inner` where |d| is within the parameter, otherwise `outer`. */
+/* Saves a selection: `inner` where the comparison `op` of d and `limit` is true, otherwise `outer`. */
 static const char *by_size(bgi_saver *s, const char *op, const char *d, double limit, const char *inner,
                            const char *outer)
 {
@@ -95,7 +95,7 @@ static const char *save_elements(bgi_saver *s, const bgi_pointwise_loss_attribut
         return save_binary_loss(s, p, t);
     if (f->function == BG_LOSS_KL_LOG)
         return bgi_save_2(s, "Mul", bgi_save_1(s, "Exp", t), bgi_save_2(s, "Sub", t, p));
-    if (f->function == BG_LOSS_KL) { /* 0 for a target of 0, which is multiplied by its logarithm */
+    if (f->function == BG_LOSS_KL) { /* a target of 0 gives 0, although its logarithm is infinite */
         d = bgi_save_2(s, "Mul", t, bgi_save_2(s, "Sub", bgi_save_1(s, "Log", t), p));
         return by_size(s, "Greater", t, 0.0, d, bgi_save_number(s, bgi_save_dtype(s, 0), 0.0));
     }

@@ -130,7 +130,7 @@ static void save_cosine(bgi_saver *s)
 
 /* ---- over groups of channels ---- */
 
-/* Groups are the channels of an instance norm; gamma and beta follow it. */
+/* Saves a group norm as an instance norm whose channels are the groups. Gamma and beta are applied after it. */
 static void save_group_norm(bgi_saver *s)
 {
     const bgi_group_norm_attributes *f = s->op->attributes;

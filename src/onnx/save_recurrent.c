@@ -31,7 +31,7 @@ const bgi_op *bgi_save_absorbs(const bgi_saver *s, const bgi_op *op)
     return &s->graph->ops[x->op];
 }
 
-/* An LSTM node returns the cell of the last step in the direction of time. */
+/* Saves the slice only if it takes the last step in the direction of time, whose cell state an LSTM node returns. */
 void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop)
 {
     const bgi_value *v = bgi_graph_value(s->graph, s->op->inputs[0]);
@@ -49,7 +49,7 @@ void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop
                  bgi_save_batch(s, 0));
 }
 
-/* Reorders rows of gates to ONNX's order. NULL stays. */
+/* Reorders rows of gates to ONNX's order; returns NULL if x is NULL. */
 static const char *exchange_gates(bgi_saver *s, const char *x, int gates)
 {
     const char *parts[4], *ordered[4];

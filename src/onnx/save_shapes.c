@@ -18,7 +18,7 @@ static void save_reshape(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_reshape(s, bgi_save_in(s, 0), y.rank, y.dims, batch), batch);
 }
 
-/* Expand keeps a dimension where the new size is 1. */
+/* Saves a broadcast as Expand, which keeps a dimension where the new size is 1. So the batch size stays open. */
 static void save_broadcast(bgi_saver *s)
 {
     const bg_type y = bgi_save_result(s, 0);
@@ -151,7 +151,7 @@ static void save_argmax(bgi_saver *s)
     bgi_save_out_as_is(s, 0, bgi_save_cast(s, y, BGI_ONNX_INT32), batch);
 }
 
-/* The library computes these sums in double. */
+/* Saves running sums. The library computes them in double. */
 static void save_cumulative_sum(bgi_saver *s)
 {
     const bgi_cumulative_attributes *f = s->op->attributes;
@@ -179,7 +179,7 @@ static const char *take(bgi_saver *s, const char *x, int64_t axis, int64_t start
     return bgi_save_node(s, "Slice", 4, operands);
 }
 
-/* Joins the end, the whole and the beginning, along each axis separately. */
+/* Saves circular padding: joins the end, the whole and the beginning, along one axis after another. */
 static const char *save_circular(bgi_saver *s, const bgi_pad_attributes *f)
 {
     const char *y = bgi_save_in(s, 0);

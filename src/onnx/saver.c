@@ -40,7 +40,7 @@ void bgi_save_refuse(bgi_saver *s, const char *format, ...)
 
 /* ---- names ---- */
 
-/* Makes an unused name: `wanted`, or with a number appended. */
+/* Makes an unused name: `wanted`, with a number appended if it is in use. */
 static const char *make_name(bgi_saver *s, const char *wanted)
 {
     const char *name = wanted;

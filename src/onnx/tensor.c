@@ -221,7 +221,7 @@ static bg_status read_count(const char *tensor, const char *key, const char *tex
                         "tensor `%s`: external data: %s is \"%.40s\" but must be a number of bytes", tensor, key, text);
 }
 
-/* Whether the text of a path stays in its folder. */
+/* Whether a relative path, as it is written, stays in its folder. */
 static bool stays_inside(const char *location)
 {
     if (location[0] == '/' || location[0] == '\0')
@@ -489,7 +489,8 @@ bg_status bgi_onnx_tensor_read(const bg_onnx *onnx, const BgiOnnx__Tensor *tenso
                                bg_error *error)
 {
     if (type->dtype == BG_DTYPE_NONE)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "tensor `%s` has elements of type %s", name_of(tensor),
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "tensor `%s` has elements of type %s, which graphs do not have", name_of(tensor),
                             bgi_onnx_element_name(type->element));
     if (is_external(tensor))
         return read_external(onnx, tensor, type->count, out, error);
@@ -509,7 +510,8 @@ bg_status bgi_onnx_tensor_load(const bg_onnx *onnx, const BgiOnnx__Tensor *tenso
 
     BGI_TRY(bgi_onnx_tensor_check(onnx, tensor, &type, error));
     if (type.dtype == BG_DTYPE_NONE)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "tensor `%s` has elements of type %s", name_of(tensor),
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "tensor `%s` has elements of type %s, which graphs do not have", name_of(tensor),
                             bgi_onnx_element_name(type.element));
     made = bgi_tensor_make(arena, type.element, type.rank, type.dims);
     if (made == NULL)

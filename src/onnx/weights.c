@@ -207,7 +207,7 @@ static bool are_waves(const bgi_tensor *tensor)
     return differ && (in_turn || in_halves);
 }
 
-/* Whether the weight's values are those of a buffer. They are read only once. */
+/* Sets *is_buffer to whether the weight's values are those of a buffer. They are read only once. */
 static bg_status look_at_values(bg_onnx *onnx, uint32_t weight, bool *is_buffer, bg_error *error)
 {
     bgi_arena arena = {0};

@@ -114,15 +114,15 @@ enum { BGI_MOST_DEVICES = 65536, BGI_MOST_IO_THREADS = 64 };
 
 /* ---- whole structs (table.c) ---- */
 
-/* Whether bg_options_defaults made the struct, for this release of the library. */
+/* Checks that bg_options_defaults of this release of the library made the struct. */
 bg_status bgi_options_check_made(const bg_options *options, bg_error *error);
 
-/* Copies everything that the options point to into the arena; callbacks and their arguments stay the caller's. */
 /* Returns the caller's allocator, or an empty one. */
 static inline bg_allocator bgi_options_allocator(const bg_options *options)
 {
     return (bg_allocator){options->memory.allocate, options->memory.release, options->memory.allocator_user};
 }
+/* Copies the options, and everything that they point to into the arena; callbacks and their arguments are shared. */
 bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options *out, bg_error *error);
 /* Whether one option, or every option, has the same value in both structs. */
 bool bgi_option_is_equal(const bgi_option *option, const bg_options *a, const bg_options *b);
@@ -137,8 +137,8 @@ void bgi_options_check_ranges(const bg_options *options, void (*report)(void *us
 
 /* ---- one option as text (text.c) ---- */
 
-/* Texts and lists are copied into the arena. Errors: BG_ERROR_INVALID says what would be right; BG_ERROR_UNSUPPORTED
- * without an arena for a list. */
+/* Sets an option from text. Strings and lists are copied into the arena. Errors: BG_ERROR_INVALID, with the allowed
+ * values; BG_ERROR_UNSUPPORTED without an arena for a list. */
 bg_status bgi_option_set(const bgi_option *option, bg_options *options, bgi_arena *arena, const char *text,
                          bg_error *error);
 void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_string *text);

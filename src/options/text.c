@@ -16,7 +16,7 @@
 
 /* ---- choices ---- */
 
-/* Ignores letter case and separators between words, so PopTorch's "OutputMode.EveryN" equals "every_n". */
+/* Compares names without regard to letter case and separators between words, so "EveryN" equals "every_n". */
 static bool is_same_name(const char *a, const char *b)
 {
     for (;; a++, b++) {
@@ -29,6 +29,7 @@ static bool is_same_name(const char *a, const char *b)
     }
 }
 
+/* Finds a choice by name. PopTorch's names have a class before a dot, as in "OutputMode.EveryN", which is ignored. */
 static bool find_choice(const bgi_choices *choices, const char *text, int *out)
 {
     const char *dot = strrchr(text, '.');

@@ -11,9 +11,9 @@ cd "$folder" || exit 1
 begin_case batches
 # ---- batches for which there are not enough data ----
 
-error 2 'images, there are 1600' mnist $data
+error 2 'images, but there are 1600' mnist $data
 error 2 '--batch-size 5000 x' mnist $small --batch-size 5000
-error 2 'images, there are 1600' mnist $small --batch-size 2147483647 --device-iterations 2147483647 \
+error 2 'images, but there are 1600' mnist $small --batch-size 2147483647 --device-iterations 2147483647 \
     --gradient-accumulation 2147483647 --replicas 65536
 
 begin_case options

@@ -161,7 +161,7 @@ error 1 '--svg: ' schedule show interleaved --svg none/x.svg
 printf '0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0\r\n1RECV_F0,1F0,1B0,1SEND_B0\r\n' >runtime.csv
 run verify runtime.csv
 check "the runtime form is read" grep -q -F 'runtime.csv is valid: 2 stages on 2 devices, 1 micro-batch, training' out
-check "what is skipped is said" grep -q -F 'note: runtime.csv: 5 messages and gatherings of weights were skipped' err
+check "what is skipped is said" grep -q -F 'note: runtime.csv: 5 messages, gathers of weights and sums of gradients were skipped' err
 prints '0F0,,,0B0' convert runtime.csv --to csv
 
 # ---- SVG ----

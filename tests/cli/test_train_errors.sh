@@ -35,7 +35,7 @@ error 1 'there is no column `garden`' train "$files/table.onnx" --input "x=$file
 error 2 'a .npy file has no named parts; leave `:a` out' train "$net" --input "$x:a" --target "$y"
 error 1 'a folder of images has no part of that name' train "$net" --input "x=$files/photos:names" --target "$y"
 error 1 'read as an IDX file, because the name does not end in' train "$net" --input "x=$root/README.md" --target "$y"
-error 1 'samples, the target has 13; both need the same number of samples' train "$net" --input $x --target "$files/test.npz:labels"
+error 1 'samples, but the target has 13; both need the same number of samples' train "$net" --input $x --target "$files/test.npz:labels"
 error 1 'a sample is float32[3], but the model needs float32[1,8,8]' train "$net" --input "x=$files/table.csv:0,1,2" --target "$y"
 head -c 500 "$files/images.npy" >cut.npy
 error 1 'cut.npy' train "$net" --input x=cut.npy --target "$y"
@@ -92,7 +92,7 @@ error 2 '--rate-schedule plateau: it uses the losses of validations, but there i
 error 2 '--stages auto:2 is given with --strategy single' train $good --strategy single --stages auto:2
 error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none' \
     train $good --metric f2
-error 2 'a training call takes --batch-size 32 x --device-iterations 1 x --gradient-accumulation 2 x --replicas 1 = 64 samples, there are 45' \
+error 2 'a training call takes --batch-size 32 x --device-iterations 1 x --gradient-accumulation 2 x --replicas 1 = 64 samples, but there are 45' \
     train $good --last-batch drop --gradient-accumulation 2
 error 1 '--save: ' train $good --save nowhere/out.onnx
 error 2 '--save and --log name the same file' train $good --save out.onnx --log out.onnx
