@@ -33,8 +33,9 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* The same, not zeroed. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
-/* Zeroed memory for `count` elements in whole cache lines, or NULL; release with free(). What a thread writes in each
- * run is allocated here: if it shared a line with memory of another thread's session, both would wait for the line. */
+/* Returns the zeroed memory for `count` elements in whole cache lines, or NULL; release with free(). What a thread
+ * writes in each run is allocated here: if it shared a line with memory of another thread's session, both would wait
+ * for the line. */
 void *bgi_take_lines(size_t count, size_t element_bytes);
 /* Returns the memory that a block occupies on a system with huge pages after all of it except its first bytes was
  * written. */

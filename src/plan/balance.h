@@ -35,7 +35,7 @@ typedef struct bgi_balance {
     uint32_t refused_count;
 } bgi_balance;
 
-/* The bytes of a stage `stage` that has items first..end-1. */
+/* Returns the bytes of a stage `stage` that has items first..end-1. */
 size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end);
 
 /* Finds the cut whose longest stage is the shortest: out_first[stage] is the first item of each stage, and *out_longest

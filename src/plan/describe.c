@@ -180,8 +180,8 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     }
 }
 
-/* The bytes that a call reads and writes in its device's transient memory (the end of the arena), plus its scratch
- * memory. */
+/* Returns the bytes that a call reads and writes in its device's transient memory (the end of the arena), plus its
+ * scratch memory. */
 static size_t transient_bytes(const bgi_plan_device *device, const bgi_call *call)
 {
     const size_t begin = device->arena_bytes - device->class_bytes[BG_MEMORY_TRANSIENT];

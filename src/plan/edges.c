@@ -16,7 +16,7 @@
 
 /* ---- crossings with the same ends ---- */
 
-/* The edge from the producer to its readers, except readers that have a separate edge. */
+/* Returns the edge from the producer to its readers, except readers that have a separate edge. */
 static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
 {
     const bgi_crossing *crossing = &c->partition->crossings[index];
@@ -32,7 +32,7 @@ static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
                               .to_level = crossing->to_level};
 }
 
-/* The edge from the forward pass of the receiving stage to its own backward pass. */
+/* Returns the edge from the forward pass of the receiving stage to its own backward pass. */
 static bg_schedule_edge stash_of(const bgi_crossing *crossing)
 {
     return (bg_schedule_edge){.from_kind = BG_ACTION_FORWARD,
@@ -65,7 +65,7 @@ static bool same_facts(const bgi_edge_facts *a, const bgi_edge_facts *b)
            a->kept_as == b->kept_as && a->stored_by == b->stored_by;
 }
 
-/* The table's entry for the edge with these ends and facts, or the free entry where it belongs. */
+/* Returns the table's entry for the edge with these ends and facts, or the free entry where it belongs. */
 static uint32_t *find_edge(const bgi_compiler *c, const bg_schedule_edge *edge, const bgi_edge_facts *facts)
 {
     const size_t mask = c->edges->table_size - 1;
@@ -184,7 +184,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
 
 /* ---- slots ---- */
 
-/* The place of a value in an edge's slots, for the device that has them. */
+/* Returns the place of a value in an edge's slots, for the device that has them. */
 static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];
@@ -194,7 +194,7 @@ static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
                          .offset = slots->offset + offset};
 }
 
-/* The place for the writer, which is a window when the slots belong to another device. */
+/* Returns the place for the writer, which is a window when the slots belong to another device. */
 static bgi_operand write_slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];

@@ -36,7 +36,7 @@ bg_memory_class bgi_leaf_class(const bgi_value *value)
     }
 }
 
-/* The class of memory that holds a leaf between its uses. */
+/* Returns the class of memory that holds a leaf between its uses. */
 static bg_memory_class class_of(const bgi_compiler *c, size_t v)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -216,7 +216,7 @@ static void place_tail_edges(bgi_compiler *c, size_t *offsets)
             place_edge(c, c->placement->tail_edges[d], offsets);
 }
 
-/* The crossing to whose slot the producer of a value writes: a local one if there is one, otherwise the first;
+/* Returns the crossing to whose slot the producer of a value writes: a local one if there is one, otherwise the first;
  * UINT32_MAX if there is none. */
 static uint32_t find_written_crossing(const bgi_compiler *c, bg_value root, uint32_t stage)
 {

@@ -193,7 +193,7 @@ typedef struct bgi_plan_variable {
     const bgi_place *places; /* the first one is the home, which is read back; all are written at upload */
 } bgi_plan_variable;
 
-/* The type of the whole variable on the host. */
+/* Returns the type of the whole variable on the host. */
 static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *variable)
 {
     return variable->section != NULL ? &variable->section->whole
@@ -201,13 +201,13 @@ static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *va
                                      : &variable->type;
 }
 
-/* The name of the weight on the host. */
+/* Returns the name of the weight on the host. */
 static inline const char *bgi_plan_variable_weight(const bgi_plan_variable *variable)
 {
     return variable->section != NULL ? variable->section->name : variable->name;
 }
 
-/* The bytes of one place of a variable. */
+/* Returns the bytes of one place of a variable. */
 static inline size_t bgi_plan_variable_bytes(const bgi_plan_variable *variable)
 {
     return variable->piece_count > 0 ? (size_t)variable->piece_count * bg_dtype_size_bytes(variable->type.dtype)
@@ -286,12 +286,13 @@ struct bg_plan {
     bg_plan_summary summary;
 };
 
-/* A checksum of the sources that the library was built from, because another version may plan and round differently. */
+/* Returns A checksum of the sources that the library was built from, because another version may plan and round
+ * differently. */
 const char *bgi_build_id(void);
 /* Adds a reference: one more bg_plan_destroy is needed before the plan is freed. Any thread. */
 void bgi_plan_keep(bg_plan *plan);
 
-/* The replicas as a grid. */
+/* Returns the replicas as a grid. */
 static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
 {
     const uint32_t tensor_1 = plan->tensor_1 > 0 ? plan->tensor_1 : 1,
@@ -300,14 +301,14 @@ static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
     return (bg_mesh){plan->replicas / (tensor_1 * tensor_2), tensor_1, tensor_2};
 }
 
-/* The number of replicas with the same weights and different data; they sum gradients, and each may keep a piece of a
- * tensor for all. */
+/* Returns the number of replicas with the same weights and different data; they sum gradients, and each may keep a
+ * piece of a tensor for all. */
 static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
 {
     return bgi_plan_mesh(plan).data;
 }
 
-/* The outputs that a caller sees. */
+/* Returns the outputs that a caller sees. */
 static inline uint32_t bgi_plan_output_count(const bg_plan *plan)
 {
     return plan->output_count - (plan->condition != NULL);
@@ -339,27 +340,27 @@ static inline bool bgi_plan_is_canonical(const bg_plan *plan)
     return plan->training && plan->options.numerics.canonical_reductions;
 }
 
-/* The position, within a step's input elements, of the element that is micro-batch `micro_batch` of a row. */
+/* Returns the position, within a step's input elements, of the element that is micro-batch `micro_batch` of a row. */
 static inline uint64_t bgi_plan_input_place(const bg_plan *plan, uint32_t micro_batch, uint32_t row)
 {
     return bgi_plan_is_canonical(plan) ? (uint64_t)row * plan->micro_batches + micro_batch
                                        : (uint64_t)micro_batch * bgi_plan_input_rows(plan) + row;
 }
 
-/* The number of consecutive input elements of one row. */
+/* Returns the number of consecutive input elements of one row. */
 static inline uint32_t bgi_plan_row_elements(const bg_plan *plan)
 {
     return bgi_plan_is_canonical(plan) ? plan->micro_batches : 1;
 }
 
-/* The row that reads the input element at `place`, which counts the elements of all steps. */
+/* Returns the row that reads the input element at `place`, which counts the elements of all steps. */
 static inline uint32_t bgi_plan_place_row(const bg_plan *plan, uint64_t place)
 {
     return (uint32_t)(place / bgi_plan_row_elements(plan) % bgi_plan_input_rows(plan));
 }
 
-/* The position of a replica's value `number` among the values of all replicas, if each replica has `per_step` values a
- * step. */
+/* Returns the position of a replica's value `number` among the values of all replicas, if each replica has `per_step`
+ * values a step. */
 static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_step, uint64_t number, uint32_t replica)
 {
     const uint32_t group = plan->input_group_size;
@@ -397,10 +398,10 @@ typedef struct bgi_extent {
 uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
                               bgi_extent *places, bool *out_has_work);
 
-/* The largest number of variables that one instruction of a device sums or gathers. */
+/* Returns the largest number of variables that one instruction of a device sums or gathers. */
 uint32_t bgi_count_most_reduced(const bgi_plan_device *on);
 
-/* The bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
+/* Returns the bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
 bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced);
 
 /* The bytes of a call's scratch (`number` 0) or of an operand (from 1 on) with all its slots and all replicas' pieces.

@@ -175,7 +175,7 @@ static bool same_operand(const bgi_operand *a, const bgi_operand *b)
     return a->memory == b->memory && a->edge == b->edge && a->offset == b->offset && a->stride == b->stride;
 }
 
-/* The place of a crossing value for copies: where its producer writes it, or where the variable is. */
+/* Returns the place of a crossing value for copies: where its producer writes it, or where the variable is. */
 static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
@@ -386,7 +386,8 @@ static bool write_edge_list(bgi_compiler *c, const bg_action *action, const bgi_
     return true;
 }
 
-/* The number of the action's calls after which the message of the edge is complete; 0: all of them, or unknown. */
+/* Returns the number of the action's calls after which the message of the edge is complete; 0: all of them, or unknown.
+ */
 static uint32_t find_last_writer(const bgi_instruction *maker, const bgi_instruction *send)
 {
     const uint32_t edge = send->action.index;

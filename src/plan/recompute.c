@@ -154,7 +154,7 @@ static bg_status propose_all(bgi_chooser *s, bgi_search *search, bool *is_given_
     return BG_OK;
 }
 
-/* The bytes of an op's results per nanosecond of running it again; ops with a high value are given up first. */
+/* Returns the bytes of an op's results per nanosecond of running it again; ops with a high value are given up first. */
 static double worth(const bgi_chooser *s, uint32_t o)
 {
     const bgi_op *op = &s->c->graph->ops[o];

@@ -259,7 +259,7 @@ static bool is_same_form(const form *a, const form *b)
            memcmp(a->attributes, b->attributes, a->type->attributes_bytes) == 0;
 }
 
-/* The number of the form when it was visited before; otherwise the next number. */
+/* Returns the number of the form when it was visited before; otherwise the next number. */
 static uint32_t find_form(const store *s, const form *wanted)
 {
     uint32_t number = 0;

@@ -100,7 +100,8 @@ static void add_variable_transfers(walker *w, const bg_action *action)
     }
 }
 
-/* The bytes from the first replica's piece of an operand to the end of the last one's, or the size of a whole value. */
+/* Returns the bytes from the first replica's piece of an operand to the end of the last one's, or the size of a whole
+ * value. */
 static size_t find_reach(const walker *w, const bgi_operand *operand, size_t size_bytes)
 {
     return size_bytes + (bgi_plan_data_replicas(w->compiler->plan) - 1) * operand->stride;
@@ -176,7 +177,7 @@ static bg_status cut_pieces(walker *w, bgi_arena *arena)
     return BG_OK;
 }
 
-/* The first range that ends after `offset`; bound_count - 1 or more: none. */
+/* Returns the first range that ends after `offset`; bound_count - 1 or more: none. */
 static uint32_t find_piece(const walker *w, size_t offset)
 {
     uint32_t low = 0, high = w->bound_count - 1;

@@ -34,13 +34,13 @@ static const uint64_t poll_ns = 20000;
 
 /* ---- memory ---- */
 
-/* Rings of records of a device. */
+/* Returns the number of rings of records of a device. */
 static uint32_t count_rings(const bg_plan *plan, const bgi_plan_device *device)
 {
     return !plan->options.reporting.trace ? 0 : device->transfer_count > 0 ? 2 : 1;
 }
 
-/* A double, because a sum of sizes may overflow although each size fits. */
+/* Returns a double, because a sum of sizes may overflow although each size fits. */
 static double count_table_bytes(const bg_plan *plan)
 {
     const size_t link_bytes = sizeof(bgi_link) + 2 * sizeof(bgi_counter);
@@ -65,7 +65,7 @@ uint64_t bgi_engine_table_bytes(const bg_plan *plan)
     return bytes < 0x1p63 ? (uint64_t)bytes : UINT64_MAX;
 }
 
-/* The memory of this rank's devices, and of the tables that grow with all devices. */
+/* Returns the memory of this rank's devices, and of the tables that grow with all devices. */
 static uint64_t count_bytes(const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -124,8 +124,8 @@ static bg_status take_memory(bgi_engine *engine, bgi_progress *progress, bg_erro
                                   .release = memory->release,
                                   .allocator_user = memory->allocator_user};
         BGI_TRY(begin_device(engine, i, progress, error));
-        /* Weights are at the arena's beginning. Those read in place leave their bytes unused, and all others are
-         * written before they are read. */
+        /* Weights are at the arena's beginning. The bytes of weights that are read in place stay unused, and all other
+         * weights are written before they are read. */
         if (engine->in_place != NULL)
             setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
         if (device->remote_bytes > 0 && engine->stores.address != NULL)
@@ -153,8 +153,8 @@ static bg_status take_sums(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
-/* The size of a table by device, axes and group; there are no more groups than replicas, and no more members in
- * total. */
+/* Returns a number of entries that suffices for the table of groups and for that of their members: for each device and
+ * set of axes, neither has more entries than there are replicas. */
 static size_t count_groups(const bg_plan *plan)
 {
     return (size_t)plan->device_count * (BG_MESH_ALL + 1) * plan->replicas;
@@ -225,7 +225,8 @@ static uint32_t count_widest_call(const bgi_plan_device *device)
     return widest;
 }
 
-/* The largest number of tensors that a device contributes to a collective operation; a collective call has one. */
+/* Returns the largest number of tensors that a device contributes to a collective operation; a collective call has one.
+ */
 static size_t count_most_exchanges(const bgi_plan_device *device)
 {
     size_t most = 1;
@@ -316,7 +317,7 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
         BGI_TRY(bgi_call_times_init(&runner->call_times, runner->program, error));
         runner->is_traced = true;
     }
-    atomic_init(&runner->sum_counter, &engine->runs); /* no run waits for it yet */
+    atomic_init(&runner->sum_counter, &engine->runs); /* any valid counter; no sum waits yet */
     runner->put_off = BGI_NO_INSTRUCTION;
     if (bgi_has_sums_beside(runner->program))
         BGI_TRY(make_room(&runner->sum_brought, runner->program, error));
@@ -429,7 +430,7 @@ static void wake_all(void *user)
         bgi_event_count_notify_all(&engine->io_events);
 }
 
-/* A device has failed, here or on another rank: makes workers leave. */
+/* Makes workers leave, because a device has failed, here or on another rank. */
 static void stop(bgi_engine *engine)
 {
     atomic_store(&engine->has_failed, true);
@@ -441,7 +442,7 @@ static void stop(bgi_engine *engine)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* Another rank has failed. */
+/* Stores the failure of another rank and makes workers leave. */
 static void lose(void *user, bg_status status, const char *why)
 {
     bgi_engine *engine = user;
@@ -451,7 +452,7 @@ static void lose(void *user, bg_status status, const char *why)
     stop(engine);
 }
 
-/* The rank whose process has the gate. */
+/* Returns the rank to which bgi_host_of gives the number `host`. */
 static uint32_t rank_of_host(uint32_t host)
 {
     return BGI_HOST - 1 - host;
@@ -596,7 +597,7 @@ static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *op
                                                       : &bgi_transport_threads,
                       options->progress, error);
     if (status != BG_OK) {
-        engine->stores.close = NULL; /* the caller of this function closes them */
+        engine->stores.close = NULL; /* the caller of this function closes the stores */
         bgi_engine_destroy(engine);
         return status;
     }
@@ -728,7 +729,7 @@ static uint64_t count_progress(const bgi_engine *engine)
     return progress;
 }
 
-/* The progress of all ranks, as far as this rank has received it. */
+/* Returns the progress of all ranks, as far as this rank has received it. */
 static uint64_t count_all_progress(const bgi_engine *engine)
 {
     uint64_t progress = count_progress(engine);
@@ -749,7 +750,7 @@ static void tell_progress(const bgi_engine *engine)
             engine->transport->type->tell(engine->transport, bgi_host_of(i), &note);
 }
 
-/* Moves messages between ranks; no other thread may do so. */
+/* Moves messages between ranks for `timeout_ns`, or until the run is over; no other thread may move them. */
 static void move_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     const uint64_t end_ns = bgi_clock_ns() + timeout_ns;
@@ -763,7 +764,7 @@ static void move_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
         }
 }
 
-/* Sleeps at most `timeout_ns`, or until the run is over. */
+/* Sleeps until the run is over, but at most for `timeout_ns`. */
 static void sleep_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     pthread_mutex_lock(&engine->mutex);
@@ -772,8 +773,7 @@ static void sleep_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* Works or sleeps until the run is over. Checks that devices make progress; returns false when no device did within the
- * limit. */
+/* Works or sleeps until the run is over. Returns false when no device made progress within the limit. */
 static bool watch(bgi_engine *engine, double *out_waited_s)
 {
     const double limit_s = engine->plan->options.execution.wait_limit_s;
@@ -856,15 +856,15 @@ static bool has_refused(const bgi_engine *engine)
     return false;
 }
 
-/* All ranks finish the run, and outputs are sent to the ranks that want them. */
+/* Finishes the run together with all other ranks, and sends outputs to the ranks that have arrays for them. */
 static bg_status share_results(bgi_engine *engine, bg_error *error)
 {
     const bgi_run *run = engine->run;
     uint64_t said, wants_end = engine->gate.wants_end;
 
     /* Stops the infeed's thread before other ranks learn that this one is done, because they would mistake its later
-     * messages for those of the next run. Rank 0 continues to reply, and a rank without devices may still be asked to
-     * stop.
+     * messages for those of the next run. Rank 0 continues to reply, and a rank without devices may still receive a
+     * request to stop.
      */
     if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)
         bgi_gate_end(engine);
@@ -873,7 +873,7 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     BGI_TRY(engine->transport->type->finish(engine->transport, said, error));
     engine->is_asked_to_stop = bgi_ranks_ask_to_stop(engine, said);
     engine->has_refused = bgi_ranks_have_refused(engine, said);
-    /* Ranks without devices have received no end of the run. */
+    /* Ranks without devices have not received the number of iterations of the run. */
     if (engine->ranks->carrier->rank_count > engine->device_count)
         BGI_TRY(bgi_ranks_share(engine->transport, 0, &engine->gate.end, sizeof engine->gate.end, error));
     if (run->infeed != NULL && !run->is_synthetic && engine->gate.end < run->limit) {
@@ -956,7 +956,7 @@ void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place
 {
     const bgi_runner *runner = runner_of(engine, replica, place);
 
-    if (engine->ranks != NULL) /* ranks that read the value would not receive it */
+    if (engine->ranks != NULL) /* the owner must send the value to other ranks (bgi_engine_fetch) */
         return NULL;
     return runner->device->type->map != NULL ? runner->device->type->map(runner->device, address_of(runner, place))
                                              : NULL;
@@ -981,8 +981,8 @@ void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place
     runner->device->type->copy_out(runner->device, data, address_of(runner, place), size_bytes);
 }
 
-/* Sends a part of a place to the ranks that read it. `here` is memory for the part on the rank that owns it and on the
- * ranks that read it. */
+/* Sends the bytes of `part` from its owner to the ranks that read them. `here` is memory for these bytes on the owner
+ * and on the readers. */
 static bg_status share_part(const bgi_engine *engine, uint32_t replica, const bgi_place *part, const bool *readers,
                             void *here, size_t size_bytes, bg_error *error)
 {

@@ -17,7 +17,7 @@ static bool is_arena(const bgi_operand *operand)
 
 /* ---- which ---- */
 
-/* Whether the variable is a whole weight, and no op writes it. */
+/* Whether the variable is a whole weight in arenas, and no op writes it. */
 static bool is_whole(const bgi_plan_variable *variable)
 {
     if ((variable->role != BG_ROLE_PARAMETER && variable->role != BG_ROLE_BUFFER) || variable->is_written ||
@@ -39,7 +39,7 @@ static bool is_at(const bgi_plan_variable *variable, uint32_t device, const bgi_
     return false;
 }
 
-/* Excludes variables whose places are written, or are shared with another variable. */
+/* Excludes variables, except `but`, that have a place on the device where the operand is. */
 static void exclude(const bg_plan *plan, uint32_t device, const bgi_operand *operand, uint32_t but, bool *in_place)
 {
     for (uint32_t i = 0; i < plan->variable_count; i++)
@@ -76,7 +76,7 @@ uint64_t bgi_in_place_bytes(const bg_plan *plan, uint32_t device)
     if (plan->training || (files != NULL && files[0] != '\0'))
         return 0;
     in_place = calloc((size_t)plan->variable_count + 1, sizeof *in_place);
-    if (in_place == NULL) /* the prediction is then too large */
+    if (in_place == NULL) /* the predicted memory of the session is then too large */
         return 0;
     bgi_in_place_choose(plan, in_place);
     for (uint32_t i = 0; i < plan->variable_count; i++)

@@ -149,7 +149,7 @@ bg_status bgi_session_make_quantized(bg_session *session, uint32_t number, bg_er
     float *made;
 
     if (session->variables[number].source != UINT32_MAX)
-        return BG_OK; /* bgi_session_quantize does it */
+        return BG_OK; /* bgi_session_quantize rounds the values */
     made = malloc(bg_type_size_bytes(&type));
     if (made == NULL)
         return bgi_error_memory(error, variable->name, bg_type_size_bytes(&type));

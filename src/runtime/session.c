@@ -57,7 +57,8 @@ void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, 
     }
 }
 
-/* Joins the pieces of the replicas at one position on the tensor axes. */
+/* Copies the variable's value at position `t` on the tensor axes to `data`, from the data-parallel pieces if it has
+ * any. */
 static bg_status collect(const bg_session *session, const bgi_plan_variable *from, uint32_t t, const bool *readers,
                          char *data, bg_error *error)
 {
@@ -72,7 +73,7 @@ static bg_status collect(const bg_session *session, const bgi_plan_variable *fro
     return BG_OK;
 }
 
-/* Copies a variable's value to its range of the weight's value. */
+/* Copies a variable's value to its range of `data`, which is the weight's value. */
 static bg_status download_variable(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                                    bg_error *error)
 {
@@ -96,7 +97,7 @@ static bg_status download_variable(const bg_session *session, uint32_t variable,
     return BG_OK;
 }
 
-/* The next variable of a weight after `after` (UINT32_MAX: the first one); UINT32_MAX if there is none. */
+/* Returns the next variable of a weight after `after` (UINT32_MAX: the first one); UINT32_MAX if there is none. */
 static uint32_t next_of_weight(const bg_session *session, uint32_t weight, uint32_t after)
 {
     uint32_t i = after + 1; /* begins at 0, because UINT32_MAX + 1 wraps */
@@ -136,7 +137,7 @@ static void mark_current(bg_session *session, uint32_t weight)
         session->variables[i].version = session->weights->items[weight].version;
 }
 
-/* Uploads to all variables that are the weight or sections of it. */
+/* Copies a value to all variables that are the weight or sections of it. */
 static void upload_weight(bg_session *session, uint32_t weight, const void *data)
 {
     for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
@@ -163,7 +164,7 @@ static const bgi_weight_holder holder = {.download = download_weight,
                                          .is_of_ranks = is_of_ranks,
                                          .announce = bgi_session_announce};
 
-/* The newest value of a variable's weight; *out is NULL on ranks that own no part of the variable. */
+/* Fetches the newest value of a variable's weight; *out is NULL on ranks that own no part of the variable. */
 static bg_status fetch_own(const bg_session *session, uint32_t variable, const void **out, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -180,8 +181,8 @@ static bool is_in_place(const bg_session *session, uint32_t number)
     return session->in_place != NULL && session->in_place[number];
 }
 
-/* Copies a value to the devices, or records its address when they read it in place. A weight whose home is another
- * session has no address in the host's memory. */
+/* Copies a value to the devices, or records its address when the devices read it in place. A weight whose home is
+ * another session has no address in the host's memory. */
 static void give_value(bg_session *session, uint32_t number, const void *data)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -222,12 +223,12 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
             continue;
         BGI_TRY(bgi_progress_begin(session->progress, bgi_plan_variable_weight(&session->plan->variables[i]),
                                    bg_type_size_bytes(&session->plan->variables[i].type), error));
-        /* A session that computed a newer value, or lost the value, has raised the version. */
+        /* A session that computed a newer value, or lost the value, has increased the version. */
         weight = &weights->items[variable->weight];
         if (!is_outdated(session, i))
             continue;
         BGI_TRY(fetch_own(session, i, &data, error));
-        if (is_outdated(session, i)) { /* it may have been moved home */
+        if (is_outdated(session, i)) { /* fetching may have moved the value to this session */
             BGI_TRY(bgi_memmap_begin(session->memmap, error));
             if (data != NULL)
                 give_value(session, i, data);
@@ -239,7 +240,8 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* After a run the devices have the newest values of all variables or, in inference, of those that ops write. */
+/* Records after a run that the devices have the newest values of all variables or, in inference, of those that ops
+ * write. */
 static void claim_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
@@ -254,7 +256,7 @@ static void claim_weights(bg_session *session)
             continue;
         weight = &weights->items[variable->weight];
         if (weight->newest == session) {
-            variable->version = weight->version; /* another section of the weight did so already */
+            variable->version = weight->version; /* for another section, the version was increased already */
             continue;
         }
         weight->newest = session;
@@ -267,14 +269,14 @@ static void claim_weights(bg_session *session)
     session->has_newest = true;
 }
 
-/* Marks values that only a failed session had as lost. */
+/* Marks the values that only this session, which has failed, had as lost. */
 static void lose_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
 
     for (uint32_t i = 0; i < weights->count; i++) {
         bgi_weight *weight = &weights->items[i];
-        /* For a weight at home, the run has begun to change the only copy of the value. */
+        /* If this session is the weight's home, the run has begun to change the only copy of the value. */
         const bool is_changed = weight->home == session && weight->newest == NULL &&
                                 (session->plan->training || session->plan->variables[weight->home_variable].is_written);
         if (weight->newest != session && !is_changed)
@@ -286,7 +288,7 @@ static void lose_weights(bg_session *session)
     }
 }
 
-/* Copies values back to weights that outlive the session. */
+/* Copies values to weights that outlive the session. */
 static void return_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
@@ -300,8 +302,8 @@ static void return_weights(bg_session *session)
         }
 }
 
-/* Whether the session keeps no host copies: sessions that train, that have several ranks, or whose values are in files
- * keep none. Other sessions for inference share the given weights. */
+/* Whether the weight has its home in the session, without a host copy: in sessions that train, that have several ranks,
+ * or whose values are in files. Other sessions for inference use the host copies. */
 static bool is_at_home(const bg_session *session, uint32_t number)
 {
     return session->owners != NULL || session->plan->training
@@ -309,13 +311,13 @@ static bool is_at_home(const bg_session *session, uint32_t number)
                : bgi_session_is_in_stores(session, number);
 }
 
-/* Whether all bits are 0. */
+/* Whether all bits of the first value are 0. */
 static bool is_zero(const bg_initializer *initializer)
 {
     return initializer->kind == BG_INITIALIZE_CONSTANT && initializer->a == 0.0 && !signbit(initializer->a);
 }
 
-/* Makes the first values of this rank's own devices. */
+/* Makes the first values of a weight for this rank's own devices. */
 static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variables = session->plan->variables;
@@ -326,7 +328,8 @@ static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t i
     return BG_OK;
 }
 
-/* Makes the first values of a new weight from the seed. Values at home are written in place. */
+/* Makes the first values of a new weight from the seed. If the weight's home is a session, the value is written there.
+ */
 static bg_status initialize(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -371,8 +374,8 @@ static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t 
     return BG_OK;
 }
 
-/* Reads the values of a new weight from the files. Values in stores are in place already; the variable's other places
- * (on devices with a copy) get them from there. */
+/* Reads the values of a new weight from the files. A value in stores is in its place already, from which the variable's
+ * other places (on devices with a copy) get it. */
 static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bool is_in_stores = session->weights->items[index].home != NULL && bgi_session_is_in_stores(session, number);
@@ -392,7 +395,7 @@ static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t 
     return BG_OK;
 }
 
-/* The number of an earlier variable that is a section of the same weight; UINT32_MAX when there is none. */
+/* Returns the number of an earlier variable that is a section of the same weight; UINT32_MAX when there is none. */
 static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
 {
     const bgi_plan_variable *variable = &plan->variables[number];
@@ -404,15 +407,15 @@ static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
     return UINT32_MAX;
 }
 
-/* Whether inference needs the caller's value, which is so unless it writes the variable itself. */
+/* Whether inference needs a value of the variable from the caller: of a parameter, or of a buffer that no op writes. */
 static bool must_be_given(const bg_session *session, const bgi_plan_variable *variable)
 {
     return !session->makes_values &&
            (variable->role == BG_ROLE_PARAMETER || (variable->role == BG_ROLE_BUFFER && !variable->is_written));
 }
 
-/* Finds the weight of a variable, or sets it to UINT32_MAX. *out_piece: the first of the weights that can be joined to
- * it, or UINT32_MAX. */
+/* Finds the weight of a variable, if there is one. Otherwise *out_piece is the first of the weights that can be joined
+ * to it, or UINT32_MAX. */
 static bg_status find_weight(bg_session *session, uint32_t number, uint32_t *out_piece, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -448,7 +451,7 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     return BG_ERROR_NOT_FOUND;
 }
 
-/* For a quantized buffer, the parameter is missing. */
+/* Adds the name of a missing parameter; for a quantized buffer, that of the parameter whose values it has. */
 static void add_missing(bgi_string *names, const bgi_plan_variable *variable)
 {
     const char *name = bgi_plan_variable_weight(variable);
@@ -501,7 +504,7 @@ static bg_status find_weights(bg_session *session, bg_error *error)
     return missing > 0 ? report_missing(&names, missing, error) : BG_OK;
 }
 
-/* Adds the weight of a variable without one; it is filled later. */
+/* Adds the weight of a variable that has none; fill_weight sets its value later. */
 static bg_status add_weight(bg_session *session, uint32_t number, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -544,7 +547,7 @@ static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *err
     return BG_OK;
 }
 
-/* Rejects state of another optimizer, which may have the same names and types but a different meaning. */
+/* Rejects the state of another optimizer, which may have the same names and types but a different meaning. */
 static bg_status check_state(const bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -588,7 +591,8 @@ static bg_status attach_all(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Whether a weight moves to the session; files also take values from hosts and from sessions in memory. */
+/* Whether the session becomes the home of a weight. A session with files also becomes the home of weights whose home is
+ * a session in memory. */
 static bool takes_home(const bg_session *session, uint32_t number, const bgi_weight *weight)
 {
     if (weight->home == NULL)
@@ -597,7 +601,7 @@ static bool takes_home(const bg_session *session, uint32_t number, const bgi_wei
            bgi_session_is_in_stores(session, number) && !bgi_session_is_in_stores(weight->home, weight->home_variable);
 }
 
-/* Moves given weights to the session, once nothing can fail any more. */
+/* Makes the session the home of given weights, once nothing can fail any more. */
 static void move_home(bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
@@ -607,7 +611,7 @@ static void move_home(bg_session *session)
     }
 }
 
-/* Sets roles and owners from the plan, which is more precise than the file from which a weight was read. */
+/* Sets roles and optimizers from the plan, which is more precise than the file from which a weight was read. */
 static void name_roles(bg_session *session)
 {
     char own[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -838,7 +842,7 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Inference reads whole weights in place. */
+/* Chooses the weights that the session reads in place: in inference, in one process and without files. */
 static bg_status choose_in_place(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -853,7 +857,7 @@ static bg_status choose_in_place(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* The engine closes the files of remote memory, because a late worker may still write to them. */
+/* Creates the engine, which closes the files of remote memory, because a late worker may still write to them. */
 static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
 {
     const bgi_engine_options options = {.ranks = ranks,
@@ -942,7 +946,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     BGI_TRY(choose_in_place(session, error));
     BGI_TRY(open_engine(session, error));
     BGI_TRY(bgi_session_check_quantized(session, error));
-    /* Versions begin at 1, so everything is uploaded. */
+    /* The weights' versions begin at 1, so all values are copied to the devices. */
     status = attach_all(session, error);
     if (status == BG_OK)
         status = pull_weights(session, error);
@@ -963,7 +967,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* The thread has entered the weights, if there are any. The session's own reference to them stays. */
+/* Frees the session, but not its reference to the weights. If there are weights, the thread has entered them. */
 static void close_session(bg_session *session)
 {
     bg_plan *own_plan = session->own_plan;
@@ -1063,7 +1067,7 @@ void bg_session_destroy(bg_session *session)
     if (session == NULL)
         return;
     is_dead = session->engine->is_dead;
-    if (is_dead && session->in_place != NULL) { /* a kernel that has not returned may read them */
+    if (is_dead && session->in_place != NULL) { /* a kernel that has not returned may read the weights */
         atomic_fetch_add(&weights->references, 1);
         session->engine->read_weights = weights;
     }
@@ -1203,7 +1207,7 @@ uint32_t bg_session_find_output(const bg_session *session, const char *name)
 
 /* ---- runs ---- */
 
-/* The number of weight updates that the optimizer's state has seen; 0 without state. */
+/* Returns the number of weight updates that the optimizer's state has seen; 0 without state. */
 static uint64_t find_optimizer_step(const bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
@@ -1294,7 +1298,7 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     return BG_OK;
 }
 
-/* A reader whose run has failed keeps its version, because a kernel may not have returned. */
+/* After a failed run, a reader keeps its version, because a kernel that reads it may not have returned. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status;
@@ -1361,7 +1365,7 @@ bool bg_session_has_device(const bg_session *session, uint32_t replica, uint32_t
     return find_device(session, replica, device) != NULL;
 }
 
-/* A device reads the same inputs for every micro-batch. */
+/* Whether the device reads the input; a device reads the same inputs for every micro-batch. */
 static bool device_reads(const bgi_plan_device *device, uint32_t input)
 {
     for (uint32_t i = 0; i < device->instruction_count; i++) {
@@ -1412,7 +1416,7 @@ static uint32_t count_events(const bgi_trace_ring *ring)
     return ring->count < ring->capacity ? (uint32_t)ring->count : ring->capacity;
 }
 
-/* The trace of another rank's device, if it was shared; otherwise NULL. */
+/* Returns the trace of another rank's device, if it was shared; otherwise NULL. */
 static const bgi_shared_trace *find_shared(const bg_session *session, uint32_t replica, uint32_t device)
 {
     const bg_plan *plan = session->plan;
@@ -1443,7 +1447,7 @@ uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uin
     return count;
 }
 
-/* The program's events come first, then those of transfers. */
+/* Finds event `index` of a device; the events of its program come first, then those of its transfers. */
 static bg_status find_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                             bg_trace_event *out, bg_error *error)
 {

@@ -56,15 +56,16 @@ typedef struct bgi_search {
 bg_status bgi_search_init(bgi_search *search, const bg_schedule_problem *problem, bg_error *error);
 void bgi_search_clear(bgi_search *search);
 
-/* The end of the order if no action waits for a slot, which is never later than the end by bg_schedule_simulate.
- * Infinite when the devices wait for each other. Leaves the ends of all actions in search->finish. */
+/* Returns the end of the order if no action waits for a slot, which is never later than the end by
+ * bg_schedule_simulate. Infinite when the devices wait for each other. Leaves the ends of all actions in
+ * search->finish. */
 double bgi_search_time(bgi_search *search, const uint32_t *order);
 
-/* The previous or the next row of the same stage among the existing rows of F, R, B, W; UINT32_MAX: none. */
+/* Returns the previous or the next row of the same stage among the existing rows of F, R, B, W; UINT32_MAX: none. */
 uint32_t bgi_search_previous_row(const bgi_search *search, uint32_t row);
 uint32_t bgi_search_next_row(const bgi_search *search, uint32_t row);
 
-/* The bytes of the slots that the device's own list requires, which are never more than those by
+/* Returns the bytes of the slots that the device's own list requires, which are never more than those by
  * bg_schedule_edge_depth. */
 double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32_t device);
 

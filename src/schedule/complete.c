@@ -22,7 +22,7 @@
 
 #include <stdlib.h>
 
-/* The stages whose R must still be emitted; NULL when memory is out. */
+/* Returns the stages whose R must still be emitted; NULL when memory is out. */
 static bool *find_silent_recomputes(const bg_schedule *schedule, const bg_schedule_problem *problem)
 {
     bool *silent = calloc(problem->stage_count, sizeof *silent);

@@ -98,7 +98,7 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
 
 /* ---- possible actions of a device, and its choice ---- */
 
-/* The row whose instances end a micro-batch on a stage. */
+/* Returns the row whose instances end a micro-batch on a stage. */
 static uint32_t closing_row(const bgi_greedy *greedy, uint32_t stage)
 {
     const bgi_schedule_layout *layout = &greedy->search->layout;
@@ -269,8 +269,8 @@ static uint32_t begins_first(const bgi_greedy *greedy, uint32_t a, uint32_t b)
     return greedy->devices[b].next.start < greedy->devices[a].next.start ? b : a;
 }
 
-/* The device that begins an action next; if several begin at the same time, the one with the lowest number. Its choice
- * does not depend on the other devices: their actions begin no earlier, so their results come later. */
+/* Returns the device that begins an action next; if several begin at the same time, the one with the lowest number. Its
+ * choice does not depend on the other devices: their actions begin no earlier, so their results come later. */
 static uint32_t find_next_device(bgi_greedy *greedy)
 {
     while (greedy->stale_count > 0) {

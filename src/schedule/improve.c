@@ -33,7 +33,8 @@ typedef struct improver {
     double now_ns; /* the end of the order by the fast clock */
 } improver;
 
-/* The action on another device for which an action waited, or UINT32_MAX, and the arrival time of its result. */
+/* Returns the action on another device for which an action waited, or UINT32_MAX, and the arrival time of its result.
+ */
 static uint32_t find_cause(const improver *improve, uint32_t instance, double *out_there)
 {
     const bgi_search *search = improve->search;

@@ -20,7 +20,7 @@ static uint32_t first_send_row(const bg_schedule_problem *problem)
     return (BGI_BLOCK_UPDATE + count_levels(problem)) * problem->stage_count;
 }
 
-/* The number of instances of a kind on a stage in a step. */
+/* Returns the number of instances of a kind on a stage in a step. */
 static uint32_t count_instances(const bg_schedule_problem *problem, bg_action_kind kind, uint32_t stage)
 {
     bool exists = false;

@@ -63,8 +63,8 @@ bg_action bgi_schedule_layout_action(const bgi_schedule_layout *layout, uint32_t
 /* Rows by stage, in blocks of stage_count; then U by level and stage; then SEND and RECEIVE by edge. */
 enum { BGI_BLOCK_UPDATE = 8 };
 
-/* The row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be in
- * range. */
+/* Returns the row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be
+ * in range. */
 static inline uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage,
                                                uint32_t level)
 {
@@ -76,7 +76,7 @@ static inline uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout
     return (blocks[kind] + (kind == BG_ACTION_UPDATE ? level : 0)) * layout->problem->stage_count + stage;
 }
 
-/* The row of an action that is known to be the problem's, and is neither LOAD nor STORE. */
+/* Returns the row of an action that is known to be the problem's, and is neither LOAD nor STORE. */
 static inline uint32_t bgi_schedule_layout_known_row(const bgi_schedule_layout *layout, const bg_action *action)
 {
     if (action->kind == BG_ACTION_SEND)

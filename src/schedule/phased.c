@@ -28,7 +28,7 @@ typedef struct phase {
     uint32_t begin, end; /* stages */
 } phase;
 
-/* The stages of the phase whose last stage is `stage`. */
+/* Returns the stages of the phase whose last stage is `stage`. */
 static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
 {
     phase found = {.begin = last_stage, .end = last_stage + 1};
@@ -38,7 +38,7 @@ static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
     return found;
 }
 
-/* The number of levels of a stage's update that follow its last backward. */
+/* Returns the number of levels of a stage's update that follow its last backward. */
 static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 {
     bool has_messages = false;

@@ -225,7 +225,7 @@ static void transfer(execution *exec, uint32_t device, const bg_action *action)
     note(exec, device, start, exec->run->is_timed ? state->io_time : start);
 }
 
-/* The time at which the remote buffers of an action are ready for it. */
+/* Returns the time at which the remote buffers of an action are ready for it. */
 static double buffers_ready(const execution *exec, const bg_action *action)
 {
     const bgi_schedule_layout *layout = exec->run->layout;

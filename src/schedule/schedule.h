@@ -35,7 +35,7 @@ struct bg_schedule {
 /* Creates an empty schedule. */
 bg_status bgi_schedule_create(uint32_t device_count, bg_schedule **out, bg_error *error);
 
-/* The number of actions of all devices together. */
+/* Returns the number of actions of all devices together. */
 size_t bgi_schedule_total(const bg_schedule *schedule);
 
 /* Returns BG_ERROR_CANCELED when problem->stop returns true. */
@@ -57,19 +57,19 @@ bool bgi_action_has_index(bg_action_kind kind);
  * are between existing actions. */
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
 
-/* The stage's place along the data flow. */
+/* Returns the stage's place along the data flow. */
 static inline uint32_t bgi_schedule_position(const bg_schedule_problem *problem, uint32_t stage)
 {
     return problem->stage_positions != NULL ? problem->stage_positions[stage] : stage;
 }
 
-/* One more than the last position. */
+/* Returns one more than the last position. */
 static inline uint32_t bgi_schedule_position_count(const bg_schedule_problem *problem)
 {
     return bgi_schedule_position(problem, problem->stage_count - 1) + 1;
 }
 
-/* The phase of a stage. */
+/* Returns the phase of a stage. */
 static inline uint32_t bgi_schedule_phase(const bg_schedule_problem *problem, uint32_t stage)
 {
     return problem->stage_phases != NULL ? problem->stage_phases[stage] : bgi_schedule_position(problem, stage);
@@ -83,7 +83,7 @@ bool bgi_schedule_stage_gathers(const bg_schedule_problem *problem, uint32_t sta
 /* Whether a stage has R. */
 bool bgi_schedule_stage_recomputes(const bg_schedule_problem *problem, uint32_t stage);
 
-/* Duration of a compute action; 0 for every other one. */
+/* Returns the duration of a compute action; 0 for every other one. */
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action);
 
 /* ---- require.c, order.c: building blocks of generators ---- */

@@ -363,8 +363,8 @@ static double slot_bytes(const bg_schedule_edge *edge)
     return (double)(edge->slot_bytes != 0 ? edge->slot_bytes : edge->size_bytes);
 }
 
-/* The largest number of micro-batches of an edge that its receiving device holds at once, each from its `first` to its
- * `last` action. Both rows are of one device and ascend. */
+/* Returns the largest number of micro-batches of an edge that its receiving device holds at once, each from its `first`
+ * to its `last` action. Both rows are of one device and ascend. */
 static uint32_t count_held(const uint32_t *places, const bgi_schedule_row *first, const bgi_schedule_row *last)
 {
     uint32_t most = 0, ended = 0;

@@ -35,8 +35,8 @@ static uint32_t instance_step(const pass *p, uint32_t row, uint32_t micro_batch)
     return p->steps[p->layout->rows[row].first + micro_batch];
 }
 
-/* The number of steps after `from` at which `to` may run. In a pair, a stage's B may read the result of its F in the
- * same step. */
+/* Returns the number of steps after `from` at which `to` may run. In a pair, a stage's B may read the result of its F
+ * in the same step. */
 static uint32_t edge_lag(const pass *p, const bgi_schedule_edge_rows *edge)
 {
     const bool is_own = p->layout->rows[edge->from].stage == p->layout->rows[edge->to].stage;
@@ -140,7 +140,7 @@ cleanup:
     return status;
 }
 
-/* The step after the last input that comes from another stage; 0 if there is no such input. */
+/* Returns the step after the last input that comes from another stage; 0 if there is no such input. */
 static uint32_t inputs_ready(const bgi_schedule_layout *layout, const uint32_t *steps, uint32_t row,
                              uint32_t micro_batch)
 {

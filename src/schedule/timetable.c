@@ -90,7 +90,7 @@ static const char *format_action(const drawing *draw, const bg_action *action, c
     return text;
 }
 
-/* The next action of a list, from *position on, that has a step; false at the end. */
+/* Returns the next action of a list, from *position on, that has a step; false at the end. */
 static bool next_drawn(const drawing *draw, const bgi_schedule_list *list, size_t *position, uint32_t *out_step)
 {
     const bgi_schedule_layout *layout = &draw->facts->layout;
@@ -115,7 +115,7 @@ static size_t count_digits(uint32_t number)
     return count;
 }
 
-/* The length of format_action's text. */
+/* Returns the length of format_action's text. */
 static size_t measure_action(const drawing *draw, const bg_action *action)
 {
     const size_t stage = draw->names_stages ? count_digits(action->stage) + 1 : 0;

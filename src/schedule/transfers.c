@@ -44,7 +44,7 @@ static bg_status add(placer *p, size_t at, bg_action_kind kind, uint32_t buffer,
     return BG_OK;
 }
 
-/* The place of a load for action `user`: before the preceding visit, or right before the action. */
+/* Returns the place of a load for action `user`: before the preceding visit, or right before the action. */
 static size_t load_place(const placer *p, const bg_schedule_buffer *buffer, size_t user)
 {
     const size_t visit = p->visits[user];

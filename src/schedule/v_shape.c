@@ -85,8 +85,8 @@ static bool has_input(const weaver *w, uint32_t device, int v)
     return w->devices[is_down ? device - 1 : device + 1].done[v] > micro_batch;
 }
 
-/* The `rank`-th of the device's remaining visits in the order of the blocks, which have no two visits of a device in
- * one step. VISITS if fewer are left. */
+/* Returns the `rank`-th of the device's remaining visits in the order of the blocks, which have no two visits of a
+ * device in one step. VISITS if fewer are left. */
 static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
 {
     for (int v = 0; v < VISITS; v++) {

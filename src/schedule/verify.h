@@ -30,8 +30,8 @@ bg_status bgi_schedule_prove(bg_schedule *schedule, const bg_schedule_problem *p
 bg_status bgi_schedule_create_proven(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
                                      bg_schedule **out, bgi_schedule_facts *out_facts, bg_error *error);
 
-/* The largest number of instances that are in progress at once. Instance m begins at place begins[m] and ends at
- * ends[m] of one order; both arrays ascend. */
+/* Returns the largest number of instances that are in progress at once. Instance m begins at place begins[m] and ends
+ * at ends[m] of one order; both arrays ascend. */
 uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count);
 
 /* ---- simulate.c ---- */

@@ -8,7 +8,7 @@ static bgi_region between(size_t first, size_t end)
     return (bgi_region){.first = first, .length = end - first, .stride = end - first, .rows = 1};
 }
 
-/* The member's slice of elements that are cut into almost equal slices. */
+/* Returns the member's slice of elements that are cut into almost equal slices. */
 static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t count = pattern->count;
@@ -16,7 +16,7 @@ static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
     return between((size_t)(count * member / pattern->size), (size_t)(count * (member + 1) / pattern->size));
 }
 
-/* The member's piece, cut short where the elements end. */
+/* Returns the member's piece, cut short where the elements end. */
 static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t first = (uint64_t)pattern->piece * member, end = first + pattern->piece, count = pattern->count;

@@ -46,10 +46,10 @@ static inline bool bgi_pattern_sums(const bgi_pattern *pattern)
     return pattern->kind != BGI_PATTERN_GATHER_PIECES && pattern->kind != BGI_PATTERN_GATHER_ROWS;
 }
 
-/* The region that `member` takes of the source of `from`. For sums it is the same for all sources. */
+/* Returns the region that `member` takes of the source of `from`. For sums it is the same for all sources. */
 bgi_region bgi_pattern_take(const bgi_pattern *pattern, uint32_t member, uint32_t from);
-/* The region of `reader`'s destination for the result of `maker`: its sum, or its contribution. Its size is the number
- * of elements that `maker` took, or that `reader` takes of them. It is empty when `reader` gets none of them. */
+/* Returns the region of `reader`'s destination for the result of `maker`: its sum, or its contribution. Its size is the
+ * number of elements that `maker` took, or that `reader` takes of them. It is empty when `reader` gets none of them. */
 bgi_region bgi_pattern_put(const bgi_pattern *pattern, uint32_t maker, uint32_t reader);
 
 #endif

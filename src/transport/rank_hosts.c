@@ -71,7 +71,7 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
     return BG_OK;
 }
 
-/* The lowest rank that has not reached the end of the run; this rank when all have. */
+/* Returns the lowest rank that has not reached the end of the run; this rank when all have. */
 static uint32_t find_late(ranks *r, uint64_t run)
 {
     uint32_t rank = 0;

@@ -48,7 +48,7 @@ static size_t bytes_of(const bgi_exchange *exchange, const bgi_region *region)
     return region->rows * region->length * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* The address of a region in a tensor. */
+/* Returns the address of a region in a tensor. */
 static char *place_of(const bgi_exchange *exchange, const void *tensor, const bgi_region *region)
 {
     return (char *)(uintptr_t)tensor + region->first * bg_dtype_size_bytes(exchange->dtype);
@@ -92,7 +92,7 @@ static bgi_pattern choose_pattern(const party *p, bgi_pattern own)
     return own;
 }
 
-/* The region that `member` takes of `from`, and its destination (pattern.h). */
+/* Returns the region that `member` takes of `from`, and its destination (pattern.h). */
 static bgi_region find_taken(const party *p, uint32_t index, uint32_t member, uint32_t from)
 {
     const bgi_pattern pattern = choose_pattern(p, p->exchanges[index].pattern);
@@ -130,8 +130,8 @@ static bool reserve(ranks *r, char **room, size_t *capacity, size_t size_bytes)
     return true;
 }
 
-/* The place of the next tensor's part in a buffer. Elements are summed where they arrive, so parts are aligned for the
- * largest type. */
+/* Returns the place of the next tensor's part in a buffer. Elements are summed where they arrive, so parts are aligned
+ * for the largest type. */
 static size_t begin_part(size_t end)
 {
     const size_t mask = sizeof(double) - 1;
@@ -193,7 +193,7 @@ static bool make_room(party *p, share *s)
     return reserve(p->of, &s->in_room, &s->in_capacity, at);
 }
 
-/* The bytes of a maker's sums for a reader. */
+/* Returns the bytes of a maker's sums for a reader. */
 static size_t count_sums(const party *p, uint32_t maker, uint32_t reader)
 {
     size_t bytes = 0;

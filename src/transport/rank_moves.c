@@ -31,8 +31,9 @@ bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why)
 
 /* ---- operations ---- */
 
-/* The size of the messages into which an operation is cut. A message that its receiver must request takes longer than
- * several messages that are sent at once. A parcel of notes may be shorter than its buffer, so it is never cut. */
+/* Returns the size of the messages into which an operation is cut. A message that its receiver must request takes
+ * longer than several messages that are sent at once. A parcel of notes may be shorter than its buffer, so it is never
+ * cut. */
 static size_t choose_message_bytes(const bg_transport *carrier, uint32_t tag, size_t size_bytes)
 {
     const bool is_worth_it = size_bytes > carrier->eager_bytes && (size_bytes - 1) / MOST_EAGER < carrier->eager_bytes;

@@ -59,7 +59,7 @@ extern const bgi_transport_type bgi_transport_ranks;
 
 /* Whether a rank has reached the end of the current run. */
 bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank);
-/* The `wanted` of a rank's last `finish`. */
+/* Returns the `wanted` of a rank's last `finish`. */
 uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank);
 /* Sends data from rank `root` to all ranks, between runs or after `finish`. Waits at most wait_limit_s without a sign
  * of the other rank. */
