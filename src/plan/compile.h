@@ -90,14 +90,14 @@ bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
 
-/* problem.c. bgi_adapt_generator runs when the devices of stages are known. When the options do not name a schedule, it
- * chooses one that accepts stages that share devices, and a sequential one if there is only one device. */
+/* problem.c. bgi_adapt_generator runs when the devices of stages are known. It chooses the sequential schedule if there
+ * is only one device and, when the options name no schedule, one that accepts stages that share devices. */
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_adapt_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
 
-/* anchors.c: copies the graph and marks the values that requests name as outputs; NULL when the graph marks all of
- * them. */
+/* anchors.c: copies the graph and marks the values that requests name as outputs; *out is NULL when the graph marks all
+ * of them. */
 bg_status bgi_mark_anchors(bgi_compiler *compiler, const bg_graph *graph, bg_graph **out, bg_error *error);
 bool bgi_is_anchor(const bgi_compiler *compiler, const char *output);
 /* Finds an output; otherwise returns the null value and fills the error. */
@@ -108,8 +108,8 @@ bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *
 bg_status bgi_count_replicas(bgi_compiler *compiler, bg_error *error);
 
 /* trial.c */
-/* Begins a compiler with the same stages and its own plan and graph, for compiler->lower. The caller must end it even
- * after a failure, and may take `plan` out of it first. */
+/* Begins a compiler with the same stages and its own plan and graph, for compiler->lower. The caller must end the
+ * compiler even after a failure, and may take `plan` out of it first. */
 bg_status bgi_trial_begin(const bgi_compiler *compiler, bgi_compiler *out, bg_error *error);
 void bgi_trial_end(bgi_compiler *trial);
 
@@ -124,11 +124,11 @@ bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
 void bgi_warn_of_idle_rules(const bgi_compiler *compiler);
 /* Decides which variables are remote; needs segments. */
 bg_status bgi_find_remote(bgi_compiler *compiler, bg_error *error);
-/* Moves a load in an update before the preceding update, unless it is on demand. */
+/* Moves loads inside an update one update earlier, unless the tensor is loaded on demand. */
 bg_status bgi_hoist_loads(bgi_compiler *compiler, bg_error *error);
 /* Adds the buffers of edges; needs grouped edges. */
 void bgi_add_edge_buffers(bgi_compiler *compiler);
-/* Marks crossings for which a remote store pays off; needs a schedule. Returns true when there are new ones, so that
+/* Marks crossings for which a remote store pays off; needs a schedule. Returns true when it has marked any, so that
  * edges must be grouped again. */
 bool bgi_decide_remote_edges(bgi_compiler *compiler);
 /* Decides for which accumulators each replica stores only the piece that it updates; needs a schedule. */
@@ -141,12 +141,12 @@ uint8_t bgi_crossing_shard_axes(const bgi_compiler *compiler, uint32_t crossing)
 bool bgi_activations_may_be_remote(const bg_options *options);
 
 /* edges.c */
-/* Each call groups all edges again from the start. */
+/* Groups crossings into edges; each call groups all of them again from the start. */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
-/* The slot of a crossing for its readers, and the slot for the op that writes it. */
+/* Return the slot of a crossing for its readers, and the slot for the op that writes the value. */
 bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);
-/* The same for the value stashed for the backward pass, if that has a separate edge. */
+/* Return the same slots of the value that is stashed for the backward pass, if that has a separate edge. */
 bgi_operand bgi_stash_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing);
 
@@ -175,7 +175,7 @@ bgi_operand bgi_leaf_place(const bgi_compiler *compiler, uint32_t value, uint32_
 size_t bgi_input_index(const bgi_compiler *compiler, uint32_t value, uint32_t stage);
 /* Returns the memory class of a variable or constant on a device that holds it, or a window of it. */
 bg_memory_class bgi_leaf_class(const bgi_value *value);
-/* The same, as a class of tensors that may be remote. */
+/* Returns the same as a class of tensors that may be remote. */
 bg_location_class bgi_leaf_location(const bgi_value *value);
 
 /* transfers.c */
@@ -192,7 +192,7 @@ bool bgi_call_meets_replicas(const bgi_call *call);
 /* Returns the number of transfers that an instruction issues. */
 uint32_t bgi_count_transfers(const bgi_instruction *instruction);
 
-/* phases.c: needs all places. */
+/* phases.c: counts the memory of each phase; needs all places. */
 bg_status bgi_list_phases(bgi_compiler *compiler, bg_error *error);
 
 /* program.c */
@@ -240,7 +240,7 @@ static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *valu
     return value->is_piece || pieces > whole ? pieces : whole;
 }
 
-/* Whether only a piece is sent between devices; an op that reads the whole prevents this. */
+/* Whether only a piece of the value is sent between devices, because no op reads the whole. */
 static inline bool bgi_travels_as_piece(const bgi_value *value)
 {
     return value->piece > 0 && (value->is_piece || !value->is_read_whole);

@@ -49,7 +49,8 @@ static bool same_ends(const bg_schedule_edge *a, const bg_schedule_edge *b)
            a->to_level == b->to_level;
 }
 
-/* A remote variable may not be on the device when a reader in another stage needs it. */
+/* Whether the readers find the value without an edge: it is a variable on their device that is not remote. A remote
+ * variable may not be loaded when a reader in another stage needs it. */
 static bool needs_no_edge(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_segment *from = &c->partition->segments[crossing->from_segment];
@@ -116,7 +117,7 @@ static bg_status allocate_edges(bgi_compiler *c, bg_error *error)
     for (c->edges->table_size = 16; c->edges->table_size < 4 * (size_t)count;)
         c->edges->table_size *= 2;
     c->edges->table = bgi_arena_allocate(&c->scratch, c->edges->table_size, sizeof *c->edges->table);
-    /* A crossing may become two edges with three rings each. */
+    /* A crossing may become two edges with up to three rings each. */
     c->edges->list = bgi_arena_allocate(&c->plan->arena, 2 * (size_t)count, sizeof *c->edges->list);
     c->edges->facts = bgi_arena_allocate(&c->scratch, 2 * (size_t)count, sizeof *c->edges->facts);
     c->edges->routes = bgi_arena_allocate(&c->scratch, count, sizeof *c->edges->routes);
@@ -184,7 +185,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
 
 /* ---- slots ---- */
 
-/* Returns the place of a value in an edge's slots, for the device that has them. */
+/* Returns the place of a value in an edge's slots, for the device that has the slots. */
 static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];
