@@ -225,7 +225,7 @@ bool bgi_reuse_slots(bgi_compiler *c, uint32_t segment, const bgi_life_times *ti
 
 /* ---- the stash before the transients ---- */
 
-/* A value's the value's place in the slot, and when the last pass reads it last. */
+/* A value in the slot, and its last reader in the last pass that uses the slot. */
 typedef struct member {
     size_t *offset;
     size_t size;

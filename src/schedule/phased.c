@@ -28,7 +28,7 @@ typedef struct phase {
     uint32_t begin, end; /* stages */
 } phase;
 
-/* Returns the stages of the phase whose last stage is `stage`. */
+/* Returns the stages of the phase whose last stage is `last_stage`. */
 static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
 {
     phase found = {.begin = last_stage, .end = last_stage + 1};
@@ -38,7 +38,7 @@ static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
     return found;
 }
 
-/* Returns the number of levels of a stage's update that follow its last backward. */
+/* Returns the number of levels of a stage's update that come right after its last backward. */
 static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 {
     bool has_messages = false;
@@ -51,8 +51,8 @@ static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 }
 
 /* Whether updates that follow a backward are delayed until after the next phase's backward. An update that is delayed
- * as a whole keeps weights and optimizer state on the device with the gradients, so this applies only if they are
- * always there. */
+ * as a whole keeps weights and optimizer state on the device with the gradients, so it is delayed only if these never
+ * leave the device. */
 static bool follow_later(const bg_schedule_problem *problem)
 {
     bool has_variables = false, leave = false;
