@@ -8,6 +8,6 @@
 
 /* Returns the nanoseconds of CLOCK_MONOTONIC; only differences have a meaning. */
 uint64_t bgi_clock_ns(void);
-double bgi_clock_s(void); /* the same in seconds */
+double bgi_clock_s(void); /* returns the same time in seconds */
 
 #endif
