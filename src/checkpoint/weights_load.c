@@ -28,7 +28,7 @@ typedef struct loading {
     bg_weights_result *results;
     const bgi_weights_item **items;
     size_t count, wanted_count;
-    bool takes_all; /* there are no weights to load into, so everything is loaded */
+    bool takes_all; /* there are no weights and no plan, so everything is loaded */
 } loading;
 
 void bg_weights_load_options_init(bg_weights_load_options *options, size_t struct_bytes)
