@@ -342,7 +342,7 @@ static void find_place(bgi_part_save *s)
     s->step = bg_session_step(s->session);
 }
 
-/* Also copies the values, because the first write to each page of the memory is slow. */
+/* Allocates the memory for copies, and copies the values once, because the first write to each page is slow. */
 bg_status bgi_parts_reserve(bgi_part_save *s)
 {
     bg_status status;

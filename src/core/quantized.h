@@ -29,8 +29,8 @@ typedef struct bgi_quantized {
     uint8_t in_out; /* the float32 matrix is [in, out], otherwise [out, in] */
 } bgi_quantized;
 
-/* The largest |weight - rounded weight|, and the bound: half of the largest scale, or of the unit in the last
- * place of the largest weight. */
+/* The largest |weight - rounded weight|, and its bound: half of the largest scale or, for 16 bits, half of the unit in
+ * the last place of the largest weight. */
 typedef struct bgi_quantized_error {
     double largest, bound;
 } bgi_quantized_error;

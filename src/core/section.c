@@ -95,7 +95,7 @@ void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void 
 
 enum { MOST_DIGITS = 9 };
 
-/* For a name such as "split_embeddings.12.rest", sets the number and returns "rest". Returns NULL for other names. */
+/* Sets the number of a name such as "split_embeddings.12.rest" and returns "rest"; returns NULL for other names. */
 static const char *skip_component(const char *text, uint32_t *out_number)
 {
     static const char *const words[] = {"split_embeddings.", "split_linear_layers."};

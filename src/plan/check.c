@@ -172,7 +172,8 @@ static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_
     for (uint32_t i = 0; i < count; i++) {
         const bgi_plan_edge *edge = edges[i] < plan->edge_count ? &plan->edges[edges[i]] : NULL;
         if (edge == NULL)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u of %u", edges[i], plan->edge_count);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "an instruction names edge %u, but the plan has %u edges",
+                                edges[i], plan->edge_count);
         if (edge->from_device == edge->to_device || (is_sender ? edge->from_device : edge->to_device) != device)
             return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u from device %u to device %u cannot be %s here",
                                 edges[i], edge->from_device, edge->to_device, is_sender ? "written" : "read");

@@ -70,7 +70,8 @@ static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
     add_number(crc, instruction->needs_sum);
 }
 
-/* The checksum includes the kernels' names, so that it differs between ranks that use different instruction sets. */
+/* Returns a checksum of the plan. It includes the kernels' names, so that it differs between ranks that use different
+ * instruction sets. */
 static uint64_t sum_plan(const bg_plan *plan)
 {
     bgi_crc64 crc;
@@ -121,7 +122,7 @@ static void add_real(bgi_string *text, const char *name, double value)
     bgi_string_add(text, "%s %s\n", name, digits);
 }
 
-/* The optimizer comes before its settings, which depend on it. */
+/* Prints the optimizer, and then its settings, which depend on it. */
 static void add_optimizer(bgi_string *text, const bg_optimizer *optimizer)
 {
     char kind[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -254,8 +255,7 @@ static bg_status compare(const bg_plan *plan, bgi_transport *transport, const ch
     return status;
 }
 
-/* Rank 0 returns the first difference that a rank has reported, or "" when there is none; the other ranks receive
- * it. */
+/* Sets `words`, on all ranks, to the first difference that a rank has reported, or to "" when there is none. */
 static bg_status take_first(bgi_transport *transport, char words[WHY_BYTES], bg_error *error)
 {
     const bg_transport *carrier = transport->setup.ranks->carrier;

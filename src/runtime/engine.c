@@ -96,7 +96,7 @@ static bg_status check_memory(const bgi_engine *engine, bg_error *error)
     return bgi_host_memory_check(&memory, engine->plan, bytes, error);
 }
 
-/* Remote memory in files is counted when the files are made. */
+/* Reports the progress of a device's creation. Remote memory in files is counted when the files are made. */
 static bg_status begin_device(const bgi_engine *engine, uint32_t index, bgi_progress *progress, bg_error *error)
 {
     const uint32_t replica = index / engine->plan->device_count, number = index % engine->plan->device_count;
@@ -616,7 +616,8 @@ bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *optio
     return status;
 }
 
-/* A detached worker may call this after the plan is gone, unless the plan is the session's own. */
+/* Frees an engine. A detached worker may call this function after the plan is gone, unless the plan is the session's
+ * own. */
 void bgi_engine_free(bgi_engine *engine)
 {
     /* In a forked child the parent's workers count as waiting on the condition variables forever, and destroying these
@@ -862,9 +863,9 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     const bgi_run *run = engine->run;
     uint64_t said, wants_end = engine->gate.wants_end;
 
-    /* Stops the infeed's thread before other ranks learn that this one is done, because they would mistake its later
-     * messages for those of the next run. Rank 0 continues to reply, and a rank without devices may still receive a
-     * request to stop.
+    /* Stops the infeed's thread before other ranks learn that this rank is done; otherwise they would mistake the
+     * thread's later messages for those of the next run. Rank 0 continues to reply, and a rank without devices may
+     * still receive a request to stop.
      */
     if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)
         bgi_gate_end(engine);

@@ -366,7 +366,7 @@ struct bgi_engine {
     bgi_stores stores;    /* the owner of the remote stores' memory, if the devices do not own it */
     float **sums;         /* [output][replica]: float32 sums of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
-    uint32_t *output_devices; /* [output]: the device that makes it */
+    uint32_t *output_devices; /* [output]: the device that makes the output */
     void **operands;          /* memory for the operands of all devices */
 
     /* The run. */

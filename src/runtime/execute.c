@@ -17,7 +17,7 @@
 
 /* ---- the caller's arrays ---- */
 
-/* Returns whether the output's array must have a place for each iteration (of every n-th). */
+/* Returns whether the output's array must have a place for each iteration, or for every n-th one. */
 static bool grows(const bgi_plan_output *output)
 {
     return output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N;
@@ -396,8 +396,8 @@ static bg_status refuse_shape(const bg_plan *plan, const bg_stream *stream, cons
 
     return bg_error_set(
         error, BG_ERROR_SHAPE,
-        "input `%s`: an array %s; a run takes %lld samples of a micro-batch x %u device iterations x %u accumulation "
-        "x (%u replicas / input_group_size %u) = %llu in the first dimension, of micro-batches %s",
+        "input `%s` is %s, but a run takes %lld samples of a micro-batch x %u device iterations x %u accumulation x "
+        "(%u replicas / input_group_size %u) = %llu in the first dimension; a micro-batch is %s",
         stream->name, bg_type_text(type, have), (long long)(own->rank > 0 ? own->dims[0] : 1), updates,
         plan->training ? plan->micro_batches : 1, plan->replicas, plan->input_group_size,
         (unsigned long long)(stream->count * (uint64_t)(own->rank > 0 ? own->dims[0] : 1)), bg_type_text(own, each));

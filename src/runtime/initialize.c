@@ -32,8 +32,8 @@ enum { ATTEMPTS = 32 };
 /* The largest number of threads that fill one tensor, and the number of elements that justifies a thread. */
 enum { MOST_THREADS = 64, LEAST_ELEMENTS = 1 << 16 };
 
-/* The random number is a float32, so that a float64 model that checks a float32 model starts near its values. For
- * float64 only the bounds and the product are not rounded to float32. */
+/* Returns a uniform value. The random number is a float32 for all types, so that a float64 model that checks a float32
+ * model starts near the same values. */
 static double draw_uniform(bg_dtype dtype, const bg_initializer *initializer, uint32_t word)
 {
     const float u = bgi_uniform_from_word(word);

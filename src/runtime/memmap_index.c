@@ -252,7 +252,7 @@ bg_status bgi_memmap_index_take(const bgi_memmap_index *index, bg_weights *weigh
     char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
 
     if (record == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "memmap_dir: the index does not know `%s`", weight->name);
+        return bg_error_set(error, BG_ERROR_PARSE, "memmap_dir: the index has no weight `%s`", weight->name);
     weight->is_given = record->is_given;
     weight->updates = record->updates;
     if (is_in_stores)

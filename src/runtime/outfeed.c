@@ -371,7 +371,8 @@ bg_status bg_outfeed_leaf_at(const bg_outfeed *outfeed, uint32_t index, bg_outfe
     BGI_TRY(bgi_require(outfeed, "outfeed", __func__, error));
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (index >= outfeed->leaf_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "leaf %u of %u", index, outfeed->leaf_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "leaf is %u but must be below %u, the number of leaves", index,
+                            outfeed->leaf_count);
     *out = (bg_outfeed_leaf){.path = outfeed->leaves[index].path, .output = outfeed->leaves[index].output};
     return find_row_type(outfeed, index, &out->type, error);
 }
@@ -550,7 +551,7 @@ bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_a
     pthread_mutex_unlock(&outfeed->mutex);
     BGI_TRY(status);
     if (count == 0 && outfeed->options.newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: no run has put a row into it yet");
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: no run has written a row yet");
     for (uint32_t i = 0; i < outfeed->leaf_count && status == BG_OK; i++) {
         status = take_array(outfeed, i, count, &arrays[i], error);
         for (uint32_t done = 0; status != BG_OK && done < i; done++)
@@ -642,7 +643,7 @@ static void complete_rows(bg_outfeed *outfeed)
     pthread_mutex_unlock(&outfeed->mutex);
 }
 
-/* The first micro-batch begins the sum; each addition is rounded to the row's type. */
+/* Adds a value to a row. The first micro-batch begins the sum, and each addition is rounded to the row's type. */
 static void add(const bgi_leaf *leaf, void *to, const void *from, bool is_first)
 {
     const int64_t count = bg_type_element_count(&leaf->value_type);

@@ -107,8 +107,8 @@ uint32_t bg_processor_count(void)
     return count;
 }
 
-/* If there are more cores than workers, SPREAD leaves equal distances between workers. Neighbors in the list are
- * neighbors in the machine, so workers also spread over caches and packages. */
+/* Returns a worker's processor. If there are more cores than workers, SPREAD leaves equal distances between workers.
+ * Neighbors in the list are neighbors in the machine, so workers also spread over caches and packages. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count)
 {
     if (placement->pinning == BG_PINNING_SPREAD && count < placement->core_count)

@@ -232,7 +232,7 @@ bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *e
     bg_status status;
 
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
-        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_share_trace: rank %u of %u", rank,
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_share_trace: rank is %u but must be below %u", rank,
                             transport != NULL ? transport->rank_count : 1);
     if (!session->plan->options.reporting.trace)
         return bg_error_set(error, BG_ERROR_INVALID, "the plan's options do not ask for a trace");

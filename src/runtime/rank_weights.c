@@ -287,7 +287,7 @@ bg_status bg_session_read_weights(bg_session *session, uint32_t rank, bgi_weight
     if (use == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: `use` is NULL");
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
-        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank %u of %u", rank,
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank is %u but must be below %u", rank,
                             transport != NULL ? transport->rank_count : 1);
     /* The thread leaves the weights before it calls `use`, because the functions that `use` calls enter them. */
     if (session->owners == NULL || transport->rank == rank)

@@ -132,8 +132,8 @@ static bool goes_on(void *user)
     return !is_stopping(user);
 }
 
-/* After a kernel has returned, this function touches the plan only while the engine is alive, because the plan may have
- * been destroyed by then. */
+/* Runs a kernel call. After the kernel has returned, the function touches the plan only while the engine is alive,
+ * because the plan may have been destroyed by then. */
 static void run_call(bgi_runner *runner, const bgi_call *call)
 {
     const bgi_launch how = {.user = runner, .run = run_parts, .goes_on = goes_on};

@@ -800,8 +800,8 @@ static bg_status check_transport(const bg_transport *transport, bg_error *error)
                             "transport.struct_bytes is %zu; it must be sizeof(bg_transport), here %zu",
                             transport->struct_bytes, sizeof *transport);
     if (transport->rank >= transport->rank_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "transport: rank %u of %u", transport->rank,
-                            transport->rank_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "transport.rank is %u but must be below rank_count, %u",
+                            transport->rank, transport->rank_count);
     if (transport->tag_count < LEAST_TAGS || transport->message_bytes < LEAST_MESSAGE_BYTES)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the transport has %u tags and messages of %zu bytes; it must have at least %d tags and "
@@ -815,7 +815,7 @@ static bg_status check_transport(const bg_transport *transport, bg_error *error)
     return BG_OK;
 }
 
-/* With several ranks, finds the owners of devices. */
+/* Finds the owners of devices, if there are several ranks. */
 static bg_status find_owners(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -1167,7 +1167,8 @@ bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream 
     const bg_plan *plan = session->plan;
 
     if (index >= plan->input_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "input %u of %u", index, plan->input_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "input is %u but must be below %u, the number of inputs", index,
+                            plan->input_count);
     *out = make_stream(bgi_plan_is_canonical(plan) ? 1 : bgi_plan_input_rows(plan), plan->inputs[index].name,
                        &plan->inputs[index].type, bgi_stream_input_count(plan));
     return BG_OK;
@@ -1182,7 +1183,8 @@ bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream
     const bg_plan *plan = session->plan;
 
     if (index >= bgi_plan_output_count(plan))
-        return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, bgi_plan_output_count(plan));
+        return bg_error_set(error, BG_ERROR_INVALID, "output is %u but must be below %u, the number of outputs", index,
+                            bgi_plan_output_count(plan));
     *out =
         make_stream(bgi_plan_has_stretches(plan, &plan->outputs[index]) ? 1 : plan->replicas, plan->outputs[index].name,
                     &plan->outputs[index].type, bgi_stream_output_count(plan, &plan->outputs[index]));
@@ -1298,7 +1300,8 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     return BG_OK;
 }
 
-/* After a failed run, a reader keeps its version, because a kernel that reads it may not have returned. */
+/* Runs the session. After a failed run a reader keeps its version, because a kernel that reads it may not have
+ * returned. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status;
@@ -1458,8 +1461,9 @@ static bg_status find_event(const bg_session *session, uint32_t replica, uint32_
 
     if (index >= total)
         return bg_error_set(
-            error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, total, replica, device,
-            session->plan->options.reporting.trace ? "" : "; the plan's options do not ask for a trace");
+            error, BG_ERROR_INVALID,
+            "event is %u but must be below %u, the number of events of replica %u, device %u%s", index, total, replica,
+            device, session->plan->options.reporting.trace ? "" : "; the plan's options do not ask for a trace");
     if (found == NULL) {
         *out = find_shared(session, replica, device)->events[index];
         return BG_OK;

@@ -23,8 +23,8 @@ enum { MOST_CPUS = 1 << 16, KERNEL_THREAD = 0x00200000, TRIES = 200, NAP_NS = 50
 
 /* ---- one session at a time ---- */
 
-/* The lock is the name of an abstract socket: only one process can have it, and the system releases it when the process
- * ends. */
+/* Takes the lock, which is the name of an abstract socket: only one process can have the name, and the system releases
+ * it when the process ends. */
 int bgi_placement_lock(void)
 {
     static const char name[] = "brigade-pinning";

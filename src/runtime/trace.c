@@ -184,7 +184,8 @@ void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_
     bgi_trace_put(ring, &event);
 }
 
-/* The event has the device's current action, although the device may have advanced since the worker helped. */
+/* Records a worker's help. The event has the device's current action, although the device may have advanced since the
+ * worker helped. */
 void bgi_trace_add_help(bgi_worker *worker, const bgi_runner *runner, uint64_t start_ns)
 {
     bgi_engine *engine = worker->engine;

@@ -69,7 +69,8 @@ static bool is_inside(bg_weights *weights)
     return atomic_load_explicit(&weights->thread, memory_order_relaxed) == (uintptr_t)pthread_self();
 }
 
-/* While the message is written, the other thread may leave or begin another action. */
+/* Reports that another action uses the weights. While the message is written, the other thread may leave or begin
+ * another action. */
 static bg_status refuse(bg_weights *weights, const bg_session *session, const char *action, bg_error *error)
 {
     const bg_session *other = atomic_load_explicit(&weights->session, memory_order_relaxed);
@@ -80,7 +81,7 @@ static bg_status refuse(bg_weights *weights, const bg_session *session, const ch
     if (is_inside(weights))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s: called within %s that uses the same weights, from one of its callbacks or kernels; "
-                            "call it after that has returned",
+                            "call it after the action has ended",
                             action, others);
     if (session != NULL && other == session)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -343,7 +344,7 @@ static bg_status report_absence(const bg_weights *weights, const char *name, bg_
 
     if (whole == UINT32_MAX)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`", name);
-    return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`; weights have all of it, `%s`", name,
+    return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`; the weights have the whole, `%s`", name,
                         weights->items[whole].name);
 }
 
@@ -359,7 +360,8 @@ bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_
     if (index < bg_weights_count(weights))
         status = describe(weights, skip_gone(weights, index), out, error);
     else
-        status = bg_error_set(error, BG_ERROR_INVALID, "weight %u of %u", index, bg_weights_count(weights));
+        status = bg_error_set(error, BG_ERROR_INVALID, "weight is %u but must be below %u, the number of weights",
+                              index, bg_weights_count(weights));
     bgi_weights_leave(weights);
     return status;
 }

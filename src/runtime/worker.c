@@ -77,7 +77,7 @@ static bool help_somebody(const bgi_engine *engine, bgi_worker *worker)
         const uint64_t start_ns = is_traced ? bgi_clock_ns() : 0;
         if (bgi_parts_help(runner) == 0)
             continue;
-        if (is_traced && !is_stopping(engine)) /* otherwise the plan may be destroyed */
+        if (is_traced && !is_stopping(engine)) /* when the engine stops, the plan may be destroyed */
             bgi_trace_add_help(worker, runner, start_ns);
         return true;
     }

@@ -24,8 +24,8 @@ typedef struct bgi_schedule_run {
     const bgi_schedule_layout *layout;
     uint32_t step_count; /* consecutive executions of the lists */
     uint32_t *depths;    /* slots per edge */
-    /* If untimed: when all devices are stuck, an edge without a free slot gets another one, up to one per micro-batch;
-     * with that number a correct schedule never deadlocks. */
+    /* If untimed: when all devices are stuck, an edge without a free slot gets another slot. With one slot per
+     * micro-batch, the largest number, a correct schedule never deadlocks. */
     bool may_deepen;
     bool is_timed; /* computes times; otherwise all times are 0 */
     /* For a strict problem: the device of each action of a step, as an earlier execution recorded it; every step

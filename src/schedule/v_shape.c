@@ -199,7 +199,7 @@ static bg_status generate_zb_v(const bg_schedule_problem *problem, bg_schedule *
     return generate(problem, schedule, &b, error);
 }
 
-/* The gaps put the visits of a device on different steps modulo 6. */
+/* Generates v-half. The gaps put the visits of a device on different steps modulo 6. */
 static bg_status generate_v_half(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     const uint32_t p = problem->stage_count / 2;

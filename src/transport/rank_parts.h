@@ -208,7 +208,7 @@ void bgi_ranks_end_message(ranks *r, operation *last);
 void bgi_ranks_end_piece_in(ranks *r, operation *what);
 void bgi_ranks_handle_channel(queued *item);
 void *bgi_ranks_slot(const ranks *r, const channel *c, uint64_t sequence);
-/* NULL when memory is out; all ranks then fail. */
+/* Returns an unused piece; NULL when memory is out, and all ranks then fail. */
 piece *bgi_ranks_take_piece(ranks *r, void (*end)(ranks *r, operation *what));
 
 /* ---- rank_meetings.c ---- */

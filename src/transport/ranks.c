@@ -252,7 +252,7 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
                             : r->threads->type->release(r->threads, link, sequence);
 }
 
-/* Returns the bytes of a round; without a limit if all members are on this rank, because nothing is copied. */
+/* Returns the bytes of a round; SIZE_MAX if all members are on this rank, because nothing is copied. */
 static size_t round_bytes(const bgi_transport *transport, uint32_t group)
 {
     return ((const ranks *)transport)->parties[group] != NULL
