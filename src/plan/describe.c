@@ -102,8 +102,8 @@ const char *bgi_bytes_text(uint64_t bytes, char *text)
 
 /* ---- memory ---- */
 
-/* Whether the table has a column for the class among the device's memory. Remote bytes have a column at the end;
- * windows have one only if there are any. */
+/* Whether the table has a column for the class before the total. Remote bytes have a column at the end; windows have
+ * one only if there are any. */
 static bool has_column(const bg_plan *plan, int memory_class)
 {
     bool has_windows = false;

@@ -1,7 +1,7 @@
 /*
- * final.c: sends gradients as soon as they are final. If a device would only wait in a REDUCE, the preceding backward
- * pass is cut: gradients that its later calls do not touch are summed while these calls run. This file knows no
- * schedule and no graph; it only reads each device's instructions.
+ * final.c: sums gradients over replicas as soon as they are final. If a device would only wait in a REDUCE, the
+ * preceding backward pass is cut: gradients that its later calls do not touch are summed while these calls run. This
+ * file knows no schedule and no graph; it only reads each device's instructions.
  *
  *     B1 ............................ REDUCE 1 | U1
  *     B1 ........ REDUCE 1 | B1 ..... REDUCE 1 | B1 .. REDUCE 1 | U1       each of some variables

@@ -249,7 +249,8 @@ static bool has_transfers(const bgi_engine *engine)
     return false;
 }
 
-/* Runs an I/O thread. When it finds no transfer it sleeps at once, because workers that spin find transfers sooner. */
+/* Runs an I/O thread. When it finds no transfer it sleeps immediately, because workers that spin find transfers sooner.
+ */
 static void *move_all(void *argument)
 {
     bgi_worker *worker = argument;

@@ -10,7 +10,7 @@
  *     small changes along the critical path of the best order
  *
  * Every order that is tried is timed (search.c). The work is bounded by a count of actions, not by a clock, so the same
- * problem gives the same order everywhere. The search ends at once when the best order meets a lower bound.
+ * problem gives the same order everywhere. The search ends as soon as the best order meets a lower bound.
  */
 #include "schedule/automatic.h"
 

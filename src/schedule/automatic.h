@@ -111,7 +111,7 @@ static inline bool bgi_search_is_ordered(bg_action_kind kind)
            kind == BG_ACTION_WEIGHTS;
 }
 
-/* Whether the stage's next action must follow an action of this row at once: in a merged loss, after F and R. */
+/* Whether the stage's next action must follow an action of this row immediately: in a merged loss, after F and R. */
 static inline bool bgi_search_is_bound(const bgi_search *search, uint32_t row)
 {
     const bgi_schedule_row *info = &search->layout.rows[row];

@@ -5,7 +5,7 @@
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
  *
- * With the loss merged, the last phase runs each micro-batch forward and then at once backward. If each of its
+ * With the loss merged, the last phase runs each micro-batch forward and then immediately backward. If each of its
  * positions has a separate device it runs as 1F1B, otherwise one micro-batch at a time. A stage's weights are updated
  * right after its last backward, while they are on the device. When the update has several levels or messages between
  * stages, all updates come at the end instead. The first of several levels does not read values of other stages (it
@@ -18,7 +18,7 @@
  *     dev0 ... B1.0 B1.1 REDUCE1 B0.0 B0.1 REDUCE0 U1:0 U0:0 ...
  *
  * Gradients that leave the device whenever it works on another stage would have to stay longer. In this case the
- * updates come at once, unless the problem asks for the delay (keeps_for_sums).
+ * updates come immediately, unless the problem asks for the delay (keeps_for_sums).
  */
 #include "schedule/schedule.h"
 

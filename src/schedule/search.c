@@ -89,7 +89,8 @@ static void fill_edges(bgi_search *search)
             search->delays[edge] = (double)problem->edges[edge].size_bytes / problem->bytes_per_ns;
 }
 
-/* Finds the last stages whose B can follow F at once, because R and B have no inputs from other stages (merged loss).
+/* Finds the last stages in which B can follow F immediately, because R and B have no inputs from other stages (merged
+ * loss).
  */
 static void find_merged(bgi_search *search)
 {
@@ -489,7 +490,7 @@ cleanup:
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 
-/* Whether F, R and B of each merged loss follow each other at once; strategies that run all forwards first separate
+/* Whether F, R and B of each merged loss follow each other immediately; strategies that run all forwards first separate
  * them. */
 static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
 {
