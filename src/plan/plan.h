@@ -148,8 +148,8 @@ typedef struct bgi_instruction {
     bool needs_sum; /* the sum in progress must be complete before the instruction begins */
     bool is_part;   /* B, W: has only some of the calls of its action. REDUCE: sums the gradients that such calls made
                      * final; more sums of the stage follow (final.c) */
-    /* For a SEND whose message is complete before the end of the action that makes it (the last one with calls before
-     * the SEND): the number of calls of that action after which the message leaves. 0: the message leaves in the SEND.
+    /* Of a SEND: the number of calls of the maker (the last instruction with calls before the SEND) after which the
+     * message is complete and leaves. 0: the message leaves in the SEND.
      */
     uint32_t after_calls;
     uint32_t turn;              /* in a strict plan: its place among the instructions of a step on all devices */

@@ -148,9 +148,9 @@ void bgi_copy_list_run(const bgi_copy_list *list, uint32_t thread_count);
 bg_status bgi_session_list_part(const bg_session *session, uint32_t number, bgi_copy_list *list, void *out,
                                 bg_error *error);
 
-/* rank_index.c: sends the value of a new weight, whose first variable is `number`, from the index of rank 0 to the
- * ranks that have variables of the weight, or to all ranks when the weight has a host copy. *out_data is the value's
- * address on these ranks, and NULL on other ranks. */
+/* rank_index.c: sends the value of a new weight from the index of rank 0. `number` is the weight's first variable. The
+ * ranks that have variables of the weight receive the value, or all ranks when the weight has a host copy. *out_data is
+ * the value's address on these ranks, and NULL on other ranks. */
 bg_status bgi_session_spread(bg_session *session, uint32_t number, void **out_data, bg_error *error);
 
 /* rank_trace.c: frees the traces from bg_session_share_trace. */
