@@ -51,7 +51,7 @@ void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64
     runner->transport->type->tell(runner->transport, to, &note);
 }
 
-/* Records the failure and makes the device wait for a counter that never grows, so that no worker advances it again. */
+/* Records the failure, lets the device wait so that no worker advances it, and notifies the host. */
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...)
 {
     va_list arguments;
