@@ -50,7 +50,8 @@ static bool is_comparable(const scored *a, const scored *b)
            strcmp(a->metric.name, b->metric.name) == 0;
 }
 
-/* all[0] is the newest checkpoint. If metrics are equal, the older checkpoint is better. */
+/* Whether checkpoint `a` is better than `b`; all[0] is the newest checkpoint. If metrics are equal, the older one is
+ * better. */
 static bool is_better(const scored *all, size_t a, size_t b)
 {
     const double x = all[a].metric.value, y = all[b].metric.value;

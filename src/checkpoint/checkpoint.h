@@ -37,8 +37,8 @@ bool bgi_checkpoint_number(const char *text, uint64_t *out);
  * even after an error. */
 bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
 /* Removes checkpoints of the list that the options do not keep, temporary files, and parts that belong to no manifest
- * of the folder. Logs files that it cannot remove. The list must be from before the checkpoint of `step` was written.
- * Strings of the options are not read, because they may have been freed. */
+ * of the folder. Logs files that it cannot remove. The list must have been made before the checkpoint of `step` was
+ * written. Strings of the options are not read, because they may have been freed. */
 void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                                const bg_checkpoint_save_options *options, bg_log_function log, void *log_user);
 
@@ -52,9 +52,9 @@ typedef struct bgi_checkpoint_metric {
 
 /* Parses a metric from the metadata; returns false if the text is NULL or not a metric. */
 bool bgi_checkpoint_parse_metric(const char *text, bgi_checkpoint_metric *out);
-/* Marks the `keep_best` best checkpoints. Paths are sorted from the newest to the oldest; checkpoints are compared
- * by the metric of the newest one that has a metric. The caller frees the result, which is NULL when memory is
- * exhausted. */
+/* Marks the `keep_best` best checkpoints. Paths are sorted from the newest to the oldest. Only checkpoints with the
+ * same metric as the newest one that has a metric are compared. The caller frees the result, which is NULL when memory
+ * is exhausted. */
 bool *bgi_checkpoint_find_best(char *const *paths, size_t count, uint32_t keep_best);
 
 /* ---- sum.c ---- */
@@ -152,7 +152,7 @@ bg_status bgi_checkpoint_add_weight(bgi_checkpoint_content *content, uint32_t in
  * nothing). If the state is that of several optimizers or of an unknown one, nothing is added, and a load identifies
  * the optimizer by the kinds. */
 bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *content, const char *fallback, bg_error *error);
-/* Adds the checksum. The file is read back, and its checksum compared, before it gets its name. */
+/* Writes the file with its checksum. The file is read back, and its checksum compared, before it gets its name. */
 bg_status bgi_checkpoint_write(bgi_checkpoint_content *content, const char *path, bg_error *error);
 
 /* ---- load.c ---- */
@@ -161,7 +161,7 @@ bg_status bgi_checkpoint_write(bgi_checkpoint_content *content, const char *path
  * error. The checksum is not verified. */
 bg_status bgi_checkpoint_read_head(const bg_safetensors *file, bg_checkpoint *out, bg_error *error);
 
-/* The state of a load, from its arguments to its findings. */
+/* The state of a load: its arguments and what it has found. */
 typedef struct bgi_checkpoint_loader {
     bg_weights *weights;
     const bg_session *session; /* may be NULL */
@@ -172,12 +172,12 @@ typedef struct bgi_checkpoint_loader {
     struct bgi_stored *stored;
     const bg_safetensors *file; /* its metadata */
     char *manifest;             /* content of `stored` if another rank has read it */
-    bool *needs;                /* whether each rank needs elements of the current part */
+    bool *needs;                /* by rank: whether it needs elements of the current part */
     bool *sees; /* [rank * parts + part]: whether the rank has the part's file; NULL: every rank has every part */
     uint32_t weight_count; /* number of weights before anything is set */
     void **joined; /* by weight: its value, joined from sections in the file; NULL if the file has no sections of it */
     const char **piece; /* by weight: the name of the first of these sections */
-    void *room;         /* buffer for one value */
+    void *room;         /* memory for one value */
     size_t room_bytes;
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* the optimizer of the file's state; "": no state, or unknown */
     bg_checkpoint found;
@@ -186,12 +186,13 @@ typedef struct bgi_checkpoint_loader {
 
 /* ---- choose.c ---- */
 
-/* Finds the checkpoint that the options name, or the latest, opens it and checks it completely. All ranks call it. */
+/* Finds the checkpoint that the options name, or the latest, opens it and checks it completely. All ranks call this
+ * function. */
 bg_status bgi_checkpoint_choose(bgi_checkpoint_loader *l);
 
 /* ---- save.c ---- */
 
-/* Whether the folder has a later checkpoint, which makes a save fail. */
+/* Fails if the folder has a later checkpoint. */
 bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                                      bg_error *error);
 

@@ -34,7 +34,7 @@ static bg_status fail_damaged(const loader *l, const char *name, bg_status statu
                         l->directory);
 }
 
-/* Reports an error with a file. `expected` is the step of a listed file, and NULL if the user named the file. */
+/* Reports an error with a file. `expected` is the step of a listed file; NULL: the user named the file. */
 static bg_status report(loader *l, const char *name, const uint64_t *expected, bg_status status, const bg_error *inner)
 {
     if (status == BG_ERROR_PARSE || status == BG_ERROR_UNSUPPORTED)
@@ -100,7 +100,7 @@ static bg_status choose_alone(loader *l)
 
 /* The latest checkpoint that one rank has. */
 typedef struct candidate {
-    uint64_t step; /* its step; 0 if the options name a file */
+    uint64_t step; /* the checkpoint's step; 0 if the options name a file */
     uint32_t has;
 } candidate;
 
@@ -123,7 +123,7 @@ static bg_status find_latest(const loader *l, uint64_t *out_step, uint32_t *out_
     return BG_OK;
 }
 
-/* Called on `root`: reads the content of the manifest. It has 0 bytes for a checkpoint in one file. */
+/* Called on `root`: reads the content of the manifest. *out_bytes is 0 for a checkpoint in one file. */
 static bg_status load_manifest(loader *l, uint64_t *out_bytes, bg_error *error)
 {
     bg_safetensors *file = NULL;
@@ -189,8 +189,7 @@ static bg_status find_parts(loader *l, bg_error *error)
                                 "%s: part %" PRIu32 " of %" PRIu32 ", `%s`, is in no rank's folder; host %.200s wrote "
                                 "it: start a rank there, or copy the file",
                                 l->found.path, part, parts, l->stored->parts[part].name, l->stored->parts[part].host);
-        /* One rank reads the part and compares its checksum. For consecutive parts it is a different rank if
-         * possible. */
+        /* One rank, if possible a different one for consecutive parts, reads the part and compares its checksum. */
         if (l->sees[(size_t)(part % ranks) * parts + part])
             rank = part % ranks;
         if (status == BG_OK && rank == bgi_session_rank(l->session))

@@ -103,7 +103,7 @@ static void clear_names(name_list *names)
 
 /* ---- seeds and other differences ---- */
 
-/* Depending on the options, refuses the names in the list, warns about them or ignores them. */
+/* Refuses the differences in the list, warns about them or ignores them, as options.differences says. */
 static bg_status report(const loader *l, name_list *names, const char *before, const char *after)
 {
     bgi_string line = {0};
@@ -195,8 +195,8 @@ static bg_status refuse_optimizer(const loader *l, const char *theirs, const cha
         own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
 }
 
-/* Files of older releases do not record the optimizer. If only one optimizer has these kinds of state, it is the
- * one. */
+/* Files of older releases do not record the optimizer. Finds the optimizer by the kinds of its state, if only one has
+ * these kinds. */
 static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, const char *own_kinds)
 {
     bgi_string names = {0};
@@ -282,8 +282,8 @@ static bg_status compare_optimizers(loader *l)
 
 /* ---- parameters ---- */
 
-/* Whether a tensor with this role must not be missing on one side: a parameter, a buffer, or optimizer state, unless
- * the session does not train. */
+/* Whether a tensor with this role must be in both the checkpoint and the model: a parameter, a buffer or, unless the
+ * session does not train, optimizer state. */
 static bool is_structural(const loader *l, bg_variable_role role)
 {
     const bool is_training = l->session != NULL && bg_plan_optimizer(bg_session_plan(l->session)) != NULL;

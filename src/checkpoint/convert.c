@@ -24,7 +24,7 @@ typedef struct converted {
     bg_safetensors_entry entry;
     bgi_stored *source;
     const bgi_stored_tensor *tensor;
-    bg_dtype from; /* the type in which its elements are read */
+    bg_dtype from; /* the type in which the tensor's elements are read */
 } converted;
 
 typedef struct conversion {
@@ -34,7 +34,7 @@ typedef struct conversion {
     bgi_arena arena;
     converted *items; /* sorted by their new names */
     bg_safetensors_entry *entries;
-    size_t count, like_count; /* the number of tensors from `like` */
+    size_t count, like_count; /* `like_count`: the number of tensors from `like` */
     bg_safetensors_metadata *metadata;
     size_t metadata_count;
     char step[24], seed[24], version[24], sum[BGI_CHECKPOINT_SUM_BYTES];
@@ -50,7 +50,7 @@ static int compare_items(const void *a, const void *b)
 
 /* ---- which tensors ---- */
 
-/* *out is NULL if the name lacks the prefix; the tensor is then skipped. */
+/* Renames a tensor as the options say; *out is NULL if the name lacks the prefix, and the tensor is then skipped. */
 static bg_status rename_tensor(conversion *c, const char *name, const char **out)
 {
     const bgi_convert_options *o = c->options;
@@ -85,7 +85,7 @@ static bg_status add_item(conversion *c, bgi_stored *source, const bgi_stored_te
     bg_type type = tensor->type;
 
     if (strcmp(tensor->storage, "BOOL") == 0)
-        type.dtype = BG_UINT8; /* bytes of 0 and 1 */
+        type.dtype = BG_UINT8; /* booleans are bytes of 0 and 1 */
     if (type.dtype == BG_DTYPE_NONE)
         return bg_error_set(c->error, BG_ERROR_UNSUPPORTED,
                             "%s: tensor `%.200s` is %s, which Brigade does not support; leave it out with --ignore",

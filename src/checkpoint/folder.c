@@ -186,8 +186,9 @@ static int64_t time_of(const char *directory, uint64_t step)
     return time;
 }
 
-/* Removes checkpoints from list->steps[begin] on. With an interval the oldest is kept, and each later one that is at
- * least the interval younger than the last kept one. Checkpoints that `best` marks are kept too. */
+/* Removes the checkpoints list->steps[begin] and older ones. With an interval, keeps the oldest checkpoint, and each
+ * later one that is at least the interval younger than the last one kept for this reason. Also keeps checkpoints that
+ * `best` marks. */
 static void remove_checkpoints(const char *directory, const bgi_checkpoint_list *list, size_t begin,
                                uint64_t keep_interval_s, const bool *best, bg_log_function log, void *log_user)
 {
@@ -243,7 +244,7 @@ static void remove_listed(const char *directory, const bgi_checkpoint_list *list
                           const bg_checkpoint_save_options *options, bg_log_function log, void *log_user)
 {
     const size_t first =
-        list->count > 0 && list->steps[0] == step; /* 1 if the new checkpoint replaced one of the list */
+        list->count > 0 && list->steps[0] == step; /* 1 if the new checkpoint replaced the first one of the list */
     const size_t begin = (size_t)options->max_checkpoints - 1 + first;
     bool *best;
 

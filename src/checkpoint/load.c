@@ -20,8 +20,8 @@ typedef bgi_checkpoint_loader loader;
 
 /* ---- values ---- */
 
-/* Finds the range of elements that rank `rank` needs of weight `number`. If `number` is UINT32_MAX, the range is the
- * whole tensor. */
+/* Finds the range of elements that rank `rank` needs of weight `number`. Without a session, or if `number` is
+ * UINT32_MAX, the range is the whole tensor. */
 static bg_status find_range(const loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t rank,
                             int64_t *first, int64_t *end, bg_error *error)
 {
@@ -89,9 +89,9 @@ static bg_status reserve_room(loader *l, size_t size_bytes, bg_error *error)
     return l->room != NULL ? BG_OK : bgi_error_memory(error, "a checkpoint's largest value", size_bytes);
 }
 
-/* Reads a value, which is valid until the next call. With several ranks it contains only the elements that this rank
- * needs of weight `number` (UINT32_MAX: all), at their offsets in the tensor. All ranks call it when some do not have
- * all parts. */
+/* Reads a value, which is valid until the next call. With several ranks the value has only the elements that this rank
+ * needs of weight `number` (UINT32_MAX: all), at their offsets in the tensor. If some ranks do not have all parts, all
+ * ranks call this function. */
 static bg_status read_value(loader *l, const bgi_stored_tensor *tensor, uint32_t number, const void **out_data,
                             bg_error *error)
 {
@@ -200,8 +200,8 @@ static bg_status reserve_largest(loader *l)
     return reserve_room(l, most, l->error);
 }
 
-/* If there are no weights yet, all tensors are loaded. Adding a weight may fail, and so may reading, if the file has
- * changed since it was checked. */
+/* Sets the weights. If there are no weights yet, all tensors are loaded. Adding a weight may fail, and so may reading,
+ * if the file has changed since it was checked. */
 static bg_status set_weights(loader *l)
 {
     const bool is_empty = l->weight_count == 0;

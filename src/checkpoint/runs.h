@@ -30,8 +30,9 @@ int64_t bgi_runs_elements(const bgi_runs *runs, uint32_t part);
 /* Prints "float32[4,6] 0:0+3*4/6 1:3+3*4/6": the type, then the part, the first element and the length of each run. If
  * a run has several ranges, count and stride follow. */
 void bgi_runs_print(const bg_type *type, const bgi_runs *runs, bgi_string *out);
-/* Parses this form. Checks that runs are inside the tensor, that parts are below `part_count`, and that each element is
- * in exactly one run. Errors: BG_ERROR_PARSE, BG_ERROR_MEMORY; `out` must be cleared also after an error. */
+/* Parses the text of bgi_runs_print. Checks that runs are inside the tensor, that parts are below `part_count`, and
+ * that each element is in exactly one run. Errors: BG_ERROR_PARSE, BG_ERROR_MEMORY; `out` must be cleared also after an
+ * error. */
 bg_status bgi_runs_parse(const char *text, uint32_t part_count, bg_type *out_type, bgi_runs *out, bg_error *error);
 
 #endif

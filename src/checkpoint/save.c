@@ -17,7 +17,7 @@
 
 /* ---- content ---- */
 
-/* Copies a string; the content owns the copy. */
+/* Adds a copy of a string to the content, which owns the copy. */
 static bg_status add_copy(bgi_checkpoint_content *c, const char *key, const char *value, bg_error *error)
 {
     bgi_string *text = bgi_checkpoint_text(c);
@@ -165,7 +165,8 @@ static bg_status save_parts(saving *s, bg_error *error)
     return status;
 }
 
-/* With several ranks, each rank writes a part, or rank 0 gathers all parts and writes one file. */
+/* Saves a checkpoint. With several ranks, each rank writes a part or, with one_file, rank 0 gathers all values and
+ * writes one file. */
 static bg_status save(bg_session *session, const char *directory, const bg_checkpoint_save_options *options,
                       bg_error *error)
 {

@@ -236,7 +236,7 @@ static bg_status fill_manifest(bgi_part_save *s, bgi_checkpoint_fill fill, void 
     return BG_OK;
 }
 
-/* Called on rank 0. */
+/* Called on rank 0: adds the checksums and hosts of the parts to the manifest, and writes it. */
 static bg_status write_manifest(bgi_part_save *s)
 {
     bgi_checkpoint_content *c = &s->manifest;
@@ -312,7 +312,7 @@ static bg_status take_tag(bgi_part_save *s)
     return BG_OK;
 }
 
-/* Lists the checkpoints in this rank's folder. */
+/* Lists the checkpoints in this rank's folder, and creates the folder if there is none. */
 static bg_status begin(bgi_part_save *s)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -345,7 +345,7 @@ static void find_place(bgi_part_save *s)
     s->step = bg_session_step(s->session);
 }
 
-/* Copies the values too, because the first write to each page of the memory is slow. */
+/* Allocates the memory for copies, and copies the values once, because the first write to each page is slow. */
 bg_status bgi_parts_reserve(bgi_part_save *s)
 {
     bg_status status;

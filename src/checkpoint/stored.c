@@ -364,7 +364,7 @@ bg_status bgi_stored_head(const bgi_stored *s, bg_checkpoint *out, bg_error *err
 /* ---- values ---- */
 
 /* Copies the elements of a run that are among first .. end - 1 to `out`. `values` has the run's elements. If it is
- * NULL, they are read from the entry, where the run begins at element `at`, through the buffer. */
+ * NULL, the elements are read from the entry, where the run begins at element `at`, through the buffer. */
 static bg_status copy_run(const bgi_stored *s, const bgi_run *run, const bg_safetensors_entry *entry, int64_t at,
                           size_t element, int64_t first, int64_t end, const char *values, char *out, bg_error *error)
 {

@@ -28,7 +28,7 @@ typedef struct bgi_stored_tensor {
 typedef struct bgi_stored_part {
     char *name;                         /* name of the file, which is in the manifest's folder */
     char sum[BGI_CHECKPOINT_SUM_BYTES]; /* checksum of the file, according to the manifest */
-    const char *host;                   /* the host that wrote it */
+    const char *host;                   /* the host that wrote the part */
     bg_safetensors *file;               /* NULL: the part is missing here */
 } bgi_stored_part;
 
@@ -60,7 +60,7 @@ bg_status bgi_stored_head(const bgi_stored *stored, bg_checkpoint *out, bg_error
  * folder. `content` must outlive the result. */
 bg_status bgi_stored_open_manifest(const char *path, const void *content, size_t size_bytes, bgi_stored **out,
                                    bg_error *error);
-/* Checks that no part is missing. Errors: BG_ERROR_NOT_FOUND, which names the part and the host that wrote it. */
+/* Checks that no part is missing. Errors: BG_ERROR_NOT_FOUND, which names the part and the host that wrote the part. */
 bg_status bgi_stored_require_parts(const bgi_stored *stored, bg_error *error);
 /* Reads a part, which must not be missing, and compares its checksum. */
 bg_status bgi_stored_check_part(const bgi_stored *stored, uint32_t part, bg_error *error);
@@ -70,8 +70,8 @@ bg_status bgi_stored_check(bgi_stored *stored, bg_error *error);
 /* Reads elements of a tensor. Errors: BG_ERROR_NOT_FOUND if some of them are in a missing part, BG_ERROR_IO. */
 bg_status bgi_stored_read(bgi_stored *stored, const bgi_stored_tensor *tensor, size_t offset_bytes, size_t size_bytes,
                           void *out, bg_error *error);
-/* Copies those of the elements first .. end - 1 that a part has to `out`, which begins with element `first`. `values`
- * has all elements of the tensor in the part; if it is NULL, they are read from the part's file. */
+/* Copies the elements of a part that are among first .. end - 1 to `out`, which begins with element `first`. `values`
+ * has all elements of the tensor that are in the part; if it is NULL, they are read from the part's file. */
 bg_status bgi_stored_read_part(bgi_stored *stored, const bgi_stored_tensor *tensor, uint32_t part, int64_t first,
                                int64_t end, const void *values, void *out, bg_error *error);
 
@@ -83,7 +83,7 @@ typedef struct bgi_convert_options {
      * in the data). NULL: the result has only parameters, `step` and `seed`. */
     const char *like;
     uint64_t step, seed;
-    const char *prefix, *ignore;             /* like those of bg_weights_load_options and bg_weights_save_options */
+    const char *prefix, *ignore;             /* as in bg_weights_load_options and bg_weights_save_options */
     const struct bg_weights_rename *renames; /* the same */
     uint32_t rename_count;
     bg_dtype floats;       /* for weights: the type that floats are converted to; BG_DTYPE_NONE: unchanged */

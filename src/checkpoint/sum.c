@@ -1,7 +1,7 @@
 /*
  * sum.c: computes the checksum of a checkpoint. It covers the content that a reader would use, not the bytes of the
- * file. A change of the file that does not change this content is not damage; no change of a single byte is known that
- * has this property.
+ * file. A change of the file that does not change this content is not damage; no change of a single byte with this
+ * property is known.
  */
 #include "checkpoint/checkpoint.h"
 

@@ -28,7 +28,7 @@ typedef struct loading {
     bg_weights_result *results;
     const bgi_weights_item **items;
     size_t count, wanted_count;
-    bool takes_all; /* no names are wanted, so everything is loaded */
+    bool takes_all; /* there are no weights and no plan, so everything is loaded */
 } loading;
 
 void bg_weights_load_options_init(bg_weights_load_options *options, size_t struct_bytes)
@@ -66,7 +66,7 @@ static int compare_results(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Sections of one weight are variables of the same name. */
+/* Removes repeated names, which come from sections of one weight: they are variables of the same name. */
 static void drop_repeated(loading *l)
 {
     size_t kept = 0;
@@ -209,7 +209,8 @@ bg_status bg_weights_report_print(const bg_weights_report *report, char **out_te
     return bgi_string_finish(&text, out_text, error);
 }
 
-/* Missing and mismatched names come first, because they need the user's attention. */
+/* Reports that the file does not fit, with the first names. Mismatched and missing names come first, because they need
+ * the user's attention. */
 static bg_status refuse(const loading *l, const char *path, const uint32_t *counts, bg_error *error)
 {
     static const bg_weights_outcome order[] = {BG_WEIGHTS_MISFIT, BG_WEIGHTS_MISSING, BG_WEIGHTS_UNEXPECTED};

@@ -19,7 +19,7 @@ struct bgi_weights_source {
     const char *path;
     bgi_weights_item *items;
     size_t count;
-    bg_safetensors *file; /* one of the three is set */
+    bg_safetensors *file; /* one of `file`, `folder` and `npz` is set */
     bgi_safetensors_folder *folder;
     bg_npz npz;
 };
@@ -31,8 +31,8 @@ static bool is_folder(const char *path)
     return stat(path, &state) == 0 && S_ISDIR(state.st_mode);
 }
 
-/* A ZIP archive begins with these bytes. They cannot begin a safetensors file, whose first bytes are the length of its
- * header, at most 100 MB. */
+/* Sets *out to whether the file begins as a ZIP archive does. A safetensors file cannot begin so, because its first
+ * bytes are the length of its header, at most 100 MB. */
 static bg_status is_archive(const char *path, bool *out, bg_error *error)
 {
     char begin[4];
@@ -156,7 +156,7 @@ static double float_at(bg_dtype dtype, const void *values, int64_t i)
     return (double)bgi_narrow_to_float(dtype, ((const uint16_t *)values)[i]);
 }
 
-/* float64 is converted to 16 bits through float32, as in PyTorch. */
+/* Stores a number as element `i`. float64 is converted to 16 bits through float32, as in PyTorch. */
 static void put_float(bg_dtype dtype, double value, void *out, int64_t i)
 {
     if (dtype == BG_FLOAT64)

@@ -99,8 +99,9 @@ static bg_status write_index(const bgi_weights_content *s, const char *folder, u
     return status;
 }
 
-/* Readers prefer model.safetensors, so a folder must not have an old one and a new index. An old index must not stay
- * with a new model.safetensors either. So the other file is removed after the new ones are complete. */
+/* Removes a file of an earlier save. Readers prefer model.safetensors, so a folder must not have an old one and a new
+ * index. An old index must not stay with a new model.safetensors either. So the function is called when the new files
+ * are complete. */
 static bg_status remove_other(const char *folder, const char *name, bg_error *error)
 {
     char *path = bgi_path_join(folder, name);
@@ -141,7 +142,7 @@ static bg_status save_folder(const bgi_weights_content *s, const char *folder, b
 
 /* ---- the whole ---- */
 
-/* A path without an ending, or one that ends in '/', is a folder. */
+/* Whether the path names a folder: it has no ending, or ends in '/'. */
 static bool names_folder(const char *path)
 {
     const char *name = strrchr(path, '/');

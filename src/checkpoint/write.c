@@ -18,7 +18,7 @@
 #include "core/error.h"
 #include "formats/safetensors.h"
 
-/* The checksums of all values, each beginning from zero, which one thread computes. */
+/* The checksums of all values, each computed from an initial value of 0; one thread computes them. */
 typedef struct parts {
     bgi_crc64 crc; /* checksum of the current value */
     uint64_t *values;
@@ -92,7 +92,8 @@ static void set_sum(void *user)
     join(w, &w->written, w->sum);
 }
 
-/* The header was read back and is correct, so names, types and metadata of the file are those of `w`. */
+/* Compares the checksum of the file that was read back. Its header has been compared already, so names, types and
+ * metadata are those of `w`. */
 static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *error)
 {
     const writing *w = user;

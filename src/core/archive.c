@@ -102,7 +102,7 @@ static void write_u64(bgi_archive *archive, uint64_t value)
         memcpy(to, bytes, count);
 }
 
-/* Ten bytes hold 70 bits; in the last byte only the lowest bit may be set. */
+/* Reads a number. Ten bytes hold 70 bits, so in the last byte only the lowest bit may be set. */
 static uint64_t read_u64(bgi_archive *archive)
 {
     uint64_t value = 0;
@@ -162,7 +162,8 @@ void bgi_archive_size(bgi_archive *archive, size_t *value)
         *value = (size_t)wide;
 }
 
-/* Small negative numbers are written in few bytes too: 0, -1, 1, -2 as 0, 1, 2, 3. */
+/* Writes or reads a signed number. Small negative numbers also need few bytes: 0, -1, 1, -2 are written as 0, 1, 2, 3.
+ */
 void bgi_archive_i64(bgi_archive *archive, int64_t *value)
 {
     uint64_t folded = (uint64_t)*value << 1 ^ (*value < 0 ? UINT64_MAX : 0);
@@ -219,7 +220,8 @@ void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_byt
         fail_memory(archive);
 }
 
-/* Writes the length plus 1, or 0 for NULL. A string contains no zero byte. */
+/* Writes or reads the length plus 1, or 0 for NULL, and the string without its zero byte. A string that is read must
+ * contain no zero byte. */
 void bgi_archive_text(bgi_archive *archive, const char **text)
 {
     size_t length = *text != NULL && !archive->is_reading ? strlen(*text) + 1 : 0;
@@ -249,7 +251,8 @@ void bgi_archive_text(bgi_archive *archive, const char **text)
     *text = to;
 }
 
-/* Allocates an array while reading. Its length is limited, because every element occupies at least a byte. */
+/* Allocates an array while reading. The array cannot have more elements than bytes are left, because every element
+ * occupies at least one byte. */
 static void *take_array(bgi_archive *archive, uint32_t *count, size_t element_bytes)
 {
     void *array = NULL;

@@ -45,7 +45,7 @@ void bgi_archive_begin_writing(bgi_archive *archive);
 void bgi_archive_begin_reading(bgi_archive *archive, const void *data, size_t size_bytes, bgi_arena *arena);
 /* Frees the archive's memory, including written bytes; values that were read stay in the arena. */
 void bgi_archive_end(bgi_archive *archive);
-/* After reading: whether everything succeeded and no bytes are left. */
+/* Called after reading: returns whether everything succeeded and no bytes are left. */
 bool bgi_archive_is_read(const bgi_archive *archive);
 void bgi_archive_fail(bgi_archive *archive);
 
@@ -73,7 +73,8 @@ void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_byt
 /* Writes or reads the length of an array. Returns `array` when writing, and memory for *count elements when reading;
  * the caller then visits the elements. */
 void *bgi_archive_list(bgi_archive *archive, const void *array, uint32_t *count, size_t element_bytes);
-/* The same for `count` elements. The count is not written, so the reader must pass it. The array may be NULL. */
+/* Does the same for an array of `count` elements. The count is not written, so the reader must pass it. The array may
+ * be NULL. */
 void *bgi_archive_table(bgi_archive *archive, const void *array, uint32_t count, size_t element_bytes);
 /* Writes or reads an array that several structs may point to; it is written once. `kind` distinguishes arrays by
  * element type. If the result is true, the caller must visit the elements now. If it is false, *array and *count are

@@ -52,7 +52,7 @@ void bgi_arena_clear(bgi_arena *arena)
     arena->next_chunk_bytes = 0;
 }
 
-/* calloc is faster than clearing where the system gives fresh pages. */
+/* Allocates a zeroed chunk. calloc is faster than clearing if the system provides fresh pages. */
 static struct bgi_arena_chunk *take_chunk(const bg_allocator *allocator, size_t size_bytes)
 {
     return allocator->allocate == NULL ? calloc(1, size_bytes) : bgi_memory_take(allocator, ALIGNMENT, size_bytes);

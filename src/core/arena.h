@@ -15,7 +15,7 @@ typedef struct bgi_arena {
     bg_allocator allocator; /* allocator of the chunks; set before the first one */
 } bgi_arena;
 
-/* A zeroed arena is valid and empty. Clearing keeps the allocator. */
+/* Frees all objects; the arena stays valid and keeps its allocator. A zeroed arena is valid and empty. */
 void bgi_arena_clear(bgi_arena *arena);
 
 /* Allocates zeroed, 16-byte aligned memory. Returns NULL if memory is exhausted or the product overflows. A size of
@@ -31,21 +31,22 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 
 /* Allocates size_bytes of zeroed memory, aligned to `alignment`, a power of two. The caller frees it with free(). */
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
-/* The same, not zeroed. */
+/* Does the same without zeroing the memory. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
-/* Zeroed memory for `count` elements in whole cache lines, or NULL; release with free(). What a thread writes in each
- * run is allocated here: if it shared a line with memory of another thread's session, both would wait for the line. */
+/* Returns zeroed memory for `count` elements in whole cache lines, or NULL; release with free(). It is for data that a
+ * thread writes in each run: if such data shared a line with memory of another thread's session, both threads would
+ * wait for the line. */
 void *bgi_take_lines(size_t count, size_t element_bytes);
 /* Returns the memory that a block occupies on a system with huge pages after all of it except its first bytes was
  * written. */
 size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes);
 
-/* The two functions above with a caller's allocator, or with the C library's if it is all-zero. Return the memory with
- * bgi_memory_return and the same size; `memory` may be NULL. */
+/* Do the same as bgi_aligned_allocate and bgi_aligned_reserve with a caller's allocator, or with the C library's if
+ * `allocator` is all-zero. Release the memory with bgi_memory_return and the same size; `memory` may be NULL. */
 void *bgi_memory_take(const bg_allocator *allocator, size_t alignment, size_t size_bytes);
 void *bgi_memory_reserve(const bg_allocator *allocator, size_t alignment, size_t size_bytes);
 void bgi_memory_return(const bg_allocator *allocator, void *memory, size_t size_bytes);
-/* Returns BG_ERROR_INVALID if only one of the two functions is set. NULL is valid. */
+/* Returns BG_ERROR_INVALID if only one of the allocator's two functions is set. NULL is valid. */
 bg_status bgi_allocator_check(const bg_allocator *allocator, bg_error *error);
 
 /* Rounds up to whole cache lines, in which a device's memory is allocated. */

@@ -10,8 +10,8 @@ bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_coun
     buckets->items = bgi_arena_allocate(arena, item_count, sizeof *buckets->items);
     if (buckets->begins == NULL || buckets->items == NULL)
         return false;
-    /* Counts are stored two elements further on, because filling a bucket moves its beginning to that of the next
-     * one. */
+    /* The count of key k is stored in begins[k + 2], because filling a bucket moves its beginning to that of the next
+     * bucket. */
     for (size_t i = 0; i < item_count; i++)
         if (keys[i] < bucket_count)
             buckets->begins[keys[i] + 2]++;

@@ -8,7 +8,7 @@
 
 /* Returns the nanoseconds of CLOCK_MONOTONIC; only differences have a meaning. */
 uint64_t bgi_clock_ns(void);
-double bgi_clock_s(void); /* the same in seconds */
+double bgi_clock_s(void); /* returns the same time in seconds */
 /* Sleeps for the time, or until the thread has handled a signal. */
 void bgi_clock_sleep(uint64_t ns);
 

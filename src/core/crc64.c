@@ -50,7 +50,8 @@ void bgi_crc64_init(bgi_crc64 *crc)
             const uint64_t before = crc->table[zeros - 1][byte];
             crc->table[zeros][byte] = before >> 8 ^ crc->table[0][before & 255];
         }
-    /* One less than the distance in bits: the product of two reversed polynomials has 127 bits, the register 128. */
+    /* The exponents are one less than the distances in bits: the product of two reversed polynomials has 127 bits, but
+     * the register has 128. */
     for (unsigned i = 0; i < 2; i++) {
         const unsigned bits = 8 * BLOCK_BYTES * (i == 0 ? 1 : STREAMS);
         crc->fold[2 * i] = power_of_x(bits + 63);
@@ -90,7 +91,7 @@ FOLDING static inline __m128i load(const unsigned char *at)
     return _mm_loadu_si128((const __m128i *)(const void *)at);
 }
 
-/* `size_bytes` is a multiple of 64, the bytes of all four sums, and at least 128. */
+/* Adds data in four sums. `size_bytes` is at least 128 and a multiple of 64, the bytes of one step of all sums. */
 FOLDING static uint64_t add_folded(const bgi_crc64 *crc, uint64_t value, const unsigned char *at, size_t size_bytes)
 {
     const __m128i next = load((const unsigned char *)&crc->fold[0]), far = load((const unsigned char *)&crc->fold[2]);
@@ -137,7 +138,7 @@ static uint64_t multiply(uint64_t a, uint64_t b)
     return product;
 }
 
-/* Combines the value so far, moved by the number of the part's bytes, with the value of the part. */
+/* Moves the value so far forward by the part's bytes, and combines it with the checksum of the part. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes)
 {
     uint64_t factor = power_of_x(8);

@@ -19,8 +19,8 @@ typedef struct bgi_crc64 {
 
 void bgi_crc64_init(bgi_crc64 *crc);
 void bgi_crc64_add(bgi_crc64 *crc, const void *data, size_t size_bytes);
-/* Adds data of which `part` is the checksum computed from an initial value of 0. */
+/* Adds `size_bytes` bytes of data; `part` is their checksum, computed from an initial value of 0. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes);
-uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* checksum of the data so far; more may be added */
+uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* returns the checksum of the data so far; more may be added */
 
 #endif

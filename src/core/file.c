@@ -177,8 +177,8 @@ void bgi_folder_release(int *held)
 
 enum { BUFFER_BYTES = 1 << 16, STRETCH_BYTES = 16 << 20 };
 
-/* A rename is on the disk only after its folder was flushed. Returns 0 or the error number. Cuts the path in place,
- * because there may be no memory for a copy. */
+/* Flushes the folder of a path, without which a rename is not on the disk. Returns 0 or the error number. The function
+ * cuts the path in place and restores it, because there may be no memory for a copy. */
 static int sync_folder_of(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -209,7 +209,7 @@ static void end_writer(bgi_file_writer *writer)
     memset(writer, 0, sizeof *writer);
 }
 
-/* mkstemp creates mode 0600; the final file must have the mode that open() would have given it. */
+/* Creates a temporary file with the mode that open() gives to new files; mkstemp would create mode 0600. */
 static int create_like_open(char *temporary_path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -232,8 +232,8 @@ static int create_like_open(char *temporary_path)
     return descriptor;
 }
 
-/* A rename would replace a device or a link, so devices are refused and links are followed. Sets *out_mode to the
- * permissions of the existing file, or to 0. */
+/* Finds the file to replace. A rename would replace a device or a link, so devices are refused and links are followed.
+ * Sets *out_mode to the permissions of the existing file, or to 0. */
 static bg_status resolve_target(const char *path, char **out_path, mode_t *out_mode, bg_error *error)
 {
     struct stat about;

@@ -26,11 +26,11 @@ typedef struct bgi_file_writer {
     int first_errno; /* errno of the first failed call below; 0 without failures */
 } bgi_file_writer;
 
-/* Errors: BG_ERROR_IO (naming path and the system's reason, or that it is not a regular file), BG_ERROR_NOT_FOUND (no
- * such folder, or a broken link), BG_ERROR_MEMORY. */
+/* Begins to write a file. Errors: BG_ERROR_IO (the message has the path and the system's reason, or says that the path
+ * is not a regular file), BG_ERROR_NOT_FOUND (no such folder, or a broken link), BG_ERROR_MEMORY. */
 bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error);
 
-/* Writes bytes. Commit reports a failure, so the caller need not check for one. */
+/* Writes bytes. bgi_file_writer_commit reports a failure, so the caller need not check for one. */
 void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes);
 
 /* Writes formatted text in the same way. */
@@ -43,15 +43,16 @@ void bgi_file_writer_restart(bgi_file_writer *writer);
  * the file replaces the target. Commit waits for the disk. After a failure the writer must still be abandoned. */
 bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error);
 
-/* Flushes, syncs and renames the file, and syncs the folder. If it fails before the rename, the temporary file is
- * removed and the target is unchanged. If only the folder cannot be flushed, it fails with the new file in place. */
+/* Flushes, syncs and renames the file, and syncs the folder. After a failure before the rename, the temporary file is
+ * removed and the target is unchanged. If only the folder cannot be flushed, the function fails with the new file in
+ * place. */
 bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error);
 
-/* Removes the temporary file. If that fails, adds this to an error that is already set. May be called for a writer that
- * was never begun, or has ended. */
+/* Removes the temporary file. If it cannot be removed, adds this fact to an error that is already set. May be called
+ * for a writer that was never begun, or has ended. */
 void bgi_file_writer_abandon(bgi_file_writer *writer, bg_error *error);
 
-/* Combines the three functions above. */
+/* Writes a whole file with the functions above. */
 bg_status bgi_file_save(const char *path, const void *data, size_t size_bytes, bg_error *error);
 
 /*

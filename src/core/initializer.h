@@ -9,7 +9,8 @@
 /* Checks that the kind exists and supports tensors of that rank, which is also that of each shard. */
 bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t rank, const char *name,
                                      bg_error *error);
-/* Also checks that its numbers are valid for the whole tensor. Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE. */
+/* Does the same, and checks that the initializer's numbers are valid for the whole tensor. Errors: BG_ERROR_INVALID,
+ * BG_ERROR_SHAPE. */
 bg_status bgi_initializer_check(const bg_initializer *initializer, const bg_type *whole, const char *name,
                                 bg_error *error);
 

@@ -9,14 +9,15 @@
 
 /* A zeroed input is closed. Several threads may read it at once. */
 typedef struct bgi_input {
-    char *name;          /* its name in messages; NULL: closed */
-    uint64_t size_bytes; /* size when it was opened */
+    char *name;          /* the name in messages; NULL: the input is closed */
+    uint64_t size_bytes; /* the size when the input was opened */
     const void *content; /* the caller's memory, or `kept`; NULL: read from the file */
     void *kept;          /* the whole content of a small file */
     int descriptor;      /* descriptor of the file */
 } bgi_input;
 
-/* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO (cannot be opened, or is not a regular file), BG_ERROR_MEMORY. */
+/* Opens a file. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO (cannot be opened, or is not a regular file), BG_ERROR_MEMORY.
+ */
 bg_status bgi_input_open(bgi_input *input, const char *path, bg_error *error);
 /* Opens content in memory, which must outlive the input. Errors: BG_ERROR_MEMORY. */
 bg_status bgi_input_over(bgi_input *input, const char *name, const void *content, uint64_t size_bytes, bg_error *error);
@@ -25,8 +26,8 @@ bg_status bgi_input_over(bgi_input *input, const char *name, const void *content
 bg_status bgi_input_open_kept(bgi_input *input, const char *path, uint64_t limit_bytes, bg_error *error);
 void bgi_input_close(bgi_input *input); /* also accepts a closed input */
 
-/* Reads bytes offset to offset + size_bytes, which must be within the input's size_bytes. Errors: BG_ERROR_IO, naming
- * the file: a disk error, or a file that has become shorter. */
+/* Reads bytes offset .. offset + size_bytes - 1, which must be within the input's size_bytes. Errors: BG_ERROR_IO,
+ * which names the file: a disk error, or a file that has become shorter. */
 bg_status bgi_input_read(const bgi_input *input, uint64_t offset, void *out, size_t size_bytes, bg_error *error);
 
 #endif

@@ -12,8 +12,8 @@
 #include <unistd.h>
 #endif
 
-/* Older compilers have no name for it in __builtin_cpu_supports. Its registers are AVX's. In a virtual machine the
- * instruction cpuid takes tens of microseconds, so it is used only where necessary. */
+/* Whether the processor converts float16. Older compilers have no name for F16C in __builtin_cpu_supports. In a virtual
+ * machine the instruction cpuid takes tens of microseconds, so it is used only for these compilers. */
 static bool has_f16c(void)
 {
 #if !defined(__clang__) && __GNUC__ >= 11
@@ -25,8 +25,9 @@ static bool has_f16c(void)
 #endif
 }
 
-/* Tiles add eight kilobytes to the state that the system saves for a thread, so Linux allows them only to processes
- * that request them. A process may request them more than once. */
+/* Requests tiles from the system; returns whether it allows them. Tiles add eight kilobytes to the state that the
+ * system saves for a thread, so Linux allows them only to processes that request them. A process may request them more
+ * than once. */
 static bool may_use_tiles(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)

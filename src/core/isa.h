@@ -24,7 +24,7 @@ typedef enum bgi_isa {
  * request them, which this function does. */
 bgi_isa bgi_cpu_isa(void);
 
-/* Whether `isa` is the set `has`, or one that it includes. */
+/* Whether `isa` is the set `has`, or a set that `has` includes. */
 bool bgi_isa_includes(bgi_isa has, bgi_isa isa);
 
 /* Returns the largest set that two processors have in common. */

@@ -43,7 +43,7 @@ bg_mesh bg_mesh_coordinates(const bg_mesh *mesh, uint32_t replica)
 
 /* ---- groups along axes ---- */
 
-/* Keeps the named axes; the other axes have size 1 (or coordinate 0). */
+/* Returns the mesh, or the coordinates, with `otherwise` (size 1 or coordinate 0) for axes that are not in `axes`. */
 static bg_mesh keep_axes(const bg_mesh *mesh, uint32_t axes, uint32_t otherwise)
 {
     return (bg_mesh){.data = (axes & BG_MESH_DATA) != 0 ? mesh->data : otherwise,
@@ -119,7 +119,8 @@ bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *as
     return BG_OK;
 }
 
-/* Blocks of size x stride replicas hold `stride` groups each. */
+/* Sets out_groups[replica] to the number of the replica's group; a block of size x stride replicas has `stride` groups.
+ */
 bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
                                   bg_error *error)
 {
@@ -135,7 +136,7 @@ bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *gro
     return BG_OK;
 }
 
-/* Returns the position of a replica in its group. */
+/* Returns the position of a replica in its group: the number of earlier members. */
 static uint32_t count_before(const uint32_t *groups, uint32_t replica)
 {
     uint32_t count = 0;
@@ -213,7 +214,7 @@ static uint32_t find_smallest_stride(uint32_t replicas, const uint32_t *groups)
     return smallest;
 }
 
-/* Returns the longest run of members at this stride that all runs have in common. */
+/* Returns the greatest common divisor of the lengths of all runs of members at this stride. */
 static uint32_t find_common_run(uint32_t replicas, const uint32_t *groups, uint32_t stride)
 {
     uint32_t common = 0;

@@ -14,8 +14,8 @@ typedef struct bgi_progress {
     uint64_t done, total;
 } bgi_progress;
 
-/* Begins a part of `units`: calls the callback with the units of earlier parts. Returns BG_ERROR_CANCELED if the
- * callback cancels; the caller must then not do the part. `progress` may be NULL. */
+/* Begins a part of `units` units: calls the callback with the number of units of earlier parts. Returns
+ * BG_ERROR_CANCELED if the callback cancels; the caller must then not do the part. `progress` may be NULL. */
 bg_status bgi_progress_begin(bgi_progress *progress, const char *part, uint64_t units, bg_error *error);
 
 #endif

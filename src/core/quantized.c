@@ -32,8 +32,8 @@ static void read_block(const bgi_quantized *q, const float *weights, int64_t pan
                 b->weights[k][o] = weights[(o0 + o) * q->in + k0 + k];
 }
 
-/* Returns the next bfloat16 away from 0, unless it is one already. At least the smallest normal number, so that
- * products with levels are exact. */
+/* Returns the smallest bfloat16 that is at least `scale`, and at least the smallest normal number, so that products
+ * with levels are exact. */
 static float round_up(float scale)
 {
     const float least = scale < FLT_MIN ? FLT_MIN : scale;
@@ -41,8 +41,9 @@ static float round_up(float scale)
     return bgi_float_from_bits((bgi_float_bits(least) + 0xffffU) & 0xffff0000U);
 }
 
-/* Chooses the scale. `low` and `high` are the extremes of 0 and a block's weights for one output. The one with the
- * larger magnitude gets the most negative level; the other must be within half a scale of the most positive level. */
+/* Returns the scale for one output of a block. `low` and `high` are the smallest and the largest of 0 and the block's
+ * weights. The extreme with the larger magnitude gets the most negative level; the other one must be within half a
+ * scale of the most positive level. */
 static float choose_scale(float low, float high, float levels)
 {
     const float larger = -low > high ? -low : high, other = -low > high ? high : -low;

@@ -29,8 +29,8 @@ typedef struct bgi_quantized {
     uint8_t in_out; /* the float32 matrix is [in, out], otherwise [out, in] */
 } bgi_quantized;
 
-/* The largest |weight - rounded weight|, and the bound: half of the largest scale, or of the unit in the last
- * place of the largest weight. */
+/* The largest |weight - rounded weight|, and its bound: half of the largest scale or, for 16 bits, half of the unit in
+ * the last place of the largest weight. */
 typedef struct bgi_quantized_error {
     double largest, bound;
 } bgi_quantized_error;
@@ -40,7 +40,7 @@ static inline int64_t bgi_quantized_panels(int64_t out)
     return (out + BGI_QUANTIZED_PANEL - 1) / BGI_QUANTIZED_PANEL;
 }
 
-/* Layout of weights of 8 or 4 bits. */
+/* Return the bytes of a row, a block and a panel in the layout above. */
 static inline int64_t bgi_quantized_row_bytes(uint32_t bits)
 {
     return BGI_QUANTIZED_PANEL * (int64_t)bits / 8;
@@ -115,7 +115,7 @@ static inline float bgi_quantized_value(const void *data, int64_t in, uint32_t b
     return (float)((lane < half ? row[lane] & 15 : row[lane - half] >> 4) - 8) * bgi_bfloat16_to_float(scale);
 }
 
-/* Rounds panels `first` to `end` - 1 of a float32 matrix and writes them to `to`, the memory of the whole result.
+/* Rounds panels `first` .. `end` - 1 of a float32 matrix and writes them to `to`, the memory of the whole result.
  * Raises the numbers of `error` if needed. Returns false when a weight is NaN, infinite or beyond 1e38. */
 bool bgi_quantize_panels(const bgi_quantized *q, const float *weights, int64_t first, int64_t end, void *to,
                          bgi_quantized_error *error);

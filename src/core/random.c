@@ -72,7 +72,8 @@ uint32_t bgi_random_below(bgi_random *random, uint32_t bound)
 {
     uint64_t product = (uint64_t)bgi_random_word(random) * bound;
 
-    /* Among the 2^32 words, the first 2^32 mod bound products in each bin are too many by one and are drawn again. */
+    /* Each result would get the same number of words if products with a low half below 2^32 mod bound did not exist, so
+     * these are drawn again. */
     if ((uint32_t)product < bound) {
         const uint32_t surplus = (0u - bound) % bound;
         while ((uint32_t)product < surplus)

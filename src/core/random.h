@@ -46,7 +46,7 @@ void bgi_random_shuffle(bgi_random *random, uint32_t *items, size_t count);
 
 /* ---- words to numbers, for code that keeps its own counters ---- */
 
-/* Returns a number in [0, 1) from the top 24 bits of a word, exact in float. */
+/* Returns a number in [0, 1) from the top 24 bits of a word; the number is exact in float. */
 static inline float bgi_uniform_from_word(uint32_t word)
 {
     return (float)(word >> 8) * 0x1p-24f;

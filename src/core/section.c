@@ -95,7 +95,7 @@ void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void 
 
 enum { MOST_DIGITS = 9 };
 
-/* For a name such as "split_embeddings.12.rest", sets the number and returns "rest". Returns NULL for other names. */
+/* Sets the number of a name such as "split_embeddings.12.rest" and returns "rest"; returns NULL for other names. */
 static const char *skip_component(const char *text, uint32_t *out_number)
 {
     static const char *const words[] = {"split_embeddings.", "split_linear_layers."};
@@ -152,7 +152,8 @@ bg_status bgi_section_of_piece(const char *whole_name, const bg_type *whole, uin
 
 /* ---- gathering ---- */
 
-/* Copies the pieces one by one, and sets is_there[n] when it has found piece n. */
+/* Checks the pieces one by one, copies them to `out_whole` if it is not NULL, and sets is_there[n] when piece n is
+ * found. */
 static bg_status take_pieces(const bgi_piece_list *list, const char *whole_name, const bg_type *whole,
                              const bg_type *first, int64_t piece_count, bool *is_there, void *out_whole,
                              bg_error *error)

@@ -13,7 +13,8 @@
 
 enum { LEAST_STACK_BYTES = 1 << 20 };
 
-/* Some C libraries give threads far less stack than the main thread has: musl 128 KiB. */
+/* Sets a stack of at least 1 MiB, because some C libraries give threads far less than the main thread has (musl 128
+ * KiB). */
 static int set_stack(pthread_attr_t *attributes)
 {
     size_t bytes = 0;
@@ -49,7 +50,7 @@ static void *run_thread(void *user)
     return NULL;
 }
 
-/* Runs on a thread of the caller. */
+/* Runs the function on a thread of the caller, and notes its end. */
 static void run_lent(void *user)
 {
     bgi_thread *thread = user;

@@ -37,7 +37,7 @@ typedef struct bgi_thread_source {
     void *user;
 } bgi_thread_source;
 
-/* A thread of either kind. The struct must not move before bgi_thread_join. */
+/* A thread of the system or of the caller. The struct must not move before bgi_thread_join. */
 typedef struct bgi_thread {
     pthread_t id; /* used if the thread is the system's */
     void (*run)(void *argument);
@@ -47,7 +47,8 @@ typedef struct bgi_thread {
     pthread_cond_t ended;
 } bgi_thread;
 
-/* Returns 0 or the error's number, which is EAGAIN if `source` has no thread. */
+/* Starts `run` on a thread from `source`. Returns 0 or the error's number, which is EAGAIN if `source` has no thread.
+ */
 int bgi_thread_start(bgi_thread *thread, const bgi_thread_source *source, void (*run)(void *argument), void *argument);
 /* Waits until `run` has returned. */
 void bgi_thread_join(bgi_thread *thread);
@@ -66,13 +67,13 @@ static inline void bgi_pause(void)
 }
 
 typedef struct bgi_event_count {
-    _Atomic uint32_t sleepers; /* prepared or waiting */
+    _Atomic uint32_t sleepers; /* the number of threads that have prepared to wait, or wait */
     _Atomic uint64_t epoch;    /* grows with every notify that found sleepers; written under the mutex */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
 } bgi_event_count;
 
-/* Returns false if the system refuses. */
+/* Returns false if the system refuses a mutex or a condition. */
 bool bgi_event_count_init(bgi_event_count *events);
 void bgi_event_count_clear(bgi_event_count *events);
 
@@ -87,11 +88,12 @@ static inline bool bgi_event_count_has_sleepers(bgi_event_count *events)
     return atomic_load(&events->sleepers) != 0;
 }
 
-/* Wakes one sleeper, or all. The change must have been made with a sequentially consistent store. */
+/* Wake one sleeper, and all sleepers. The change must have been made with a sequentially consistent store. */
 void bgi_event_count_notify_one(bgi_event_count *events);
 void bgi_event_count_notify_all(bgi_event_count *events);
 
-/* Creates a condition whose timed waits use the monotonic clock. Returns false if the system refuses. */
+/* Creates a condition whose timed waits use the monotonic clock. Returns false if the system refuses a mutex or a
+ * condition. */
 bool bgi_condition_init(pthread_cond_t *condition);
 /* Waits at most `timeout_ns`; may wake early. */
 void bgi_condition_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t timeout_ns);

@@ -5,7 +5,7 @@
 #define BGI_CORE_WRITE_BACK_H
 
 /* Requests the write without waiting for it, and guarantees nothing: fsync reports whether the content is on the disk.
- * It does nothing on systems without such a call. */
+ * The function does nothing on systems without such a call. */
 void bgi_begin_write_back(int descriptor);
 
 #endif

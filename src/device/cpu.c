@@ -14,7 +14,7 @@ enum { PAGE_BYTES = 4096 };
 typedef struct cpu_device {
     bgi_device base;
     bool owns_store;
-    bgi_device_setup setup; /* functions that allocate memory, and the sizes of arena and store */
+    bgi_device_setup setup; /* for the functions that allocate memory, and the sizes of arena and store */
 } cpu_device;
 
 static void *reserve(const bgi_device_setup *setup, size_t size_bytes)
@@ -87,8 +87,8 @@ static void *map(bgi_device *device, void *address)
     return address;
 }
 
-/* Reads the fields that are needed after the last part first, because the kernel may not exist any more after the run
- * was abandoned. */
+/* Runs a kernel call. Fields that are needed after the last part are read first, because the kernel may not exist any
+ * more after the run was abandoned. */
 static void launch(bgi_device *device, const bg_kernel *kernel, const bg_kernel_call *call, const bgi_launch *how)
 {
     void (*const finish)(const bg_kernel_call *) = kernel->finish;

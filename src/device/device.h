@@ -4,7 +4,7 @@
  *
  * A device has an arena and, if the plan keeps values off the device, a store. Both have a base address, to which the
  * plan's offsets are added once. Such an address belongs to the device and need not be valid on the host. Values that
- * the host reads or writes are copied in or out, or mapped where the type supports it.
+ * the host reads or writes are copied in or out, or mapped if the device type supports it.
  *
  *     create --> [ enter --> launch, copy, copy_in, copy_out ... --> leave ] ... --> destroy
  *
@@ -30,8 +30,8 @@ typedef struct bgi_device {
 
 typedef struct bgi_device_setup {
     size_t arena_bytes, store_bytes; /* both begin at a page */
-    size_t unused_bytes; /* the first bytes of the arena, which are written before they are read; the others begin with
-                            zeros */
+    size_t unused_bytes; /* the number of bytes at the arena's beginning that are written before they are read; all
+                            others begin with zeros */
     /* Memory for the store, such as a mapped file (mapped_store.h), which must outlive the device. NULL: the device
      * allocates it. */
     void *store;
@@ -41,12 +41,12 @@ typedef struct bgi_device_setup {
     void *allocator_user;
 } bgi_device_setup;
 
-/* Runs the parts of a call. The device calls `run` for one function after another, and the runtime decides which thread
- * runs which part. */
+/* How the parts of a call are run: the device calls `run` for one function after another, and the runtime decides which
+ * thread runs which part. */
 typedef struct bgi_launch {
     void *user;
-    /* Returns when all parts are complete. `is_main` is true for the kernel's parts, and false for the parts that
-     * combine their results. */
+    /* Runs all parts of a function, and returns when they are complete. `is_main` is true for the kernel's parts, and
+     * false for the parts that combine their results. */
     void (*run)(void *user, bg_kernel_function function, uint32_t part_count, bool is_main);
     /* Returns false when the run has been abandoned: nothing more is done, and the kernel and its plan may be gone. */
     bool (*goes_on)(void *user);
@@ -56,15 +56,16 @@ struct bgi_device_type {
     const char *name;
     bg_status (*create)(const bgi_device_setup *setup, bgi_device **out, bg_error *error);
     void (*destroy)(bgi_device *device); /* may be called with NULL */
-    /* Copy between the host's memory and the device's, or inside the device's memory. */
+    /* Copy to the device's memory from the host's, from the device's memory to the host's, and inside the device's
+     * memory. */
     void (*copy_in)(bgi_device *device, void *to, const void *host, size_t size_bytes);
     void (*copy_out)(bgi_device *device, void *host, const void *from, size_t size_bytes);
     void (*copy)(bgi_device *device, void *to, const void *from, size_t size_bytes);
     /* Returns the host's address of a device address, valid until the next run. NULL: the host cannot access the
      * device's memory. */
     void *(*map)(bgi_device *device, void *address);
-    /* Called when a thread begins and ends to work for the device; calls are nested, and several threads may work at a
-     * time. NULL: nothing to do. */
+    /* Called when a thread begins and ends its work for the device; calls may be nested, and several threads may work
+     * at a time. NULL: nothing to do. */
     void (*enter)(bgi_device *device);
     void (*leave)(bgi_device *device);
     void (*launch)(bgi_device *device, const bg_kernel *kernel, const bg_kernel_call *call, const bgi_launch *how);

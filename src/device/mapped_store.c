@@ -27,8 +27,8 @@ enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304, MAGIC_BYTES = 16 };
 static const char magic[MAGIC_BYTES] = "brigade store\r\n";
 
 /* Linux has locks that belong to an open file instead of a process, so that two sessions of one process exclude each
- * other too. These locks last as long as a mapping of the file. POSIX has adopted them since. The number is part of the
- * kernel's interface. */
+ * other too. These locks last as long as a mapping of the file. POSIX has adopted them since. The number 37 is part of
+ * the kernel's interface. */
 #if defined(F_OFD_SETLK)
 enum { LOCK_OF_FILE = F_OFD_SETLK };
 #elif defined(__linux__)
@@ -42,7 +42,7 @@ typedef struct header {
     char magic[MAGIC_BYTES];
     uint32_t version, byte_order;
     uint64_t identity, id;
-    uint64_t store_bytes; /* bytes of the store without this page */
+    uint64_t store_bytes; /* bytes of the store without its first page */
     uint32_t replica, device;
     uint64_t checksum; /* CRC-64 of the fields before it */
 } header;
@@ -133,7 +133,7 @@ static bg_status fail_store(bg_error *error, const bgi_mapped_store *s, const ch
                         s->path, fault);
 }
 
-/* Maps a store that is open and long enough. It stays locked as long as it is mapped. */
+/* Maps a store that is open and long enough. The store stays locked as long as it is mapped. */
 static bg_status map_store(bgi_mapped_store *s, int file, bool is_private, bg_error *error)
 {
     void *mapping = mmap(NULL, BGI_MAPPED_STORE_HEADER_BYTES + s->store_bytes, PROT_READ | PROT_WRITE,

@@ -25,13 +25,14 @@ typedef struct bgi_mapped_store {
 /* Opens a store. Stores that belong together have the same identity and id. With a private mapping, changes do not
  * reach the file. While the file is mapped, it is locked, exclusively or for reading. Errors name the store's path. */
 bg_status bgi_mapped_store_open(bgi_mapped_store *s, uint64_t identity, uint64_t id, bool is_private, bg_error *error);
-/* Creates a file that is all zero, as new memory would be; its space is allocated at once. */
+/* Creates a store that is all zeros, as new memory would be, and allocates the file's space at once. */
 bg_status bgi_mapped_store_make(bgi_mapped_store *s, uint64_t identity, uint64_t id, bg_error *error);
 /* Writes all content of the store to the disk. */
 bg_status bgi_mapped_store_flush(const bgi_mapped_store *s, bg_error *error);
 void bgi_mapped_store_unmap(bgi_mapped_store *s);
-/* Removes an earlier store with this name, or only checks whether that is possible. If the file is not a complete or
- * incomplete store, or if another session has mapped it, it is kept, and the error is BG_ERROR_INVALID. */
+/* Removes an earlier store with this name or, if `only_looks`, only checks whether it can be removed. If the file is
+ * not a store (complete or incomplete), or if another session has mapped it, the file stays, and the error is
+ * BG_ERROR_INVALID. */
 bg_status bgi_mapped_store_remove(const bgi_mapped_store *s, bool only_looks, bg_error *error);
 
 /* Locks an open file until it and its mappings are closed; a shared lock admits other shared locks. If another session

@@ -3,9 +3,9 @@
  * part of Brigade. So one build serves programs that link it and programs that load it at run time.
  *
  * A lane is a duplicate of the communicator. All ranks make the duplicate together, and a missing rank must not keep
- * the other ranks inside MPI. So opening only begins the duplication. Until it completes, sends and receives wait in a
- * list, where the caller's time limits apply. Requests in progress are in an array without gaps, parallel to an array
- * of their operations, so that one MPI_Testsome tests all of them.
+ * the other ranks inside MPI. So opening a lane only begins the duplication. Until the duplication completes, sends and
+ * receives wait in a list, where the caller's time limits apply. Requests in progress are in an array without gaps,
+ * parallel to an array of their operations, so that one MPI_Testsome tests all of them.
  */
 #include <brigade/mpi.h>
 
@@ -23,7 +23,7 @@ enum {
     MESSAGE_BYTES = 1 << 30,
     SMALL_BYTES = 8 << 10,
     CLOSE_LIMIT_MS = 1000,
-    END_LIMIT_S = 3, /* plus one second for every RANKS_A_SECOND ranks */
+    END_LIMIT_S = 3, /* the limit is one second longer for every RANKS_A_SECOND ranks */
     RANKS_A_SECOND = 4
 };
 
@@ -46,7 +46,7 @@ typedef struct waiting {
 
 typedef struct lane {
     MPI_Comm comm;
-    MPI_Request opening; /* MPI_REQUEST_NULL: it is open */
+    MPI_Request opening; /* MPI_REQUEST_NULL: the lane is open */
     waiting *waiting;
     int waiting_count, waiting_capacity;
     int count, capacity;
@@ -147,8 +147,8 @@ static bg_status open_lane(void *user, void **out_lane, bg_error *error)
     return BG_OK;
 }
 
-/* Whether MPI has released the canceled receives. A receive whose message has begun to arrive ends with the message, so
- * it never ends if the sender is lost. */
+/* Cancels the receives in progress and waits briefly for their end; returns whether all have ended. A receive whose
+ * message has begun to arrive ends with the message, so it never ends if the sender is lost. */
 static bool end_receives(lane *l)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -168,7 +168,8 @@ static bool end_receives(lane *l)
     return true;
 }
 
-/* Whether a lane that was closed before it was open has opened; MPI can release it only then. */
+/* Waits briefly for the opening of a lane that is closed before it was open; returns whether it has opened. MPI can
+ * release only an open lane. */
 static bool end_opening(lane *l)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -211,8 +212,8 @@ static void close_lane(void *user, void *of)
 
 /* ---- messages ---- */
 
-/* A small message has usually left when MPI_Isend returns; an MPI_Testsome that finds only such sends does not check
- * for arrivals. */
+/* Begins a send or receive, and tests a send at once: a small message has usually left when MPI_Isend returns, and an
+ * MPI_Testsome that finds only such sends does not check for arrivals. */
 static bg_status begin_now(lane *l, const waiting *w, bg_error *error)
 {
     MPI_Request *request;
@@ -295,7 +296,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Runs from the end, so that the numbers of the requests not yet visited do not change. */
+/* Moves finished requests to the completed operations, the last one first, so that the numbers of the requests not yet
+ * visited do not change. */
 static void take_finished(lane *l, int finished_count)
 {
     if (finished_count > 1)
@@ -321,8 +323,8 @@ static uint32_t hand_out(lane *l, void **out_operations, uint32_t most)
     return count;
 }
 
-/* An MPI_Testsome that finds nothing checks for arrivals, but reports them only the next time, so it is called once
- * more. */
+/* Finds finished requests. An MPI_Testsome that finds nothing checks for arrivals, but reports them only the next time,
+ * so it is called once more. */
 static int find_finished(lane *l, int *out_count)
 {
     int code = MPI_SUCCESS;
@@ -362,7 +364,7 @@ static const char *name_level(int level)
                                             : "MPI_THREAD_MULTIPLE";
 }
 
-/* "Open MPI v4.1.4, MPI_THREAD_FUNNELED" */
+/* Writes a name such as "Open MPI v4.1.4, MPI_THREAD_FUNNELED". */
 static void describe(mpi *m, int level)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -376,7 +378,7 @@ static void describe(mpi *m, int level)
     snprintf(m->name, sizeof m->name, "%.90s, %s", version, name_level(level));
 }
 
-/* A host is identified by its lowest rank. */
+/* Sets the host of each rank; a host is identified by its lowest rank. */
 static int find_hosts(mpi *m)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -505,7 +507,7 @@ bg_status bg_transport_mpi_begin(bg_transport **out, bg_error *error)
     return status;
 }
 
-/* Whether a signal has ended all ranks together. */
+/* Whether this rank has failed by itself. A code above 128 means that a signal has ended all ranks together. */
 static bool is_failure(int code)
 {
     return code != 0 && code <= 128;
@@ -523,7 +525,8 @@ static void *leave_late(void *of)
     _exit(e->code);
 }
 
-/* All signals are blocked in this thread, so that they reach the program's threads. */
+/* Starts a thread that ends the process after the limit. It blocks all signals, so that they reach the program's
+ * threads. */
 static bool start_watcher(pthread_t *watcher, ending *e)
 {
     sigset_t all, before;
@@ -536,9 +539,9 @@ static bool start_watcher(pthread_t *watcher, ending *e)
     return result == 0;
 }
 
-/* MPI_Abort asks the launcher to end all ranks and waits for its reply, which cannot arrive over a broken connection.
- * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already in MPI_Finalize. The watcher
- * ends this rank in both cases. Many ranks on few processors need longer to finish. */
+/* Ends MPI. MPI_Abort asks the launcher to end all ranks and waits for its reply, which cannot arrive over a broken
+ * connection. MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already in MPI_Finalize.
+ * The watcher ends this rank in both cases. Many ranks on few processors need longer to finish. */
 static void end_mpi(int code, uint32_t rank_count)
 {
     pthread_t watcher;

@@ -34,8 +34,8 @@ bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *
     return BG_ERROR_NOT_FOUND;
 }
 
-/* The first result of an op has the op's name, the second one is NAME.1, and so on. Returns the null value when the
- * forward graph has no such value; the training graph may still have one. */
+/* Finds the value called `name`: the first result of an op has the op's name, the second one is NAME.1, and so on. Does
+ * not set *out when the forward graph has no such value; the training graph may still have one. */
 static bg_status find_value(const bg_graph *graph, const char *name, bg_value *out, bg_error *error)
 {
     uint32_t found = 0;

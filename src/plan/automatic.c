@@ -38,9 +38,10 @@ typedef struct bgi_chooser {
     bgi_arena scratch;
     bool cuts_blocks;
     uint32_t stage_count;
-    uint32_t *op_items; /* by op: at first its rank, later its item */
+    uint32_t *op_items; /* by op: its rank until make_items, then its item, and after the cut its stage */
     uint32_t item_count;
-    uint32_t *joins; /* by rank: +1 where a group that stays together begins, -1 (wrapping) where it ends */
+    uint32_t
+        *joins; /* by rank: +1 where a group of ranks that stay together begins, -1 (wrapping) where the group ends */
     bgi_balance_item *items;
     uint32_t *first; /* by stage: its first item */
 } bgi_chooser;
@@ -77,8 +78,8 @@ static bg_status read_text(bgi_chooser *c, bg_error *error)
 
 /* ---- items ---- */
 
-/* A rank is an op, or a block; blocks are ranked in the order in which ops name them, and ops before the first block
- * belong to it. */
+/* Gives each op its rank. A rank is an op or a block. Blocks are ranked in the order in which ops name them, and ops
+ * before the first block belong to that block. */
 static bg_status rank_ops(bgi_chooser *c, bg_error *error)
 {
     const bg_graph *graph = c->graph;
@@ -120,8 +121,8 @@ typedef struct bgi_use {
     uint32_t op, previous; /* index + 1 of the variable's previous use; 0: there is none */
 } bgi_use;
 
-/* Joins the newest use of the variable with all earlier uses if the variable changes in a micro-batch, otherwise with
- * those in the same block. */
+/* Joins the newest use of the variable with the use before it, and so with all earlier ones, if the variable changes in
+ * a micro-batch; otherwise with the uses in the same block. */
 static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
 {
     const bgi_op *ops = c->graph->ops;
@@ -164,7 +165,7 @@ static bg_status join_variables(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
-/* Data flow never goes from a later item to an earlier one. */
+/* Joins ranks so that no value flows from a later item to an earlier one. */
 static void join_cycles(bgi_chooser *c)
 {
     for (size_t o = 0; o < c->graph->op_count; o++)
@@ -190,7 +191,7 @@ static bg_status make_items(bgi_chooser *c, bg_error *error)
     c->item_count = 0;
     for (uint32_t rank = 0; rank < rank_count; rank++) {
         c->item_count += open == 0;
-        open += c->joins[rank]; /* unsigned: may wrap below zero and back */
+        open += c->joins[rank]; /* an unsigned number, which may wrap below zero and back */
         items[rank] = c->item_count - 1;
     }
     for (size_t o = 0; o < c->graph->op_count; o++)
@@ -259,7 +260,8 @@ static bg_status price_items(bgi_chooser *c, const bgi_trial *t, bg_error *error
     return BG_OK;
 }
 
-/* A variable (weight, gradient or state) is held where it is written, or wherever it is read when no op writes it. */
+/* Adds the bytes of variables to the items that hold them. A variable (weight, gradient or state) is held where it is
+ * written or, if no op writes it, wherever it is read. */
 static bg_status add_variables(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bg_graph *graph = t->graph;
@@ -292,7 +294,7 @@ static bool is_kept(const bgi_trial *t, const bgi_crossing *crossing)
            crossing->last_kind != BGI_SEGMENT_FORWARD;
 }
 
-/* The values that items keep for their backward passes; each names the next item that keeps the same value. */
+/* Lists the values that items keep for their backward passes, each with the next item that keeps the same value. */
 static bg_status add_kept(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bgi_partition *partition = &t->partition;
@@ -392,7 +394,7 @@ static uint32_t stage_of_item(const bgi_chooser *c, uint32_t item)
     return stage;
 }
 
-/* Writes "B1|B2,B3", the blocks of each stage in their order; op_items holds stages by now. */
+/* Writes "B1|B2,B3", the blocks of each stage in their order; by then, op_items has the stages. */
 static bg_status write_text(bgi_chooser *c, bg_error *error)
 {
     bg_plan *plan = c->compiler->plan;
@@ -456,8 +458,8 @@ static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
-/* The estimated memory may also be too large, because a plan may recompute, or keep fewer micro-batches. So when no cut
- * seems to fit, the cut that exceeds the budgets least is tried. */
+/* Chooses the next cut. The estimated memory may be too large, because a plan may recompute, or keep fewer
+ * micro-batches. So when no cut seems to fit, chooses the cut that exceeds the budgets least. */
 static bg_status choose_cut(bgi_chooser *c, const bgi_balance *balance, double *longest, bg_error *error)
 {
     bg_error reason = {0};
@@ -509,7 +511,8 @@ cleanup:
 
 /* ---- after a plan ---- */
 
-/* A device usually has one stage. When it has several, the stage that needs most memory must become smaller. */
+/* Records the bytes that were not counted for the device's stages. A device usually has one stage; when it has several,
+ * the one that needs the most memory must become smaller. */
 static void record_device_overrun(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
 {
     uint32_t largest = UINT32_MAX, sharing = 0;

@@ -8,7 +8,7 @@
 #include "plan/compile.h"
 
 /* The cuts of one request, which are tried until one is within the budgets. A cut is chosen without counting transients
- * and messages; a plan made from it counts them. The struct begins zeroed. */
+ * and messages; a plan that is made from the cut counts them. The struct begins zeroed. */
 typedef struct bgi_cuts {
     bgi_arena arena;
     bg_error first_error; /* why the first cut does not fit */
@@ -33,7 +33,7 @@ bool bgi_stages_are_automatic(const char *text);
 
 /* Replaces compiler->plan->options.execution.stages by a string of the stages ("B1|B2,B3|B4"). Splits blocks of
  * compiler->graph (a forward graph) where stages begin inside them. `loss` as for bgi_make_training. Does not choose a
- * cut again that `cuts` records as too large. */
+ * cut that `cuts` records as too large. */
 bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bgi_cuts *cuts, bg_error *error);
 
 #endif

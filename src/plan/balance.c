@@ -5,8 +5,8 @@
  *
  * where stage k has items first..end-1 and cost is its time, or infinite when its memory exceeds its device's budget.
  * Stages differ in speed, budget and depth, so `best` is not monotonic and bisection does not apply. Time and memory
- * grow as `first` falls, so the inner loop ends once either is too large. For n items and N stages of equal length this
- * takes about n^2 steps instead of n^2 N.
+ * grow as `first` decreases, so the inner loop ends once either is too large. For n items and N stages of equal length
+ * this takes about n^2 steps instead of n^2 N.
  */
 #include "plan/balance.h"
 
@@ -24,7 +24,8 @@ typedef struct bgi_balancer {
     uint32_t *first; /* [stage * (item_count + 1) + end] */
 } bgi_balancer;
 
-/* The bytes that an item adds to a stage ending before `end`, when the item is put before the stage's first one. */
+/* Returns the bytes that an item adds to a stage that ends before item `end`, when the item becomes the stage's first
+ * one. */
 static size_t added_bytes(const bgi_balance *balance, uint32_t stage, uint32_t item, uint32_t end)
 {
     const bgi_balance_item *i = &balance->items[item];
@@ -66,7 +67,7 @@ static bool is_refused(const bgi_balance *balance, uint32_t stage, uint32_t firs
     return false;
 }
 
-/* The cost that is minimized; it grows with time and with bytes. */
+/* Returns the cost of a stage, which is minimized; it grows with the stage's time and bytes. */
 static double find_cost(const bgi_balancer *b, uint32_t stage, double ns, size_t bytes)
 {
     const size_t budget = budget_of(b, stage);
@@ -159,7 +160,7 @@ static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
         balance->stage_count, least);
 }
 
-/* Time of items first..end-1 as stage `stage`. */
+/* Returns the time of items first .. end - 1 as stage `stage`. */
 static double time_of(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end)
 {
     double ns = 0;

@@ -19,7 +19,7 @@ typedef struct bgi_balance_item {
     uint32_t kept_count;
 } bgi_balance_item;
 
-/* Items first..end-1 are known not to fit as stage `stage`, regardless of the estimate. */
+/* Items first .. end - 1 are known not to fit as stage `stage`, whatever the estimate says. */
 typedef struct bgi_refused_stage {
     uint32_t stage, first, end;
 } bgi_refused_stage;
@@ -27,15 +27,16 @@ typedef struct bgi_refused_stage {
 typedef struct bgi_balance {
     const bgi_balance_item *items;
     uint32_t item_count;
-    uint32_t stage_count;         /* 1 to item_count */
-    const double *stage_speeds;   /* NULL: all 1 */
-    const size_t *stage_budgets;  /* bytes; NULL or 0: unlimited */
-    const uint32_t *stage_depths; /* by stage: the number of micro-batches for which it keeps values; NULL: one */
+    uint32_t stage_count;        /* 1 to item_count */
+    const double *stage_speeds;  /* NULL: all 1 */
+    const size_t *stage_budgets; /* bytes; NULL or 0: unlimited */
+    const uint32_t
+        *stage_depths; /* by stage: the number of micro-batches for which the stage keeps values; NULL: one */
     const bgi_refused_stage *refused;
     uint32_t refused_count;
 } bgi_balance;
 
-/* The bytes of a stage `stage` that has items first..end-1. */
+/* Returns the bytes of stage `stage` with items first .. end - 1. */
 size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end);
 
 /* Finds the cut whose longest stage is the shortest: out_first[stage] is the first item of each stage, and *out_longest

@@ -5,8 +5,8 @@
  *     B1 B1 REDUCE 1 | B0 B0 ...... | U1          the device continues until an instruction touches the sum
  *
  * At most one sum is in progress at a time, and it completes before the step ends. If the next work after a REDUCE
- * touches the sum, the device waits in the REDUCE. Devices of a strict plan always wait there, because only one device
- * of a replica works at a time.
+ * touches the sum, the device waits in the REDUCE. Devices of a strict plan always wait in the REDUCE, because only one
+ * device of a replica works at a time.
  */
 #include "plan/compile.h"
 
@@ -65,7 +65,8 @@ static bool is_summed(const summed *sum, bgi_extent touched)
     return low < sum->count && sum->places[low].begin < touched.end;
 }
 
-/* The bytes of all slots and all replicas' pieces; false when the operand is not in the arena. */
+/* Sets *out to the bytes of an operand, with all its slots and all replicas' pieces. Returns false when the operand is
+ * not in the arena. */
 static bool find_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out)
 {
     const bgi_plan_edge *edge = operand->edge != BGI_NO_EDGE ? &plan->edges[operand->edge] : NULL;
@@ -179,7 +180,8 @@ bg_status bgi_set_sums_beside(bgi_compiler *c, bg_error *error)
         return BG_OK;
     for (uint32_t d = 0; d < c->plan->device_count; d++) {
         const bgi_plan_device *on = &c->plan->devices[d];
-        bgi_instruction *instructions = (bgi_instruction *)(uintptr_t)on->instructions; /* written by program.c */
+        bgi_instruction *instructions =
+            (bgi_instruction *)(uintptr_t)on->instructions; /* program.c has allocated them as writable */
         bgi_extent *places = bgi_arena_allocate(&c->scratch, bgi_count_most_reduced(on), sizeof *places);
         uint32_t transfers = 0;
 

@@ -19,17 +19,18 @@ typedef struct bgi_cache_note {
 
 typedef struct bgi_cache {
     const bgi_request *request;
-    bgi_archive key; /* written by bgi_write_cache_key: everything that shapes the plan */
+    bgi_archive key; /* written by bgi_cache_write_key: everything that shapes the plan */
     char *path;      /* malloc'ed; NULL: this plan is not cached */
     bgi_arena arena; /* the texts of `notes` */
     bgi_cache_note *notes;
     size_t note_count, note_capacity;
 } bgi_cache;
 
-/* Without a folder, or for a plan that cannot be stored, the cache is off, and load and store do nothing. The request
- * must outlive the cache. */
+/* Begins the cache of one request. Without a folder, or for a plan that cannot be stored, the cache is off, and
+ * bgi_cache_load and bgi_cache_store do nothing. The request must outlive the cache. */
 bg_status bgi_cache_begin(bgi_cache *cache, const bgi_request *request, bg_error *error);
-/* Loads into a plan that was begun for the request. When it returns false, the plan may only be destroyed. */
+/* Loads the stored plan into a plan that was begun for the request. When it returns false, the plan may only be
+ * destroyed. */
 bool bgi_cache_load(bgi_cache *cache, bg_plan *plan);
 /* Begins to keep the messages that are logged through the plan's options. */
 void bgi_cache_record_log(bgi_cache *cache, bg_plan *plan);

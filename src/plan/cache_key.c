@@ -3,8 +3,8 @@
  *
  *     library (version, build), instruction set | graph, loop, condition | loss, optimizer | options
  *
- * The rows of options/options.def say which options shape a plan. Options that do not shape it, such as seed, cores,
- * traces and log, are left out.
+ * The rows of options/options.def say which options shape a plan. Options that do not shape a plan, such as seed,
+ * cores, traces and log, are left out.
  */
 #include "plan/cache.h"
 
@@ -197,7 +197,7 @@ static bg_status put_optimizer(bgi_archive *key, const bg_optimizer *optimizer, 
     return BG_OK;
 }
 
-/* A callback is represented by its return values. */
+/* Adds the return values of the caller's callbacks, which represent the callbacks in the key. */
 static void put_answers(bgi_archive *key, const bgi_request *request)
 {
     const bg_options *options = request->options;

@@ -19,7 +19,8 @@ static size_t memory_size(const bg_plan *plan, uint32_t device, bgi_memory memor
     return memory == BGI_MEMORY_REMOTE ? plan->devices[device].remote_bytes : plan->devices[device].arena_bytes;
 }
 
-/* Checks that a device names only its own slots, or a message that it sends to another device. */
+/* Checks that the edge of a device's operand has its slots on the device, or messages from the device to another one.
+ */
 static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_operand *operand, bg_error *error)
 {
     const bool is_window = operand->memory == BGI_MEMORY_WINDOW;
@@ -68,8 +69,8 @@ static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_o
     return BG_OK;
 }
 
-/* Also checks that the memory is not a window, because the host touches it or it is used after messages may have
- * left. */
+/* Checks an operand that must not be in a window, because the host touches it or because messages may have left before
+ * its use. */
 static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
                            bg_error *error)
 {
@@ -171,7 +172,8 @@ static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_
     for (uint32_t i = 0; i < count; i++) {
         const bgi_plan_edge *edge = edges[i] < plan->edge_count ? &plan->edges[edges[i]] : NULL;
         if (edge == NULL)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u of %u", edges[i], plan->edge_count);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "an instruction names edge %u, but the plan has %u edges",
+                                edges[i], plan->edge_count);
         if (edge->from_device == edge->to_device || (is_sender ? edge->from_device : edge->to_device) != device)
             return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u from device %u to device %u cannot be %s here",
                                 edges[i], edge->from_device, edge->to_device, is_sender ? "written" : "read");
@@ -254,8 +256,8 @@ static bool touches_window(const bgi_call *call, uint32_t edge)
     return false;
 }
 
-/* A message may leave in the middle of the preceding action. Later calls of that action must not touch the message's
- * window. */
+/* Checks a SEND whose message leaves in the middle of the preceding action: later calls of that action must not touch
+ * the message's window. */
 static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_error *error)
 {
     const bgi_instruction *send = &on->instructions[number], *maker = send;
@@ -377,12 +379,12 @@ static bg_status check_sums(const bg_plan *plan, uint32_t device, bgi_extent *pl
     return BG_OK;
 }
 
-/* A variable that instruction `sum` of a stage sums. */
+/* The bytes of a variable that instruction `sum` of a stage sums. */
 typedef struct final_place {
     bgi_extent where;
     size_t reach; /* the largest end among the stage's places up to this one */
     uint32_t stage, sum;
-    uint32_t first_sum; /* the first instruction of the stage that sums */
+    uint32_t first_sum; /* the first instruction that sums variables of the stage */
 } final_place;
 
 static int compare_final_places(const void *a, const void *b)
@@ -418,7 +420,8 @@ static void list_final_places(const bg_plan *plan, const bgi_plan_device *on, fi
     }
 }
 
-/* Finds the first place of the stage that may end after `begin`, otherwise the first place of a later stage. */
+/* Returns the index of the first place of the stage whose `reach` is after `begin`, otherwise of the first place of a
+ * later stage. */
 static uint32_t find_final_place(const final_place *places, uint32_t count, uint32_t stage, size_t begin)
 {
     uint32_t low = 0, high = count;

@@ -26,14 +26,14 @@ static bg_status complete_plan(const bgi_request *request, bgi_cache *cache, bg_
     (*plan)->summary.is_cached = bgi_cache_load(cache, *plan);
     if ((*plan)->summary.is_cached)
         return BG_OK;
-    if (cache->path != NULL) /* a damaged file may have left something in the plan */
+    if (cache->path != NULL) /* a damaged file may have been loaded partly */
         BGI_TRY(bgi_plan_restart(request, plan, error));
     BGI_TRY(bgi_attempt_plans(request, cache, plan, error));
     bgi_cache_store(cache, *plan);
     return BG_OK;
 }
 
-/* The condition is compiled as a body that runs once, so that it keeps all its inputs. */
+/* Compiles the condition of a while loop, as a body that runs once, so that the condition keeps all its inputs. */
 static bg_status compile_condition(const bgi_request *request, bg_plan *plan, bg_error *error)
 {
     const bg_loop once = {.iterations = 1};
@@ -47,7 +47,8 @@ static bg_status compile_condition(const bgi_request *request, bg_plan *plan, bg
     return bg_plan_create_loop(request->loop->condition, &once, &options, &plan->condition, error);
 }
 
-/* A loop inside a graph is not in the table of the library's ops, because its body may hold any op. */
+/* Whether all ops are in the table of the library's ops. A loop inside a graph is not, because its body may have any
+ * op. */
 static bool has_library_ops_only(const bg_graph *graph)
 {
     for (uint32_t o = 0; o < graph->op_count; o++)

@@ -90,14 +90,14 @@ bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
 
-/* problem.c. bgi_adapt_generator runs when the devices of stages are known. When the options do not name a schedule, it
- * chooses one that accepts stages that share devices, and a sequential one if there is only one device. */
+/* problem.c. bgi_adapt_generator runs when the devices of stages are known. It chooses the sequential schedule if there
+ * is only one device and, when the options name no schedule, one that accepts stages that share devices. */
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_adapt_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
 
-/* anchors.c: copies the graph and marks the values that requests name as outputs; NULL when the graph marks all of
- * them. */
+/* anchors.c: copies the graph and marks the values that requests name as outputs; *out is NULL when the graph marks all
+ * of them. */
 bg_status bgi_mark_anchors(bgi_compiler *compiler, const bg_graph *graph, bg_graph **out, bg_error *error);
 bool bgi_is_anchor(const bgi_compiler *compiler, const char *output);
 /* Finds an output; otherwise returns the null value and fills the error. */
@@ -108,8 +108,8 @@ bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *
 bg_status bgi_count_replicas(bgi_compiler *compiler, bg_error *error);
 
 /* trial.c */
-/* Begins a compiler with the same stages and its own plan and graph, for compiler->lower. The caller must end it even
- * after a failure, and may take `plan` out of it first. */
+/* Begins a compiler with the same stages and its own plan and graph, for compiler->lower. The caller must end the
+ * compiler even after a failure, and may take `plan` out of it first. */
 bg_status bgi_trial_begin(const bgi_compiler *compiler, bgi_compiler *out, bg_error *error);
 void bgi_trial_end(bgi_compiler *trial);
 
@@ -124,36 +124,36 @@ bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
 void bgi_warn_of_idle_rules(const bgi_compiler *compiler);
 /* Decides which variables are remote; needs segments. */
 bg_status bgi_find_remote(bgi_compiler *compiler, bg_error *error);
-/* Moves a load in an update before the preceding update, unless it is on demand. */
+/* Moves loads inside an update one update earlier, unless the tensor is loaded on demand. */
 bg_status bgi_hoist_loads(bgi_compiler *compiler, bg_error *error);
 /* Adds the buffers of edges; needs grouped edges. */
 void bgi_add_edge_buffers(bgi_compiler *compiler);
-/* Marks crossings for which a remote store pays off; needs a schedule. Returns true when there are new ones, so that
+/* Marks crossings for which a remote store pays off; needs a schedule. Returns true when it has marked any, so that
  * edges must be grouped again. */
 bool bgi_decide_remote_edges(bgi_compiler *compiler);
 /* Decides for which accumulators each replica stores only the piece that it updates; needs a schedule. */
 bg_status bgi_decide_gradient_pieces(bgi_compiler *compiler, bg_error *error);
 bool bgi_crossing_is_preloaded(const bgi_compiler *compiler, uint32_t crossing);
-/* The mesh's tensor axes over which replicas each store a piece of a remote crossing. */
+/* Returns the mesh's tensor axes over which replicas each store a piece of a remote crossing. */
 uint8_t bgi_crossing_shard_axes(const bgi_compiler *compiler, uint32_t crossing);
 /* Whether the options may make activations remote, so that a device holds them for fewer micro-batches than the
  * schedule keeps. */
 bool bgi_activations_may_be_remote(const bg_options *options);
 
 /* edges.c */
-/* Each call groups all edges again from the start. */
+/* Groups crossings into edges; each call groups all of them again from the start. */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
-/* The slot of a crossing for its readers, and the slot for the op that writes it. */
+/* Return the slot of a crossing for its readers, and the slot for the op that writes the value. */
 bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);
-/* The same for the value stashed for the backward pass, if that has a separate edge. */
+/* Return the same slots of the value that is stashed for the backward pass, if that has a separate edge. */
 bgi_operand bgi_stash_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing);
 
 /* kernels.c */
 bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
-/* The op's signature for its kernel, whose operands are pieces where the op works on pieces. `types` must have an entry
- * for each operand. */
+/* Returns the op's signature for its kernel, whose operands are pieces where the op works on pieces. `types` must have
+ * an entry for each operand. */
 bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 
 /* windows.c: adds rings to the plan's edges; gives windows and rings their offsets. */
@@ -169,13 +169,13 @@ bool bgi_is_plan_output(const bgi_compiler *c, uint32_t root);
 
 /* layout.c */
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
-/* The place of a variable or constant on a device; all zero when it has none there. */
+/* Returns the place of a variable or constant on a device; all zero when it has none there. */
 bgi_operand bgi_leaf_place(const bgi_compiler *compiler, uint32_t value, uint32_t device);
-/* Index of an input in a stage, in placement->input_places. */
+/* Returns the index of an input in a stage, in placement->input_places. */
 size_t bgi_input_index(const bgi_compiler *compiler, uint32_t value, uint32_t stage);
-/* The memory class of a variable or constant on a device that holds it, or a window of it. */
+/* Returns the memory class of a variable or constant on a device that holds it, or a window of it. */
 bg_memory_class bgi_leaf_class(const bgi_value *value);
-/* The same, as a class of tensors that may be remote. */
+/* Returns the same as a class of tensors that may be remote. */
 bg_location_class bgi_leaf_location(const bgi_value *value);
 
 /* transfers.c */
@@ -189,10 +189,10 @@ bg_status bgi_set_sums_beside(bgi_compiler *compiler, bg_error *error);
 
 /* Whether replicas exchange data in a call; sums and such calls must run one after another. */
 bool bgi_call_meets_replicas(const bgi_call *call);
-/* The number of transfers that an instruction issues. */
+/* Returns the number of transfers that an instruction issues. */
 uint32_t bgi_count_transfers(const bgi_instruction *instruction);
 
-/* phases.c: needs all places. */
+/* phases.c: counts the memory of each phase; needs all places. */
 bg_status bgi_list_phases(bgi_compiler *compiler, bg_error *error);
 
 /* program.c */
@@ -201,7 +201,7 @@ bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
 bg_kernel bgi_slot_copy_kernel(void);
 /* Whether calls of the op type, which may be NULL, only issue a transfer. */
 bool bgi_op_type_is_transfer(const bg_op_type *type);
-/* The place at which an op (in its segment) finds an operand. */
+/* Returns the place at which an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
 /* ---- small things ---- */
 
@@ -230,8 +230,8 @@ static inline size_t bgi_piece_bytes(const bgi_value *value)
     return (size_t)value->piece * bg_dtype_size_bytes(value->type.dtype);
 }
 
-/* The bytes of a value in memory: those of the whole, of the whole with the padding of the last replicas, or of one
- * piece. */
+/* Returns the bytes of a value in memory: those of the whole, of the whole with the padding of the last replicas, or of
+ * one piece. */
 static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *value)
 {
     const size_t whole = bg_type_size_bytes(&value->type);
@@ -240,13 +240,13 @@ static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *valu
     return value->is_piece || pieces > whole ? pieces : whole;
 }
 
-/* Whether only a piece is sent between devices; an op that reads the whole prevents this. */
+/* Whether only a piece of the value is sent between devices, because no op reads the whole. */
 static inline bool bgi_travels_as_piece(const bgi_value *value)
 {
     return value->piece > 0 && (value->is_piece || !value->is_read_whole);
 }
 
-/* The bytes of a value in a slot, with the padding behind it. */
+/* Returns the bytes of a value in a slot, with the padding behind it. */
 static inline size_t bgi_slot_part_bytes(const bgi_compiler *compiler, const bgi_value *value)
 {
     return bgi_align(bgi_travels_as_piece(value) ? bgi_piece_bytes(value) : bgi_stored_bytes(compiler->plan, value));
@@ -257,15 +257,15 @@ static inline size_t bgi_home_piece_bytes(const bgi_compiler *compiler, uint32_t
     return (size_t)compiler->residency->home_pieces[id] * bg_dtype_size_bytes(compiler->graph->values[id].type.dtype);
 }
 
-/* Bytes of a variable in its remote store. */
+/* Returns the bytes of a variable in its remote store. */
 static inline size_t bgi_home_bytes(const bgi_compiler *compiler, uint32_t id)
 {
     return compiler->residency->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id)
                                                     : bgi_stored_bytes(compiler->plan, &compiler->graph->values[id]);
 }
 
-/* The bytes of a variable's window on the device, including the padding of the last replicas when it is loaded in
- * pieces. */
+/* Returns the bytes of a variable's window on the device, including the padding of the last replicas when it is loaded
+ * in pieces. */
 static inline size_t bgi_window_bytes(const bgi_compiler *compiler, uint32_t id)
 {
     return compiler->residency->home_pieces[id] > 0

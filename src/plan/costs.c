@@ -2,7 +2,7 @@
  * costs.c: estimates the cost of ops from a device model with three numbers, or from measured costs of blocks.
  *
  * Each estimate in a measured block is multiplied by measured / estimated time of its block and kind. So the ops keep
- * their proportions, and a block may still be cut.
+ * their proportions, and stages may still begin inside a measured block.
  */
 #include "plan/costs.h"
 
@@ -48,7 +48,8 @@ static const bgi_segment *segment_of(const bgi_estimate *e, size_t op)
     return &e->partition->segments[e->partition->op_segments[op]];
 }
 
-/* Index of the op's block and kind; blocks of updates are not measured. */
+/* Sets *out_index to the index of the op's block and kind. Returns false for ops of updates, which are not measured,
+ * and ops without a block. */
 static bool is_measurable(const bgi_estimate *e, size_t op, size_t *out_index)
 {
     const bgi_segment *segment = segment_of(e, op);
@@ -67,8 +68,8 @@ static void sum_blocks(bgi_estimate *e)
     }
 }
 
-/* Assigns measured times to the kinds that the block has. A block without a separate W adds the time of W to B, and a
- * block without B adds that of B to W. */
+/* Assigns measured times to the kinds that the block has. If a block has no separate W, the time of W is added to B; if
+ * it has no B, the time of B is added to W. */
 static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bool *is_part)
 {
     double times[KIND_COUNT] = {[BGI_SEGMENT_FORWARD] = measured->forward_ns,
@@ -92,7 +93,7 @@ static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bo
         e->factors[b * KIND_COUNT + BGI_SEGMENT_RECOMPUTE] = e->factors[b * KIND_COUNT + BGI_SEGMENT_FORWARD];
 }
 
-/* A block that automatic stages cut was measured as a whole. */
+/* Scales the estimates of measured blocks. A block that automatic stages have cut was measured as a whole. */
 static bg_status scale_measured(bgi_estimate *e, const bg_options *options, bool *is_part, bg_error *error)
 {
     for (uint32_t i = 0; i < options->execution.block_cost_count; i++) {

@@ -21,7 +21,7 @@
  * is not in the graph is an error. */
 bg_status bgi_estimate_costs(const bg_graph *graph, const bgi_partition *partition, const bg_options *options,
                              bg_stage_cost *costs, double *flops, bg_error *error);
-/* The time of one op by the device model. */
+/* Returns the time of one op by the device model. */
 double bgi_estimate_op_ns(const bg_graph *graph, const bgi_op *op);
 
 #endif

@@ -102,7 +102,8 @@ const char *bgi_bytes_text(uint64_t bytes, char *text)
 
 /* ---- memory ---- */
 
-/* Remote bytes have a separate column at the end; windows have one only if there are any. */
+/* Whether the table has a column for the class before the total. Remote bytes have a column at the end; windows have
+ * one only if there are any. */
 static bool has_column(const bg_plan *plan, int memory_class)
 {
     bool has_windows = false;
@@ -180,8 +181,8 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     }
 }
 
-/* The bytes that a call reads and writes in its device's transient memory (the end of the arena), plus its scratch
- * memory. */
+/* Returns the bytes that a call reads and writes in its device's transient memory (the end of the arena), plus its
+ * scratch memory. */
 static size_t transient_bytes(const bgi_plan_device *device, const bgi_call *call)
 {
     const size_t begin = device->arena_bytes - device->class_bytes[BG_MEMORY_TRANSIENT];

@@ -63,7 +63,7 @@ static void fill_by_number(bgi_stages *stages)
 
 static void place_phases(const bg_options *options, bgi_stages *stages)
 {
-    uint32_t number = 0; /* of the stage within its phase */
+    uint32_t number = 0; /* the stage's number within its phase */
 
     for (uint32_t s = 0; s < stages->stage_count; s++) {
         const uint32_t phase = stages->stage_phases[s];
@@ -84,7 +84,8 @@ static bg_status place_by_schedule(const bg_options *options, const bg_schedule_
 
 /* ---- checks ---- */
 
-/* Devices without a stage are idle, as on IPUs. A device number far beyond the stages is probably a mistake. */
+/* Warns of devices without a stage, which are idle, as on IPUs. Rejects more than MOST_IDLE_DEVICES of them, because a
+ * device number far beyond the stages is probably a mistake. */
 static bg_status check_idle(const bg_options *options, const bgi_stages *stages, uint32_t count, bg_error *error)
 {
     uint32_t idle = 0, first = 0;
@@ -149,8 +150,8 @@ static bg_status check_concurrent(const bgi_stages *stages, bg_error *error)
     return BG_OK;
 }
 
-/* Parallel phases: even phases on even devices, odd phases on odd ones. The error names every stage on the wrong
- * parity. */
+/* Checks that parallel phases have even phases on even devices and odd phases on odd ones. The error names every stage
+ * on the wrong parity. */
 static bg_status check_parity(const bgi_stages *stages, bg_error *error)
 {
     bgi_string wrong = {0};
@@ -212,7 +213,8 @@ static bg_status check_stage_count(const bg_options *options, const bgi_stages *
         stages->stage_count);
 }
 
-/* same_as_ipu numbers stages by devices, so returning to a device would mean returning to its stage. */
+/* Rejects stages whose devices do not ascend: same_as_ipu numbers stages by devices, so returning to a device would
+ * mean returning to its stage. */
 static bg_status check_ascending(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     if (!options->execution.ipu_limits || options->execution.stages != NULL ||
@@ -236,7 +238,7 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
                         "(; separates phases)");
 }
 
-/* The number of devices of an IPU system is a power of two. */
+/* Rejects or rounds up a number of devices that is not a power of two, as it is in IPU systems. */
 static bg_status check_power_of_two(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     const uint64_t total = (uint64_t)stages->device_count * options->replicas.count;
@@ -260,7 +262,8 @@ static bg_status check_power_of_two(const bg_options *options, const bgi_stages 
     return BG_OK;
 }
 
-/* On IPUs, layers that share a variable must be on one device; Brigade keeps copies. */
+/* Rejects variables that stages on several devices use. On IPUs, layers that share a variable must be on one device;
+ * Brigade keeps copies. */
 static bg_status check_shared(const bg_graph *graph, const bg_options *options, const bgi_stages *stages,
                               bg_error *error)
 {

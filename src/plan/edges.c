@@ -16,7 +16,7 @@
 
 /* ---- crossings with the same ends ---- */
 
-/* The edge from the producer to its readers, except readers that have a separate edge. */
+/* Returns the edge from the producer to its readers, except readers that have a separate edge. */
 static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
 {
     const bgi_crossing *crossing = &c->partition->crossings[index];
@@ -32,7 +32,7 @@ static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
                               .to_level = crossing->to_level};
 }
 
-/* The edge from the forward pass of the receiving stage to its own backward pass. */
+/* Returns the edge from the forward pass of the receiving stage to its own backward pass. */
 static bg_schedule_edge stash_of(const bgi_crossing *crossing)
 {
     return (bg_schedule_edge){.from_kind = BG_ACTION_FORWARD,
@@ -49,7 +49,8 @@ static bool same_ends(const bg_schedule_edge *a, const bg_schedule_edge *b)
            a->to_level == b->to_level;
 }
 
-/* A remote variable may not be on the device when a reader in another stage needs it. */
+/* Whether the readers find the value without an edge: it is a variable on their device that is not remote. A remote
+ * variable may not be loaded when a reader in another stage needs it. */
 static bool needs_no_edge(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_segment *from = &c->partition->segments[crossing->from_segment];
@@ -65,7 +66,7 @@ static bool same_facts(const bgi_edge_facts *a, const bgi_edge_facts *b)
            a->kept_as == b->kept_as && a->stored_by == b->stored_by;
 }
 
-/* The table's entry for the edge with these ends and facts, or the free entry where it belongs. */
+/* Returns the table's entry for the edge with these ends and facts, or the free entry where it belongs. */
 static uint32_t *find_edge(const bgi_compiler *c, const bg_schedule_edge *edge, const bgi_edge_facts *facts)
 {
     const size_t mask = c->edges->table_size - 1;
@@ -116,7 +117,7 @@ static bg_status allocate_edges(bgi_compiler *c, bg_error *error)
     for (c->edges->table_size = 16; c->edges->table_size < 4 * (size_t)count;)
         c->edges->table_size *= 2;
     c->edges->table = bgi_arena_allocate(&c->scratch, c->edges->table_size, sizeof *c->edges->table);
-    /* A crossing may become two edges with three rings each. */
+    /* A crossing may become two edges with up to three rings each. */
     c->edges->list = bgi_arena_allocate(&c->plan->arena, 2 * (size_t)count, sizeof *c->edges->list);
     c->edges->facts = bgi_arena_allocate(&c->scratch, 2 * (size_t)count, sizeof *c->edges->facts);
     c->edges->routes = bgi_arena_allocate(&c->scratch, count, sizeof *c->edges->routes);
@@ -184,7 +185,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
 
 /* ---- slots ---- */
 
-/* The place of a value in an edge's slots, for the device that has them. */
+/* Returns the place of a value in an edge's slots, for the device that has the slots. */
 static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];
@@ -194,7 +195,7 @@ static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
                          .offset = slots->offset + offset};
 }
 
-/* The place for the writer, which is a window when the slots belong to another device. */
+/* Returns the place for the writer, which is a window when the slots belong to another device. */
 static bgi_operand write_slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];

@@ -1,16 +1,16 @@
 /*
- * final.c: sends gradients as soon as they are final. If a device would only wait in a REDUCE, the preceding backward
- * pass is cut: gradients that none of its later calls touch are summed while those calls run. This file knows no
- * schedule and no graph; it only reads each device's instructions.
+ * final.c: sums gradients over replicas as soon as they are final. If a device would only wait in a REDUCE, the
+ * preceding backward pass is cut: gradients that its later calls do not touch are summed while these calls run. This
+ * file knows no schedule and no graph; it only reads each device's instructions.
  *
  *     B1 ............................ REDUCE 1 | U1
  *     B1 ........ REDUCE 1 | B1 ..... REDUCE 1 | B1 .. REDUCE 1 | U1       each of some variables
  *
  * Calls keep their order and each variable is still summed separately, so results do not change. No value lives longer,
  * so devices need no more memory. Each cut costs a synchronization of the replicas. So at least
- * options.replicas.reduce_bytes bytes, and 1 / MOST_CUTS of all bytes, must be final at a cut. The remaining work must
- * take longer than summing them. Strict plans are not cut, and neither is the pass before a REDUCE that already
- * overlaps with other passes.
+ * options.replicas.reduce_bytes bytes, and 1 / MOST_CUTS of all bytes, must be final at a cut. The calls that remain
+ * must take longer than summing these bytes. Strict plans are not cut, and neither is the pass before a REDUCE that
+ * already overlaps with other passes.
  */
 #include "plan/compile.h"
 
@@ -20,11 +20,11 @@
 
 enum { MOST_CUTS = 8 };
 
-/* A variable of a REDUCE. */
+/* The gradient of a variable of a REDUCE. */
 typedef struct gradient {
     bgi_extent where;
-    uint32_t number;      /* its place in the REDUCE */
-    uint32_t final_after; /* the number of calls of the backward pass after which it is final */
+    uint32_t number;      /* its index in the REDUCE */
+    uint32_t final_after; /* the number of calls of the backward pass after which the gradient is final */
 } gradient;
 
 /* A backward pass that is cut into parts. */
@@ -33,8 +33,8 @@ typedef struct cutting {
     gradient *gradients; /* the gradients of the sum, in the order in which they become final */
     uint32_t gradient_count;
     uint32_t count;            /* places */
-    uint32_t after[MOST_CUTS]; /* by cut: the number of calls of the backward pass after which it sums the gradients
-                                * that are final by then */
+    uint32_t after[MOST_CUTS]; /* by cut: the number of calls of the backward pass after which the gradients that are
+                                  final by then are summed */
 } cutting;
 
 typedef struct cutter {
@@ -64,8 +64,8 @@ static int compare_finals(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Records that the `calls`-th call of the backward pass touches an extent; gradients are in the order of their
- * places. */
+/* Records that call number `calls` (from 1) of the backward pass touches an extent; gradients are in the order of their
+ * addresses. */
 static void touch(gradient *gradients, uint32_t count, bgi_extent touched, uint32_t calls)
 {
     uint32_t low = 0, high = count;
@@ -93,8 +93,8 @@ static void touch_by_call(const bg_plan *plan, const bgi_call *call, gradient *g
             touch(gradients, count, touched, calls);
 }
 
-/* Sorts the gradients in the order in which they become final. Returns whether the backward pass touches any of
- * them. */
+/* Sorts the gradients by the calls after which they are final. Returns whether the backward pass touches any of them.
+ */
 static bool find_finals(const bg_plan *plan, const bgi_instruction *backward, gradient *gradients, uint32_t count)
 {
     qsort(gradients, count, sizeof *gradients, compare_places);
@@ -194,7 +194,7 @@ static bg_status write_sum(const cutter *k, const cutting *cut, uint32_t *first,
     return BG_OK;
 }
 
-/* Writes calls `begin` to `end` of the backward pass, and the messages that leave among them. */
+/* Writes calls `begin` .. `end` - 1 of the backward pass, and the messages that leave among them. */
 static uint32_t write_part(const cutter *k, const cutting *cut, uint32_t begin, uint32_t end, bgi_instruction *out)
 {
     const bgi_instruction *list_end = k->on->instructions + k->on->instruction_count;
@@ -236,7 +236,8 @@ static bg_status write_parts(const cutter *k, const cutting *cut, bgi_instructio
     return BG_OK;
 }
 
-/* Writes the sum of the remaining gradients (at least one) where the whole sum was. After it all sums are complete. */
+/* Writes the sum of the remaining gradients (at least one) where the whole sum was. After this instruction all sums are
+ * complete. */
 static bg_status write_rest(const cutter *k, const cutting *cut, bgi_instruction *out, uint32_t *count, bg_error *error)
 {
     uint32_t first = 0;
@@ -277,7 +278,7 @@ static bg_status write_program(const cutter *k, bgi_plan_device *on, bg_error *e
     return BG_OK;
 }
 
-/* Whether passes over other stages or other micro-batches already run during the sum. */
+/* Whether other passes already run during the sum. */
 static bool has_passes_beside(const cutter *k, uint32_t device, uint32_t sum, uint32_t transfers_before)
 {
     bool has_work;

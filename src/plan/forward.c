@@ -5,7 +5,7 @@
  *            --loop--> one iteration | --precision--> 16 bits --prune--> what outputs need
  *            --quantize--> fewer bits --fuse--> conv2d_pool --own--> never the user's graph itself, and not empty
  *
- * A pass that has nothing to do makes no copy: until one does, the passes read the user's graph.
+ * A pass that has nothing to do makes no copy; until a pass makes a copy, the passes read the user's graph.
  */
 #include "plan/compile.h"
 
@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 
-/* The graph so far. */
+/* Returns the graph so far: the compiler's own or, before that exists, the user's. */
 static const bg_graph *forward(const bgi_compiler *c)
 {
     return c->graph != NULL ? c->graph : c->source;
@@ -61,7 +61,7 @@ bg_status bgi_narrow_model(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* The names of the requested outputs; NULL: all outputs. */
+/* Lists the names of the requested outputs, if only these are wanted; otherwise *out is NULL. */
 static bg_status list_wanted(bgi_compiler *c, const char *const **out, bg_error *error)
 {
     const bg_options *options = &c->plan->options;

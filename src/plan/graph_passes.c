@@ -15,8 +15,8 @@ bg_status bgi_cut_stages(bgi_compiler *c, bg_error *error)
     return bgi_choose_stages(c, c->loss, c->cuts, error);
 }
 
-/* Stages that a caller lists refer to the whole model, so blocks that pruning emptied still count and keep their
- * numbers. */
+/* Gives each block a stage and each stage a device. Stages that a caller lists refer to the whole model, so blocks that
+ * pruning emptied still count and keep their numbers. */
 bg_status bgi_assign_graph_stages(bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;

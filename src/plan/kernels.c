@@ -1,6 +1,6 @@
 /*
- * kernels.c: chooses the kernel of each op from its operands (pieces where it works on pieces) and its device's limit
- * of scratch memory.
+ * kernels.c: chooses the kernel of each op from the op's operands (pieces if the op works on pieces) and the device's
+ * limit of scratch memory.
  */
 #include "plan/compile.h"
 

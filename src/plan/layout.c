@@ -36,7 +36,7 @@ bg_memory_class bgi_leaf_class(const bgi_value *value)
     }
 }
 
-/* The class of memory that holds a leaf between its uses. */
+/* Returns the class of memory that holds a leaf between its uses. */
 static bg_memory_class class_of(const bgi_compiler *c, size_t v)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -129,7 +129,7 @@ static bg_status list_places(bgi_compiler *c, bg_error *error)
     free(places);
     if (p->places == NULL)
         return bgi_error_memory(error, "the layout", different * sizeof *p->places);
-    for (size_t v = 1; v <= c->graph->value_count; v++) /* values without a place begin where the preceding ones end */
+    for (size_t v = 1; v <= c->graph->value_count; v++) /* of a value without a place, the range is empty */
         if (p->first_places[v] == 0)
             p->first_places[v] = p->first_places[v - 1];
     return BG_OK;
@@ -164,7 +164,7 @@ static void place_leaf(bgi_compiler *c, uint32_t v, bg_memory_class memory_class
     const size_t size = bgi_align(bgi_home_bytes(c, v));
     const uint32_t d = place->device;
 
-    if (value->shares_home) { /* the variable that it copies has a lower number */
+    if (value->shares_home) { /* the variable of which this one is a copy has a lower number */
         place->operand = bgi_leaf_place(c, value->copy_of.id, d);
         return;
     }
@@ -216,7 +216,7 @@ static void place_tail_edges(bgi_compiler *c, size_t *offsets)
             place_edge(c, c->placement->tail_edges[d], offsets);
 }
 
-/* The crossing to whose slot the producer of a value writes: a local one if there is one, otherwise the first;
+/* Returns the crossing to whose slot the producer of a value writes: a local one if there is one, otherwise the first;
  * UINT32_MAX if there is none. */
 static uint32_t find_written_crossing(const bgi_compiler *c, bg_value root, uint32_t stage)
 {
@@ -282,12 +282,13 @@ static void place_inputs(bgi_compiler *c, bool in_slots, size_t *offsets)
 
 typedef struct bgi_packer {
     bgi_unit *units;
-    bgi_span *spans; /* by unit: from the op that makes it to its last reader */
+    bgi_span *spans; /* by unit: from the op that makes the unit to its last reader */
     uint32_t unit_count;
     uint32_t *unit_of; /* by value */
 } bgi_packer;
 
-/* A result may reuse the bytes of an input whose last reader is this op. */
+/* Returns the unit of an input whose bytes the op's result may reuse, because this op is its last reader; UINT32_MAX if
+ * there is none. */
 static uint32_t reusable_unit(const bgi_compiler *c, const bgi_packer *packer, const bgi_op *op, uint32_t position,
                               const uint32_t *last_use)
 {
@@ -330,7 +331,7 @@ static void collect_units(bgi_compiler *c, uint32_t index, bgi_packer *packer, c
                 times->made_at[value] = p;
         }
     }
-    for (uint32_t i = 0; i < c->plan->output_count; i++) /* the host reads it afterward */
+    for (uint32_t i = 0; i < c->plan->output_count; i++) /* the host reads the value after the segment */
         times->last_use[c->partition->roots[c->output_values[i].id].id] = segment->op_count;
     for (uint32_t p = 0; p < segment->op_count; p++) {
         const bgi_op *op = &c->graph->ops[segment->ops[p]];
@@ -353,8 +354,8 @@ static void collect_units(bgi_compiler *c, uint32_t index, bgi_packer *packer, c
     }
 }
 
-/* Smaller units than this share of a segment's transients stay among the transients, which are likely to be in a
- * cache. */
+/* Units below 1 / LEAST_SHARE of a segment's transients stay among the transients, which are likely to be in a cache.
+ */
 enum { LEAST_SHARE = 32 };
 
 /* Places units in slots, if `least_bytes` is not 0, and the others in the memory of transients. */
@@ -373,7 +374,8 @@ static bool place_units(bgi_compiler *c, uint32_t index, bgi_packer *packer, con
     return true;
 }
 
-/* `unit_of`: by value; only entries of values that the segment makes are changed, and they are restored. */
+/* Places the transients of one segment. `unit_of`: by value; entries of values that the segment makes are changed and
+ * then restored. */
 static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, size_t least_bytes,
                                  const bgi_life_times *times, uint32_t *unit_of, bg_error *error)
 {
@@ -416,7 +418,7 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, s
     return BG_OK;
 }
 
-/* The search is not worthwhile when transients are below this share of a device's memory. */
+/* The search for slots is not worthwhile when transients are below 1 / this number of a device's memory. */
 enum { WORTHWHILE_SHARE = 32 };
 
 /* Moves transients of a device's largest segments to slots, while this reduces the device's memory. `before`: by

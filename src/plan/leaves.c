@@ -19,14 +19,14 @@ static void list_places(const bgi_compiler *c, size_t v, bgi_place *places, uint
         places[(*count)++] = p->places[i];
 }
 
-/* A copy that shares its original's home has no separate place. */
+/* Returns the number of places of a variable; a copy that shares its original's home has none. */
 static uint32_t count_places(const bgi_compiler *c, size_t v)
 {
     return c->graph->values[v].shares_home ? 0 : c->placement->first_places[v + 1] - c->placement->first_places[v];
 }
 
-/* Describes how the mesh cuts a variable. State is cut like its parameter, and so are accumulators, except those that
- * hold rows. Returns NULL without an error when the mesh does not cut it. */
+/* Describes how the mesh cuts a variable. State is cut like its parameter, and so are accumulators, except accumulators
+ * that hold rows. *out is NULL, without an error, when the mesh does not cut the variable. */
 static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_shard **out, bg_error *error)
 {
     const bgi_value *cut = bg_value_is_null(value->owner) ? value : bgi_graph_value(c->graph, value->owner);
@@ -43,8 +43,8 @@ static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_sh
     return BG_OK;
 }
 
-/* The range of the whole variable that this variable is. State has the range of its parameter, within the whole's
- * state. Returns NULL without an error when the variable is whole. */
+/* Sets *out to the range of a whole weight that this variable holds. State has the range of its parameter, in the state
+ * of the whole. *out is NULL, without an error, when the variable is whole. */
 static bg_status copy_section(bgi_compiler *c, const bgi_value *value, const bg_section **out, bg_error *error)
 {
     const bool is_served = !bg_value_is_null(value->owner) && value->role == BG_ROLE_STATE;
@@ -63,7 +63,8 @@ static bg_status copy_section(bgi_compiler *c, const bgi_value *value, const bg_
     return *out != NULL ? BG_OK : bgi_error_memory(error, "a section", sizeof section);
 }
 
-/* `next_copy`: by value, the next copy of the same variable. */
+/* Adds a variable to the plan, with the places of its copies. `next_copy`: by value, the next copy of the same
+ * variable. */
 static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, const bool *is_written, uint32_t v,
                                bg_error *error)
 {
@@ -74,7 +75,7 @@ static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, const
     uint32_t count = 0;
 
     if (value->kind != BGI_VALUE_VARIABLE || !bg_value_is_null(value->copy_of) || count_places(c, v) == 0)
-        return BG_OK; /* no op reads it */
+        return BG_OK; /* no op reads the variable, or it is listed with its original */
     for (uint32_t copy = v; copy != 0; copy = next_copy[copy])
         count += count_places(c, copy);
     places = bgi_arena_allocate(&plan->arena, count, sizeof *places);
@@ -188,7 +189,7 @@ static bg_status list_blocks(bgi_compiler *c, bg_error *error)
 
 /* ---- loops ---- */
 
-/* Carried values are the variables with the highest numbers, in this order. */
+/* Lists the carried values of a loop. They are the variables with the highest numbers, in this order. */
 static bg_status list_carried(bgi_compiler *c, bg_error *error)
 {
     bg_plan *plan = c->plan;

@@ -9,14 +9,14 @@
 
 #define BGI_LOG_NAME "brigade.log"
 
-/* Whether messages have a destination; otherwise callers skip expensive messages. */
+/* Whether messages have a destination; if not, callers skip messages that take time to make. */
 bool bgi_log_is_enabled(const bg_options *options);
 /* Turns logging off, for trials. */
 void bgi_disable_log(bg_options *options);
 
 /* Creates the folder and the file. Errors: BG_ERROR_IO. */
 bg_status bgi_log_begin(const bg_options *options, bg_error *error);
-/* Writes stages, memory and timetable into the file. */
+/* Writes the plan's stages, memory and timetable to the file. */
 bg_status bgi_log_plan(const bg_plan *plan, bg_error *error);
 
 #endif

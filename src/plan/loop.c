@@ -65,7 +65,7 @@ static void *find_carried(const loop_state *loop, char *memory, uint32_t i)
     return memory + loop->plan->variables[loop->plan->carried[i]].places[0].operand.offset;
 }
 
-/* Whether the first iteration runs. The condition's plan uses the memory after that of the body. */
+/* Whether the first iteration runs. The condition's plan uses the memory behind that of the body. */
 static bool begins(const loop_state *loop, char *memory)
 {
     const void *values[BG_LOOP_MOST_CARRIED];
@@ -125,7 +125,7 @@ typedef struct loop_attributes {
     bg_loop loop;
 } loop_attributes;
 
-/* Input i of the body reads operand i of the op. */
+/* Returns the number of the operand that an input of the body reads: input i reads operand i. */
 static uint32_t find_operand(const bg_graph *body, bg_value input)
 {
     uint32_t operand = 0;

@@ -76,7 +76,9 @@ static void find_writers(bgi_compiler *c)
                 c->residency->writer_stage[c->graph->ops[o].inputs[i].id] = c->partition->op_stages[o];
 }
 
-/* A variable that no op writes and several stages read has a place on each of their devices and stays there. */
+/* Finds the stage that may load and store each variable: the stage that writes it or, if no op writes it, the only
+ * stage that reads it. A variable that several stages read and no op writes stays on each of their devices (UINT32_MAX
+ * - 1). */
 static void find_owners(const bgi_compiler *c, uint32_t *owners)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
@@ -93,8 +95,8 @@ static void find_owners(const bgi_compiler *c, uint32_t *owners)
         }
 }
 
-/* Finds the buffer for a stage's variables of one class that are loaded in the same way. `known`: 1 + the buffer, by
- * stage, class and way of loading. */
+/* Finds or adds the buffer for a stage's variables that are loaded in the same way. `known`: 1 + the buffer, by stage,
+ * `is_fresh` and `preload`. */
 static uint32_t find_buffer(bgi_compiler *c, uint32_t *known, uint32_t stage, bool is_fresh, bool preload)
 {
     uint32_t *of = &known[4 * (size_t)stage + 2 * is_fresh + preload];
@@ -110,7 +112,8 @@ static uint32_t find_buffer(bgi_compiler *c, uint32_t *known, uint32_t stage, bo
     return *of - 1;
 }
 
-/* A copy is loaded from the home of its original: its buffer holds only the copy and is never written. */
+/* Adds the buffer of a copy. A copy is loaded from the home of its original, so its buffer holds only the copy and is
+ * never written. */
 static uint32_t add_copy_buffer(bgi_compiler *c, uint32_t stage, bool preload)
 {
     c->residency->buffers[c->residency->buffer_count] =
@@ -135,14 +138,15 @@ static void add_users(bgi_compiler *c)
                 continue;
             buffer = &c->residency->buffers[c->residency->buffer_of[root]];
             if (segment->stage != buffer->stage)
-                continue; /* an edge carries it */
+                continue; /* an edge carries the value */
             buffer->reads |= 1u << bgi_action_of_segment(segment->kind);
             if (segment->kind == BGI_SEGMENT_UPDATE)
                 add_level(buffer, segment->level);
             if (bgi_op_type_changes(c->graph->ops[o].type, i, c->plan->training))
                 buffer->writes |= 1u << bgi_action_of_segment(segment->kind);
         }
-    /* Other stages get updated values from the update, before which gradients are summed over replicas. */
+    /* Other stages get the value of a variable from the update, at the level that writes it. The sum over replicas,
+     * before the update, writes gradients. */
     for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
         const bgi_crossing *crossing = &c->partition->crossings[i];
         if (c->residency->buffer_of[crossing->value.id] == BGI_NO_BUFFER)
@@ -157,7 +161,7 @@ static void add_users(bgi_compiler *c)
             if (!bgi_reduces_in_backward(c->plan))
                 add_level(&c->residency->buffers[b], 0); /* the sum precedes the update */
         }
-    /* Replicas exchange their pieces after the last level. */
+    /* Replicas exchange their pieces of a gathered variable after the last level of the update. */
     for (uint32_t v = 1; v < c->graph->value_count; v++)
         if (c->residency->buffer_of[v] != BGI_NO_BUFFER && bgi_is_gathered(c, v)) {
             c->residency->buffers[c->residency->buffer_of[v]].writes |= 1u << BG_ACTION_GATHER;
@@ -165,8 +169,8 @@ static void add_users(bgi_compiler *c)
         }
 }
 
-/* All replicas have the same parameters, so each may keep a piece; remote buffers of the graph differ between
- * replicas. */
+/* Returns the number of elements of a parameter of which each replica may keep a piece, because all replicas have the
+ * same parameters; 0: the whole. Remote buffers of the graph differ between replicas. */
 static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
 {
     const uint32_t replicas = bgi_plan_data_replicas(c->plan);
@@ -174,7 +178,8 @@ static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
     return replicas > 1 ? (bg_type_element_count(&value->type) + replicas - 1) / replicas : 0;
 }
 
-/* The copies of a parameter in several stages are one variable of the plan, so they are kept in the same way. */
+/* Lets the copies of a parameter in several stages be kept in the same way, because they are one variable of the plan.
+ */
 static void keep_copies_alike(bgi_compiler *c)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -198,7 +203,7 @@ static size_t count_shared_homes(const bgi_compiler *c)
     return count;
 }
 
-/* Puts the variable into its buffer when it is remote. */
+/* Puts a remote variable into its buffer. */
 static void place_variable(bgi_compiler *c, uint32_t *known, uint32_t v, uint32_t owner)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -225,7 +230,8 @@ static void add_bytes(bg_schedule_buffer *buffer, size_t window_bytes, size_t ho
     buffer->store_bytes += bgi_align(home_bytes);
 }
 
-/* Replicas along a tensor axis may have the same activations; replicas with different samples never do. */
+/* Finds the tensor axes along which replicas have the same activations, if activations are sharded. Replicas with
+ * different samples never have the same ones. */
 static bg_status find_equal_activations(bgi_compiler *c, bg_error *error)
 {
     if (!bgi_asks_for_pieces(&c->plan->options, 1u << BG_LOCATION_ACTIVATIONS))
@@ -251,7 +257,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     c->residency->home_pieces = bgi_arena_allocate(&c->scratch, values, sizeof *c->residency->home_pieces);
     c->residency->crossing_moves =
         bgi_arena_allocate(&c->scratch, c->partition->crossing_count, sizeof *c->residency->crossing_moves);
-    /* A stage has up to four buffers (two classes, two ways to load); a copy has one, and a crossing up to two. */
+    /* A stage has up to four buffers (fresh or not, preloaded or not), a copy has one, and a crossing up to two. */
     c->residency->buffers = bgi_arena_allocate(&c->plan->arena,
                                                4 * (size_t)c->stages->stage_count + count_shared_homes(c) +
                                                    2 * (size_t)c->partition->crossing_count,
@@ -316,13 +322,13 @@ void bgi_warn_of_idle_rules(const bgi_compiler *c)
 
 /* ---- gradients ---- */
 
-/* The readers of a variable in the update. */
+/* How ops of the update read a variable. */
 typedef struct update_readers {
     bool are_of_stage;   /* all readers are ops of the writer's stage */
     uint32_t last_whole; /* 1 + the last level at which an op reads the whole; 0: all read a piece */
 } update_readers;
 
-/* Fills the table, which is indexed by value, for all variables in one pass over the ops. */
+/* Sets found[value] for all values, in one pass over the ops. */
 static void find_update_readers(const bgi_compiler *c, update_readers *found)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
@@ -340,7 +346,7 @@ static void find_update_readers(const bgi_compiler *c, update_readers *found)
     }
 }
 
-/* Lists the actions of each stage, as places in the concatenated lists of all devices. */
+/* The actions of each stage, as places in the concatenated lists of all devices. */
 typedef struct stage_actions {
     bgi_buckets places;
     const bg_action **actions; /* by place */
@@ -368,8 +374,8 @@ static bg_status find_stage_actions(bgi_compiler *c, stage_actions *out, bg_erro
                : bgi_error_memory(error, "remote gradients", total * sizeof *stages);
 }
 
-/* After REDUCE, and after the ops that read the whole have run, a replica needs only its piece. Returns whether the
- * first LOAD of the buffer in a step comes after that. */
+/* Returns whether the first LOAD of the buffer in a step comes after the REDUCE and after the ops that read the whole,
+ * when a replica needs only its piece. */
 static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint32_t buffer, uint32_t last_whole)
 {
     uint32_t still_open = 1 + (last_whole > 0);
@@ -387,8 +393,8 @@ static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint3
 
 bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
 {
-    uint32_t last_buffer = BGI_NO_BUFFER,
-             last_whole = 0; /* the previous result is reused, because the gradients of a buffer follow each other */
+    uint32_t last_buffer = BGI_NO_BUFFER, last_whole = 0; /* is_late is computed again only for another buffer or level;
+                                                             the gradients of a buffer follow each other */
     bool is_late = false;
     update_readers *readers;
     stage_actions of_stage;
@@ -457,8 +463,8 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
     return PRODUCER_SLOTS + (bgi_crossing_is_preloaded(c, crossing) ? 2 : 1);
 }
 
-/* Whether many micro-batches on one device wait for the stage's forward pass, and its backward pass follows soon. With
- * phases this is the last stage, which has the loss. */
+/* Whether more micro-batches wait for the stage's forward pass, on the same device, than between its forward and
+ * backward pass. With phases this is the last stage, which has the loss. */
 static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 {
     const uint32_t edge = c->edges->routes[i].edge;
@@ -468,7 +474,7 @@ static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
            bg_schedule_edge_depth(c->plan->schedule, edge) > kept + count_ring_slots(c, i);
 }
 
-/* Returns true when a further crossing becomes remote or is cut. */
+/* Decides how a crossing is remote; returns true when that has changed. */
 static bool decide_crossing(bgi_compiler *c, uint32_t i)
 {
     const bgi_crossing *crossing = &c->partition->crossings[i];
@@ -511,7 +517,7 @@ void bgi_add_edge_buffers(bgi_compiler *c)
     c->residency->buffer_count = c->residency->variable_buffer_count;
     for (uint32_t e = 0; e < c->edges->count; e++)
         if (c->edges->facts[e].is_remote) {
-            const uint32_t stored_by = c->edges->facts[e].stored_by; /* an edge before this one */
+            const uint32_t stored_by = c->edges->facts[e].stored_by; /* if not 0: 1 + an edge before this one */
             c->edges->facts[e].buffer = c->residency->buffer_count;
             c->residency->buffers[c->residency->buffer_count++] =
                 (bg_schedule_buffer){.stage = c->edges->list[e].to_stage,
@@ -539,8 +545,8 @@ static bool is_hoisted(const bgi_compiler *c, uint32_t op)
     return !location_of(c, BG_LOCATION_STATE, state).on_demand;
 }
 
-/* Op p moves before op places[p] of the segment; places[p] is p unless op p is a load that is hoisted. `readers`: by
- * value, 1 + the place of the op that reads the loaded value. */
+/* Sets places[p] to the op of the segment before which op p moves; it is p unless op p is a load that is hoisted.
+ * `readers`: by value, 1 + the place of the op that reads the loaded value. */
 static void choose_places(const bgi_compiler *c, const bgi_segment *segment, uint32_t *readers, uint32_t *places)
 {
     uint32_t *before = places; /* first pass: 1 + the place of the last reader of any load before op p */

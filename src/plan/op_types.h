@@ -8,8 +8,7 @@
 
 /* Finds the library's op type of that name; returns NULL if there is none. */
 const bg_op_type *bgi_op_type_find(const char *name);
-/* Whether a plan with such ops can be stored. Types of the library can, and so can users' types that have a
- * revision. */
+/* Whether a plan with ops of this type can be stored: the type is the library's, or a user's with a revision. */
 bool bgi_op_type_is_kept(const bg_op_type *type);
 
 #endif

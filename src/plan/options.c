@@ -106,7 +106,7 @@ static void check_input_groups(problem_list *list, const bg_options *options)
                     options->replicas.input_group_size);
 }
 
-/* The micro-batches of a run are counted in 32 bits. */
+/* Checks that 32 bits can count the micro-batches of a run. */
 static void check_product(problem_list *list, const bg_options *options)
 {
     uint64_t step = (uint64_t)options->execution.gradient_accumulation * options->replicas.count;
@@ -249,7 +249,7 @@ static void check_accumulator(problem_list *list, const bg_options *options)
                                       "BG_ACCUMULATOR_CALLBACK; leave one of them out");
 }
 
-/* The settings are checked only when loss scaling is on. */
+/* Checks the settings of automatic loss scaling, if it is on. */
 static void check_auto_loss_scaling(problem_list *list, const bg_options *options, bool training)
 {
     const bg_auto_loss_scaling *a = &options->numerics.auto_loss_scaling;
@@ -351,7 +351,7 @@ bg_status bg_options_problems(const bg_options *options, bool training, char **o
     return bgi_string_finish(&list.text, out_text, error);
 }
 
-/* Reports in one line as many of the problems as fit, and the number of the others. */
+/* Reports the problems that fit in one line, and the number of the others. */
 static bg_status report(char *lines, uint32_t count, bg_error *error)
 {
     enum { ROOM = BG_ERROR_MESSAGE_BYTES - 96 };

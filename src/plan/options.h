@@ -15,9 +15,10 @@ bg_status bgi_options_validate(const bg_options *options, bool training, bg_erro
 /* Writes the names of all schedules, "single, sharded, ...", into `text`, and returns it. */
 const char *bgi_options_schedules(char *text, size_t size);
 
-/* Returns the bytes that a device may hold (0: unlimited) and its speed, from the option `devices` if it is given. */
+/* bgi_options_budget returns the bytes that a device may hold (0: unlimited), and bgi_options_speed its speed, from the
+ * option `devices` if it is given. */
 size_t bgi_options_budget(const bg_options *options, uint32_t device);
-/* Bytes of scratch memory that a matrix product may use on a device; 0: no limit. */
+/* Returns the bytes of scratch memory that a matrix product may use on a device; 0: no limit. */
 size_t bgi_options_scratch(const bg_options *options, uint32_t device);
 double bgi_options_speed(const bg_options *options, uint32_t device);
 

@@ -92,7 +92,7 @@ static bg_status list_inputs(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* The first dimension of an input is the micro-batch size for the host, so all inputs must agree on it. */
+/* Checks that all inputs have the same first dimension, which is the micro-batch size for the host. */
 static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
 {
     const bgi_plan_input *first = NULL;
@@ -100,7 +100,7 @@ static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
     for (uint32_t i = 0; i < c->plan->input_count; i++) {
         const bgi_plan_input *input = &c->plan->inputs[i];
         if (input->type.rank == 0)
-            continue; /* one number for each micro-batch */
+            continue; /* a scalar: one number for each micro-batch */
         if (first == NULL)
             first = input;
         if (input->type.dims[0] != first->type.dims[0])

@@ -2,15 +2,15 @@
  * pack.c: places units of memory by first fit, the largest unit first. It does not know the units' contents.
  *
  * A unit must not share bytes with units that are needed at the same time. Comparing it with each of them is quadratic,
- * and thousands of layers have 100,000 units. So the bytes in use are kept by time: a segment tree over the moments at
- * which spans begin and end, whose nodes hold sets of byte ranges.
+ * and thousands of layers have 100,000 units. So a segment tree over the times at which spans begin and end records the
+ * bytes in use: its nodes hold sets of byte ranges.
  *
  *     moments       0   1   2   3         a span [1, 3] is cut into the nodes that it covers: [1, 1] and [2, 3]
  *                 [     0 - 3     ]       covering   ranges of the units that need the node's whole stretch
  *                 [ 0-1 ] [ 2 - 3 ]       touching   ranges of the units that need any moment of it
  *                 [0] [1] [2] [3]
  *
- * A unit is needed during a span if it touches a node that the span is cut into, or covers an ancestor of such a node.
+ * A unit shares time with a span if it touches a node that the span is cut into, or covers an ancestor of such a node.
  * A set keeps the union of its ranges. Units are packed densely, so a set has few ranges even for many units, and the
  * lowest fit is found by jumping over ranges.
  */
@@ -21,7 +21,7 @@
 
 #include "core/arena.h"
 
-enum { MOST_NODES = 128 }; /* nodes that a span is cut into, two for each level */
+enum { MOST_NODES = 128 }; /* the largest number of nodes that a span is cut into, two for each level */
 
 typedef struct range {
     size_t begin, end;
@@ -240,8 +240,7 @@ static bool place_unit(packer *p, bgi_unit *unit, size_t limit)
     return good && occupy_unit(p, unit);
 }
 
-/* Larger units come before smaller ones, and equal ones are ordered by number, so that the order does not depend on the
- * sort. */
+/* Orders larger units before smaller ones, and equal ones by number, so that the order does not depend on the sort. */
 static int compare_units(const void *a, const void *b)
 {
     const bgi_unit *first = *(bgi_unit *const *)a, *second = *(bgi_unit *const *)b;
@@ -262,7 +261,7 @@ static void clear_packer(packer *p)
     free(p->sets);
 }
 
-/* Places the units behind the first `fixed_count`, which are in place. */
+/* Places the units after the first `fixed_count`, which already have offsets. */
 static bool pack(bgi_unit *units, uint32_t fixed_count, uint32_t count, size_t limit)
 {
     packer p = {0};

@@ -15,7 +15,7 @@ typedef struct bgi_span {
 
 typedef struct bgi_unit {
     size_t size, offset;
-    const bgi_span *spans; /* the times when it is needed */
+    const bgi_span *spans; /* the times when the unit is needed */
     uint32_t span_count;
 } bgi_unit;
 

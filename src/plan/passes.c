@@ -1,6 +1,6 @@
 /*
- * passes.c: runs the compiler's passes as passes.def lists them. It knows the results that each pass needs and makes,
- * but not what the pass does.
+ * passes.c: runs the compiler's passes as passes.def lists them. The file knows the results that each pass needs and
+ * makes, but not what the pass does.
  *
  *     pass --needs there?--> entry --> makes --verify--> --dump--> next pass
  *
@@ -291,7 +291,8 @@ static bool is_named(const pass *p, uint32_t i)
     return (pointers[i].result & (p->needs | p->makes)) != 0;
 }
 
-/* A result is hidden once it exists; before that, its pointer may have an unfinished result. */
+/* Whether the pass must not see pointer `i`: its row does not name the result, which exists. Before that, the pointer
+ * may refer to an unfinished result. */
 static bool is_hidden(const bgi_compiler *c, const pass *p, uint32_t i)
 {
     return !is_named(p, i) && (c->made & pointers[i].result) != 0;

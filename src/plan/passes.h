@@ -13,7 +13,7 @@ typedef enum bgi_pass_group { BGI_PASSES_FRONT = 0, BGI_PASSES_LOWER, BGI_PASSES
  * options.reporting.dump_after to options.reporting.dump, except in trials. */
 bg_status bgi_passes_run(bgi_compiler *compiler, bgi_pass_group group, bg_error *error);
 
-/* BG_ERROR_NOT_FOUND with all names when options.reporting.dump_after names no pass. */
+/* Returns BG_ERROR_NOT_FOUND, with the names of all passes, when options.reporting.dump_after names no pass. */
 bg_status bgi_passes_check_dump(const bg_options *options, bg_error *error);
 
 #endif

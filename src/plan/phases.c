@@ -18,7 +18,8 @@
 
 /* ---- what a phase touches ---- */
 
-/* A phase while it is counted. Marks hold 1 + the number of the last phase that touched the value. */
+/* The state while the memory of a phase is counted. The marks are 1 + the number of the last phase that touched the
+ * value or ring. */
 typedef struct counter {
     bgi_compiler *compiler;
     bgi_plan_phase *phase;
@@ -174,7 +175,8 @@ static bool is_empty(const bgi_plan_phase *phase)
     return sum_classes(phase) == 0;
 }
 
-/* Whether the phase belongs to the next stage and has equal bytes, so that one row shows both. */
+/* Whether `phase` belongs to the stage after that of `last` and has the same kind, device and bytes, so that one row
+ * shows both. */
 static bool follows(const bgi_plan_phase *phase, const bgi_plan_phase *last)
 {
     bool is_equal = phase->kind == last->kind && phase->device == last->device && phase->stage == last->stage + 1;

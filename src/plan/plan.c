@@ -20,7 +20,8 @@ static void begin_loop(bg_plan *plan, const bg_loop *loop)
     plan->micro_batches = 1;
 }
 
-/* Later passes compare names by address. An unknown name is reported with the other problems of the options. */
+/* Replaces the schedule's name by the library's own string, because later passes compare names by address. An unknown
+ * name is reported with the other problems of the options. */
 static void use_own_schedule_name(bg_options *options)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_find(options->execution.schedule);

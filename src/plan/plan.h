@@ -53,11 +53,11 @@ typedef struct bgi_operand {
     bgi_memory memory;
     uint32_t edge; /* slots of this edge, or BGI_NO_EDGE for a fixed place */
     size_t offset; /* in bytes: of slot 0 in the arena or the store; in a window, from the beginning of the message */
-    size_t stride; /* in bytes: the replica with data coordinate r reads its piece at r strides after the offset; 0: the
-                      whole */
+    size_t stride; /* in bytes: the replica with data coordinate r reads its piece r strides after the offset; 0: each
+                      reads the whole */
 } bgi_operand;
 
-/* A fixed place which the host writes or reads. */
+/* A fixed place, which the host writes or reads. */
 typedef struct bgi_place {
     uint32_t device; /* number of the device within its replica */
     bgi_operand operand;
@@ -70,7 +70,7 @@ typedef struct bgi_plan_edge {
     uint32_t depth;
     size_t slot_bytes;    /* stride between slots; a multiple of 64 */
     size_t offset;        /* offset of slot 0 in to_device's arena */
-    bool is_stash;        /* kept for a later pass: B, or W where that is a separate action */
+    bool is_stash;        /* kept for a later pass of the stage: B, or W if that is a separate action */
     bool is_ring;         /* belongs to a remote edge: micro-batch m uses slot m % depth in every step */
     bool is_remote;       /* the slots are in the remote store */
     size_t payload_bytes; /* bytes of one message, without padding */
@@ -94,13 +94,13 @@ typedef struct bgi_call {
 } bgi_call;
 
 /* A copy between a device's arena and its remote store. When replicas keep pieces of the value, a LOAD fetches all
- * pieces one after another, and a STORE writes the replica's own piece. Each of them waits for earlier transfers of the
- * other replicas: `peer_wait` counts those as `io_wait` does. If a replica uses only its own piece (is_own), a LOAD
- * fetches just that piece, to its place among the others. */
+ * pieces one after another, and a STORE writes the replica's own piece. Both wait for earlier transfers of the other
+ * replicas, which `peer_wait` counts as `io_wait` does. If a replica uses only its own piece (is_own), a LOAD fetches
+ * just that piece, to its place among the others. */
 typedef struct bgi_transfer {
     bg_action action;                               /* LOAD or STORE, as it is traced */
     size_t arena_offset, remote_offset, size_bytes; /* bytes in the arena */
-    bg_location_class location_class;               /* the class of the tensor that it moves */
+    bg_location_class location_class;               /* the class of the tensor that the transfer moves */
     size_t piece_bytes;                             /* 0: the replica has the whole */
     bool is_own;                                    /* a LOAD of only the replica's own piece */
     uint32_t piece_axes; /* axes of the mesh along which the other replicas with pieces are */
@@ -145,17 +145,18 @@ typedef struct bgi_instruction {
     uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
     bool is_beside; /* REDUCE: begins the sum without waiting for it */
-    bool needs_sum; /* the sum in progress must be complete before it begins */
+    bool needs_sum; /* the sum in progress must be complete before the instruction begins */
     bool is_part;   /* B, W: has only some of the calls of its action. REDUCE: sums the gradients that such calls made
                      * final; more sums of the stage follow (final.c) */
-    /* For a SEND whose message is complete before the end of the action that makes it (the last one with calls before
-     * the SEND): the number of calls of that action after which the message leaves. 0: it leaves in its turn. */
+    /* Of a SEND: the number of calls of the maker (the last instruction with calls before the SEND) after which the
+     * message is complete and leaves. 0: the message leaves in the SEND.
+     */
     uint32_t after_calls;
     uint32_t turn;              /* in a strict plan: its place among the instructions of a step on all devices */
     size_t transient_bytes;     /* the most bytes that are live inside the action */
     uint32_t issues;            /* LOAD, STORE: the number of transfers */
-    uint32_t io_wait;           /* transfers to wait for before it begins */
-    const uint32_t *call_waits; /* by call: transfers to wait for before it begins; NULL: none */
+    uint32_t io_wait;           /* transfers to wait for before the instruction begins */
+    const uint32_t *call_waits; /* by call: transfers to wait for before the instruction begins; NULL: none */
 } bgi_instruction;
 
 typedef struct bgi_plan_device {
@@ -190,10 +191,11 @@ typedef struct bgi_plan_variable {
                             the whole */
     bool is_written;     /* written by an op, so that inference changes it too */
     uint32_t place_count;
-    const bgi_place *places; /* the first one is the home, which is read back; all are written at upload */
+    const bgi_place
+        *places; /* the first one is the home, from which the value is read; a new value is written to all */
 } bgi_plan_variable;
 
-/* The type of the whole variable on the host. */
+/* Returns the type of the whole variable on the host. */
 static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *variable)
 {
     return variable->section != NULL ? &variable->section->whole
@@ -201,13 +203,13 @@ static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *va
                                      : &variable->type;
 }
 
-/* The name of the weight on the host. */
+/* Returns the name of the weight on the host. */
 static inline const char *bgi_plan_variable_weight(const bgi_plan_variable *variable)
 {
     return variable->section != NULL ? variable->section->name : variable->name;
 }
 
-/* The bytes of one place of a variable. */
+/* Returns the bytes of one place of a variable. */
 static inline size_t bgi_plan_variable_bytes(const bgi_plan_variable *variable)
 {
     return variable->piece_count > 0 ? (size_t)variable->piece_count * bg_dtype_size_bytes(variable->type.dtype)
@@ -240,7 +242,7 @@ struct bg_plan {
     bg_options options; /* strings copied */
     bool training;
     /* To measure the costs of calls (predict/measure.c): */
-    bool has_one_owner;   /* one worker runs all devices, and the others only help it */
+    bool has_one_owner;   /* one worker runs all devices, and the others only help */
     bool has_no_helpers;  /* each call runs on one core */
     bool times_all_steps; /* a record has the calls of all steps, not only of sampled ones */
     bg_optimizer optimizer;
@@ -289,12 +291,13 @@ struct bg_plan {
     bg_plan_summary summary;
 };
 
-/* A checksum of the sources that the library was built from, because another version may plan and round differently. */
+/* Returns a checksum of the sources from which the library was built, because another version may plan and round
+ * differently. */
 const char *bgi_build_id(void);
 /* Adds a reference: one more bg_plan_destroy is needed before the plan is freed. Any thread. */
 void bgi_plan_keep(bg_plan *plan);
 
-/* The replicas as a grid. */
+/* Returns the replicas as a grid. */
 static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
 {
     const uint32_t tensor_1 = plan->tensor_1 > 0 ? plan->tensor_1 : 1,
@@ -303,14 +306,14 @@ static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
     return (bg_mesh){plan->replicas / (tensor_1 * tensor_2), tensor_1, tensor_2};
 }
 
-/* The number of replicas with the same weights and different data; they sum gradients, and each may keep a piece of a
- * tensor for all. */
+/* Returns the number of replicas with the same weights and different data; they sum gradients, and each may keep a
+ * piece of a tensor for all. */
 static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
 {
     return bgi_plan_mesh(plan).data;
 }
 
-/* The outputs that a caller sees. */
+/* Returns the number of outputs that a caller sees. */
 static inline uint32_t bgi_plan_output_count(const bg_plan *plan)
 {
     return plan->output_count - (plan->condition != NULL);
@@ -322,8 +325,8 @@ static inline bool bgi_plan_is_strict(const bg_plan *plan)
     return plan->problem.is_strict;
 }
 
-/* The number of rows of input in one micro-batch of all replicas (one row for each group of replicas with the same
- * data), and the row that a replica reads. */
+/* Return the number of rows of input in one micro-batch of all replicas (one row for each group of replicas with the
+ * same data), and the row that a replica reads. */
 static inline uint32_t bgi_plan_input_rows(const bg_plan *plan)
 {
     return plan->replicas / plan->input_group_size;
@@ -342,27 +345,27 @@ static inline bool bgi_plan_is_canonical(const bg_plan *plan)
     return plan->training && plan->options.numerics.canonical_reductions;
 }
 
-/* The position, within a step's input elements, of the element that is micro-batch `micro_batch` of a row. */
+/* Returns the position, within a step's input elements, of the element that is micro-batch `micro_batch` of a row. */
 static inline uint64_t bgi_plan_input_place(const bg_plan *plan, uint32_t micro_batch, uint32_t row)
 {
     return bgi_plan_is_canonical(plan) ? (uint64_t)row * plan->micro_batches + micro_batch
                                        : (uint64_t)micro_batch * bgi_plan_input_rows(plan) + row;
 }
 
-/* The number of consecutive input elements of one row. */
+/* Returns the number of consecutive input elements of one row. */
 static inline uint32_t bgi_plan_row_elements(const bg_plan *plan)
 {
     return bgi_plan_is_canonical(plan) ? plan->micro_batches : 1;
 }
 
-/* The row that reads the input element at `place`, which counts the elements of all steps. */
+/* Returns the row that reads the input element at `place`, which counts the elements of all steps. */
 static inline uint32_t bgi_plan_place_row(const bg_plan *plan, uint64_t place)
 {
     return (uint32_t)(place / bgi_plan_row_elements(plan) % bgi_plan_input_rows(plan));
 }
 
-/* The position of a replica's value `number` among the values of all replicas, if each replica has `per_step` values a
- * step. */
+/* Returns the position of a replica's value `number` among the values of all replicas, if each replica has `per_step`
+ * values a step. */
 static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_step, uint64_t number, uint32_t replica)
 {
     const uint32_t group = plan->input_group_size;
@@ -396,18 +399,19 @@ typedef struct bgi_extent {
 
 /* beside.c: finds the first instruction of the step after a REDUCE that touches the variables being summed;
  * BGI_NO_INSTRUCTION: none. `transfers_before`: transfers that the step has issued before the REDUCE. `places`: memory
- * for one extent of each variable of the REDUCE. *out_has_work: whether there are calls between them. */
+ * for one extent of each variable of the REDUCE. *out_has_work: whether there are calls between the REDUCE and this
+ * instruction. */
 uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
                               bgi_extent *places, bool *out_has_work);
 
-/* The largest number of variables that one instruction of a device sums or gathers. */
+/* Returns the largest number of variables that one instruction of a device sums or gathers. */
 uint32_t bgi_count_most_reduced(const bgi_plan_device *on);
 
-/* The bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
+/* Returns the bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
 bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced);
 
-/* The bytes of a call's scratch (`number` 0) or of an operand (from 1 on) with all its slots and all replicas' pieces.
- * Returns false when it is not in the arena. */
+/* Sets *out to the bytes of a call's scratch (`number` 0) or of an operand (from 1 on) with all its slots and all
+ * replicas' pieces. Returns false when the operand is not in the arena, or the scratch is empty. */
 bool bgi_call_extent(const bg_plan *plan, const bgi_call *call, uint32_t number, bgi_extent *out);
 
 /* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the calling thread ----
@@ -415,10 +419,10 @@ bool bgi_call_extent(const bg_plan *plan, const bgi_call *call, uint32_t number,
 
 /* Allocates the memory of such a plan with its constants (malloc); NULL when memory is out. */
 void *bgi_interpret_memory(const bg_plan *plan);
-/* Writes the constants into memory of the caller: devices[0].arena_bytes, 64-byte aligned. */
+/* Writes the constants into the caller's memory, which has devices[0].arena_bytes bytes and is 64-byte aligned. */
 void bgi_interpret_begin(const bg_plan *plan, void *memory);
-/* One iteration. `inputs`: by input of the plan. *out_value is set to output `output` as a number, and stays unchanged
- * if there is no such output. */
+/* Runs one iteration. `inputs`: by input of the plan. *out_value is set to output `output` as a number, and stays
+ * unchanged if there is no such output. */
 void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *inputs, const bg_kernel_env *env,
                         uint32_t output, double *out_value);
 /* Evaluates the condition of a while loop for carried values. */
@@ -430,7 +434,7 @@ void bgi_interpret_condition(const bg_plan *condition, void *memory, const void 
 /* Writes "1.50 GB" into `text` (BGI_BYTES_TEXT_BYTES) and returns `text`. */
 const char *bgi_bytes_text(uint64_t bytes, char *text);
 
-/* A message for options.reporting.log and the file in options.files.log_dir (log.c). Allocates nothing. */
+/* Passes a message to options.reporting.log and to the file in options.files.log_dir (log.c). Allocates nothing. */
 void bgi_log(const bg_options *options, bg_log_level level, const char *text);
 
 #endif

@@ -15,8 +15,8 @@
 
 /* ---- the choice ---- */
 
-/* `stage_devices` is NULL while devices are not known. If the options name no schedule, the chosen one does not change
- * the stages' devices. */
+/* Returns the name of the schedule. `stage_devices` is NULL while devices are not known; no schedule that this function
+ * chooses changes the stages' devices. */
 static const char *name_generator(const bg_options *options, bool training, const uint32_t *stage_devices,
                                   uint32_t stage_count)
 {
@@ -100,8 +100,9 @@ static bg_status price_stages(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Costs are measured either with W separate or with W in B. A plan with W in B adds the two. For a plan with W
- * separate, a combined measurement is divided in the model's proportions. */
+/* Divides the measured cost of B and W into the two. Costs are measured either with W separate or with W in B. A plan
+ * with W in B adds the two; for a plan with W separate, a combined measurement is divided in the model's proportions.
+ */
 static void split_backward_cost(const bg_stage_cost *model, bg_stage_cost *cost)
 {
     const double whole = cost->backward_ns + cost->weights_ns, model_whole = model->backward_ns + model->weights_ns;
@@ -172,7 +173,7 @@ static bg_status mark_gathers(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Devices, positions and phases of the stages, in the plan's own memory. */
+/* Copies devices, positions and phases of the stages to the plan's own memory. */
 static bg_status copy_stages(bgi_compiler *c, bg_error *error)
 {
     const size_t size_bytes = c->stages->stage_count * sizeof(uint32_t);
@@ -227,10 +228,11 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
 
 /* ---- limits ---- */
 
-/* In training, PopTorch's pipeline needs at least 2 N - 1 micro-batches. Brigade's default `interleaved` replaces it.
- * TensorFlow for IPU ran `interleaved` with N, but the stricter limit applies, whether or not the caller names the
- * schedule. `grouped` with a separate loss step, as in TensorFlow, needs 2 N. The other schedules have different
- * limits. N counts positions: concurrent stages count once. */
+/* Returns the smallest number of micro-batches that IPU software accepts. In training, PopTorch's pipeline, which
+ * corresponds to Brigade's default `interleaved`, needs at least 2 N - 1. TensorFlow for IPU ran `interleaved` with N,
+ * but the stricter limit applies, whether or not the caller names the schedule. `grouped` with a separate loss step, as
+ * in TensorFlow, needs 2 N. The other schedules have different limits. N is the number of positions: concurrent stages
+ * count once. */
 static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *generator, uint32_t positions)
 {
     if (positions < 2)
@@ -242,7 +244,7 @@ static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *g
     return generator->minimum_micro_batches(positions, plan->training);
 }
 
-/* IPU software rejected pipelines with too few micro-batches; without ipu_limits Brigade warns and reports the idle
+/* Rejects pipelines with too few micro-batches, as IPU software did. Without ipu_limits, warns and reports the idle
  * time. */
 static bg_status check_minimum(const bgi_compiler *c, bg_error *error)
 {
@@ -294,8 +296,8 @@ bg_status bgi_create_schedule(bgi_compiler *c, bg_error *error)
 
     BGI_TRY(make_problem(c, error));
     BGI_TRY(create_schedule(c, &facts, error));
-    /* The edges for which a remote store pays off are known only with a schedule, so the schedule is made again until
-     * nothing changes. */
+    /* Makes the schedule. The edges for which a remote store pays off are known only with a schedule, so the schedule
+     * is made again until nothing changes. */
     while (bgi_decide_remote_edges(c)) {
         bgi_schedule_facts_clear(&facts);
         bg_schedule_destroy(plan->schedule);

@@ -175,7 +175,7 @@ static bool same_operand(const bgi_operand *a, const bgi_operand *b)
     return a->memory == b->memory && a->edge == b->edge && a->offset == b->offset && a->stride == b->stride;
 }
 
-/* The place of a crossing value for copies: where its producer writes it, or where the variable is. */
+/* Returns the place of a crossing value for copies: where its producer writes it, or where the variable is. */
 static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
@@ -189,8 +189,8 @@ static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing
     return source;
 }
 
-/* A window is empty once its message has left, and a transient is gone after the action. So the producer itself copies
- * such a value for other messages, as soon as it has made it. */
+/* Whether the producer itself copies the value for other messages. It does so, as soon as it has made the value, for a
+ * window, which is empty once its message has left, and for a transient, which is gone after the action. */
 static bool is_copied_by_maker(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bg_value value = crossing->value;
@@ -258,8 +258,8 @@ static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, 
     return true;
 }
 
-/* Visits the crossings that a segment makes and, for a forward segment, those that its stage may stash: each once, in
- * ascending order. */
+/* Visits the crossings that begin in a segment and, for a forward segment, those that its stage may stash: each once,
+ * in ascending order. */
 typedef struct bgi_crossing_walk {
     const bgi_partition *partition;
     uint32_t made, made_end, kept, kept_end;
@@ -365,7 +365,7 @@ static bool uses_last(const bg_schedule_edge *edge, const bg_action *action)
            (action->kind != BG_ACTION_UPDATE || edge->to_level == action->index);
 }
 
-/* The edges to other devices that match an action, among those that begin or end at its stage. */
+/* Lists the edges to other devices that match an action, among those that begin or end at its stage. */
 static bool write_edge_list(bgi_compiler *c, const bg_action *action, const bgi_buckets *of_stage,
                             bool (*matches)(const bg_schedule_edge *, const bg_action *), const uint32_t **out_edges,
                             uint32_t *out_count)
@@ -386,7 +386,8 @@ static bool write_edge_list(bgi_compiler *c, const bg_action *action, const bgi_
     return true;
 }
 
-/* The number of the action's calls after which the message of the edge is complete; 0: all of them, or unknown. */
+/* Returns the number of the action's calls after which the message of the edge is complete; 0: all of them, or unknown.
+ */
 static uint32_t find_last_writer(const bgi_instruction *maker, const bgi_instruction *send)
 {
     const uint32_t edge = send->action.index;
@@ -402,8 +403,8 @@ static uint32_t find_last_writer(const bgi_instruction *maker, const bgi_instruc
     return count < maker->call_count ? count : 0;
 }
 
-/* Sends messages as soon as they are complete. A backward pass may still compute gradients of weights, which no other
- * stage waits for, after the gradient for the previous stage. */
+/* Sets after_calls of SENDs, so that messages leave as soon as they are complete. A backward pass may still compute
+ * gradients of weights, which no other stage waits for, after the gradient for the previous stage. */
 static void send_early(bgi_instruction *instructions, uint32_t count)
 {
     const bgi_instruction *maker = NULL;
@@ -465,7 +466,7 @@ static bool write_host_in(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
     return true;
 }
 
-/* The outputs that a HOST_OUT copies from its stage's micro-batch, or an update from its own results. */
+/* Lists the outputs that a HOST_OUT copies from its stage's micro-batch, or an update from its own results. */
 static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruction *out)
 {
     const bool is_update = action->kind == BG_ACTION_UPDATE;
@@ -489,7 +490,7 @@ static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruct
     return true;
 }
 
-/* Lists by stage, so that writing one instruction does not search all of them. */
+/* Variables, edges and crossings by stage or edge, so that writing one instruction does not search all of them. */
 typedef struct bgi_program_lists {
     bgi_buckets variables;  /* by the stage that writes them */
     bgi_buckets edges_from; /* edges between devices, by the stage that writes them */
@@ -568,8 +569,8 @@ static bool write_collective(bgi_compiler *c, const bgi_program_lists *lists, ui
 
 /* ---- instructions ---- */
 
-/* The calls and lists of one (kind, stage, level) are the same for every micro-batch, so they are written once and
- * shared. */
+/* The calls and lists of one (kind, stage, level) are the same for every micro-batch, so they are written once, and the
+ * instructions share them. */
 typedef struct bgi_written {
     bg_action action;
     bgi_instruction instruction;

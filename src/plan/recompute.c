@@ -1,13 +1,14 @@
 /*
- * recompute.c: chooses what a plan recomputes. The rules of the options are in src/transform/recompute.c. AUTO, the
- * cheapest choice with which every device is within its budget, is here because it needs whole plans.
+ * recompute.c: chooses what a plan recomputes. The other rules for recomputation are in src/transform/recompute.c.
+ * AUTO, the cheapest choice with which every device is within its budget, is here because it needs whole plans.
  *
  * A trial compiles the graph with a choice up to its memory layout, so the bytes are those of the finished plan. The
  * memory that a device needs depends only on the choice for its own stages. So each device has its own list of choices,
  * ordered by time, and tries them until one fits. One trial tests a choice for every device. A choice whose stash alone
- * exceeds the budget is skipped without a trial. If a device has few ops, its list has every choice, so the first that
- * fits is the cheapest. Otherwise each choice gives up one more op, beginning with the op that saves most bytes per
- * nanosecond. Regular patterns, which keep every second, third, ... op, are added because their peaks are small.
+ * exceeds the budget is skipped without a trial. If a device has few ops, its list has every choice, so the first
+ * choice that fits is the cheapest. Otherwise each choice gives up one more op, beginning with the op that saves most
+ * bytes per nanosecond. Regular patterns, which keep every second, third, ... op, are added because their peaks are
+ * small.
  */
 #include "plan/compile.h"
 
@@ -52,7 +53,7 @@ typedef struct bgi_chooser {
 
 /* ---- trials ---- */
 
-/* Compiles with the choice `is_kept` up to the layout. The caller destroys the plan. */
+/* Compiles a copy with the choice `is_kept`, up to its memory layout. The caller destroys the plan. */
 static bg_status try_choice(bgi_chooser *s, bg_plan **out, bg_error *error)
 {
     bgi_recomputed recomputed = {0};
@@ -97,7 +98,7 @@ static bg_status record_fixed_bytes(bgi_chooser *s, const bg_plan *plan, bg_erro
                             plan->devices[d].class_bytes[BG_MEMORY_STATE];
     for (uint32_t stage = 0; stage < stages->stage_count; stage++)
         s->in_flight[stage] = bgi_activations_may_be_remote(&plan->options)
-                                  ? 0 /* at most the slots' bytes, because other values may share a slot */
+                                  ? 0 /* 0 keeps least_bytes a lower bound, because the values may be remote */
                                   : bg_schedule_stage_in_flight(plan->schedule, stage);
     return BG_OK;
 }
@@ -111,8 +112,7 @@ static void set_choice(bgi_chooser *s, const bgi_search *search, const bool *is_
         s->is_kept[search->ops[i]] = !is_given_up[i];
 }
 
-/* Adds a choice, unless some of the ops that it gives up would not run again, because another choice is then
- * equivalent. */
+/* Adds a choice, unless one of the ops that it gives up would not run again: then another choice is equivalent. */
 static bg_status propose(bgi_chooser *s, bgi_search *search, const bool *is_given_up, bg_error *error)
 {
     bgi_proposal proposal = {.least_bytes = s->fixed_bytes[search->device], .number = search->count};
@@ -154,7 +154,7 @@ static bg_status propose_all(bgi_chooser *s, bgi_search *search, bool *is_given_
     return BG_OK;
 }
 
-/* The bytes of an op's results per nanosecond of running it again; ops with a high value are given up first. */
+/* Returns the bytes of an op's results per nanosecond of running it again; ops with a high value are given up first. */
 static double worth(const bgi_chooser *s, uint32_t o)
 {
     const bgi_op *op = &s->c->graph->ops[o];
@@ -272,7 +272,7 @@ static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_e
     bg_status status;
 
     search->current = search->best;
-    if (search->best == 0) /* no choice was worth a trial: uses the one that keeps least */
+    if (search->best == 0) /* no choice was worth a trial, so the one with the smallest lower bound is reported */
         for (uint32_t i = 1; i < search->count; i++)
             if (search->proposals[i].least_bytes < search->proposals[search->current].least_bytes)
                 search->current = i;
@@ -286,7 +286,7 @@ static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_e
 }
 
 /* Devices are searched separately, but a value that one device keeps can need slots on another device. So before the
- * search fails, it tries the plain rules, which choose for all devices together: stashing as stages always do, and
+ * search fails, it tries two rules that choose for all devices together: keeping only what stages stash, and
  * recomputing everything. */
 static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
 {
@@ -360,8 +360,8 @@ static bg_status search(bgi_chooser *s, bg_error *error)
 
 /* ---- the order THEN ---- */
 
-/* The results of R live until B has read them, in addition to the kept values. With one micro-batch in flight this may
- * need more memory than keeping everything. */
+/* Whether recomputation makes the device no smaller. The results of R live until B has read them, in addition to the
+ * kept values. With one micro-batch in flight this may need more memory than keeping everything. */
 static bool saves_nothing(const bg_plan *plan, const bg_plan *keeps_all, uint32_t device)
 {
     return plan->devices[device].arena_bytes >= keeps_all->devices[device].arena_bytes &&
@@ -406,7 +406,7 @@ cleanup:
 
 /* ---- the pass in a plan ---- */
 
-/* TensorFlow for IPU supported explicit checkpoints only with grouped and sequential pipelines. */
+/* Rejects explicit checkpoints with a schedule for which TensorFlow for IPU did not support them. */
 static bg_status check_limits(const bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;

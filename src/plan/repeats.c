@@ -5,9 +5,9 @@
  *                                                          slots of R1 -> B1       [ ]       one place for all three
  *                                                          slots of R0 -> B0           [ ]
  *
- * These slots are in use from an R to the last reader of its results. Slots of a device's stages share memory when no
- * two of them are in use at the same time in the device's order. Values that a forward pass keeps are in use until the
- * backward pass, in separate slots (layout.c).
+ * The slots of these results are in use from an R to the last reader of its results. Slots of a device's stages share
+ * memory when no two of them are in use at the same time in the device's order. Values that a forward pass keeps are in
+ * use until the backward pass, in separate slots (layout.c).
  */
 #include "plan/compile.h"
 
@@ -21,7 +21,8 @@ bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge)
            !c->edges->facts[edge].is_remote && c->plan->edges[edge].from_device == c->plan->edges[edge].to_device;
 }
 
-/* Each span begins with the R that writes the first slots and ends with the reader that frees the last one. */
+/* Finds the spans of an edge's slots. Each span begins with the R that writes the first slot in use, and ends with the
+ * reader that frees the last one. */
 static bg_status find_spans(const bgi_compiler *c, const bgi_buckets *of_stage, bgi_arena *arena, uint32_t device,
                             uint32_t e, bgi_unit *unit, bg_error *error)
 {

@@ -48,7 +48,8 @@ static bg_status check_mesh(const bg_plan *plan, uint32_t replicas, bg_error *er
     return count > 1 ? bg_mesh_validate(&all, error) : BG_OK;
 }
 
-/* Replicas that share one copy of the model get the same data. */
+/* Sets the groups of replicas with the same data. Tensor-parallel replicas, which share one copy of the model, must be
+ * in one group. */
 static bg_status find_groups(bg_plan *plan, bg_error *error)
 {
     const bg_options *options = &plan->options;
@@ -70,7 +71,7 @@ static bg_status find_groups(bg_plan *plan, bg_error *error)
     return BG_OK;
 }
 
-/* Replicas sum branches of one tree over micro-batches, so each must have a whole branch. */
+/* Checks that each replica has a whole branch of the tree that canonical reductions sum over micro-batches. */
 static bg_status check_tree(const bg_plan *plan, bg_error *error)
 {
     const uint32_t own = plan->micro_batches, replicas = bgi_plan_data_replicas(plan);

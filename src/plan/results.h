@@ -17,7 +17,7 @@ typedef enum bgi_result {
     BGI_RESULT_GRAPH = 1 << 1,      /* compiler->graph is the compiler's own */
     BGI_RESULT_SCHEDULING = 1 << 2, /* bgi_scheduling */
     BGI_RESULT_STAGES = 1 << 3,     /* bgi_stages */
-    BGI_RESULT_REPLICAS = 1 << 4,   /* in the plan: their number and groups */
+    BGI_RESULT_REPLICAS = 1 << 4,   /* in the plan: the number of replicas and their groups */
     BGI_RESULT_PARTITION = 1 << 5,  /* bgi_partition */
     BGI_RESULT_STREAMS = 1 << 6,    /* compiler->output_values; in the plan: inputs and outputs */
     BGI_RESULT_RESIDENCY = 1 << 7,  /* bgi_residency */
@@ -51,7 +51,7 @@ enum {
 typedef struct bgi_residency {
     bg_schedule_buffer *buffers; /* in the plan's memory: buffers of variables, then those of remote edges */
     uint32_t buffer_count, variable_buffer_count;
-    bgi_buckets variables; /* the values of each buffer of variables */
+    bgi_buckets variables; /* the variables of each buffer */
     /* by value */
     uint32_t *writer_stage; /* by variable; UINT32_MAX: no stage writes it */
     uint32_t *buffer_of;    /* by variable; or BGI_NO_BUFFER */
@@ -66,11 +66,11 @@ typedef struct bgi_residency {
 typedef struct bgi_edge_facts {
     bool is_remote, is_preloaded;
     uint8_t shard_axes; /* of remote edges: tensor axes along which each replica keeps a piece; 0: the whole */
-    /* A value that a stage receives and stashes is stored once. It has two remote edges; the second one shares the
-     * first one's remote ring and has no producer's ring. */
+    /* If a stage receives a value and stashes it, the remote store has the value once. The value has two remote edges;
+     * the second edge uses the remote ring of the first and has no producer's ring. */
     uint32_t kept_as;               /* first edge: 1 + the kinds that read the stashed value; 0: no second edge */
-    uint32_t stored_by;             /* second edge: 1 + the first; 0: none */
-    uint32_t buffer;                /* of remote edges: its number in the schedule problem */
+    uint32_t stored_by;             /* second edge: 1 + the first edge; 0: this is no second edge */
+    uint32_t buffer;                /* of remote edges: the number of the edge's buffer in the schedule problem */
     uint32_t out_ring, remote_ring; /* plan edges; the edge itself is the readers' ring */
 } bgi_edge_facts;
 
@@ -96,7 +96,7 @@ typedef struct bgi_edges {
 /* The places of values in the arenas. */
 typedef struct bgi_placement {
     /* by value: roots of results */
-    bgi_operand *storage; /* where their producer writes */
+    bgi_operand *storage; /* where the producer of the value writes */
     bool *is_transient;
     /* by value: variables and constants */
     bgi_operand *windows;   /* the place of a loaded variable that has a buffer, with all its pieces */

@@ -27,11 +27,11 @@
 /* The largest number of edges that are tried, because a stage may have many. */
 enum { MOST_EDGES = 8 };
 
-/* A value in a slot that the pass may use. */
+/* A value that occupies a part of a slot in which the pass may place transients. */
 typedef struct kept_value {
     uint32_t edge;
-    size_t offset, size; /* place in the slot */
-    bgi_span span;       /* when the pass must not touch it */
+    size_t offset, size; /* the value's place in the slot */
+    bgi_span span;       /* the ops during which other values must not use these bytes */
 } kept_value;
 
 typedef struct search {
@@ -65,7 +65,7 @@ static bool is_last_reader(const search *s, const bg_schedule_edge *edge)
     return edge->last_kind == bgi_action_of_segment(s->segment->kind) && edge->to_stage == s->segment->stage;
 }
 
-/* The moments of the pass at which the value may occupy its bytes. */
+/* Returns the range of the pass's ops during which the value may occupy its bytes. */
 static bgi_span find_span(const search *s, uint32_t root, uint32_t edge, size_t offset, bool writes)
 {
     const bgi_compiler *c = s->compiler;
@@ -75,7 +75,7 @@ static bgi_span find_span(const search *s, uint32_t root, uint32_t edge, size_t 
     bgi_span span = {0, s->segment->op_count};
 
     if (bgi_is_plan_output(c, root) || s->times->used_in[root] != s->index + 1)
-        return span; /* the host reads it, or a copy after the last op writes it */
+        return span; /* the host reads the value, or a copy after the last op writes it */
     if (writes && is_made_here && storage->edge == edge && storage->offset == c->plan->edges[edge].offset + offset)
         span.first = s->times->made_at[root];
     else if (!writes && !is_made_here)
@@ -131,8 +131,8 @@ static int compare_kept(const void *a, const void *b)
 
 /* ---- transients ---- */
 
-/* Places units that have no place yet in slots of one edge, whose values are `kept`. Scratch has one address for all
- * micro-batches, so it needs an edge with one slot. */
+/* Places units that have no place yet in slots of one edge, whose values are `kept`. Scratch memory has one address for
+ * all micro-batches, so it can only be in an edge with one slot. */
 static bool fill_slot(search *s, const kept_value *kept, uint32_t kept_count, const bgi_unit *units,
                       uint32_t value_units, uint32_t count, size_t least_bytes, bgi_operand *places)
 {
@@ -164,7 +164,7 @@ static bool fill_rest(search *s, const kept_value *kept, uint32_t kept_count, co
 {
     const size_t slot_bytes = kept_count > 0 ? s->compiler->plan->edges[kept->edge].slot_bytes : 0;
     const bgi_span after = {s->segment->op_count,
-                            s->segment->op_count}; /* when the host reads, which it must not do in the slot */
+                            s->segment->op_count}; /* the time at which the host reads; it must not read in the slot */
     const uint32_t fixed = kept_count + 1;
     bgi_unit *all = malloc(((size_t)fixed + count) * sizeof *all);
     uint32_t *numbers = malloc(((size_t)count + 1) * sizeof *numbers), tried = 0;
@@ -225,15 +225,15 @@ bool bgi_reuse_slots(bgi_compiler *c, uint32_t segment, const bgi_life_times *ti
 
 /* ---- the stash before the transients ---- */
 
-/* A value's place in the slot, and when the last pass reads it last. */
+/* A value in the slot, and its last reader in the last pass that uses the slot. */
 typedef struct member {
     size_t *offset;
     size_t size;
-    bool is_input; /* already there when the first pass begins */
+    bool is_input; /* an input, which is in the slot when the first pass begins */
     uint32_t last_use;
 } member;
 
-/* Inputs come first, then values in descending order of their last use; equal ones keep their order. */
+/* Orders inputs first, then values by descending last use; equal ones keep their order. */
 static int compare_members(const void *a, const void *b)
 {
     const member *x = a, *y = b;

@@ -5,9 +5,10 @@
  *                          +-- W apart --recompute, lower--> order, bytes --+
  *
  * If devices have budgets, the search first tries a copy of the plan without them. A copy that does not fit shows how
- * much memory is left for slots, because the other memory of a device does not depend on the order. A second copy is
- * then searched within that limit. Recomputation that must meet the budgets is chosen for the order that is best
- * without budgets. So are remote activations, which have slots for a few micro-batches in any order.
+ * much memory is left for slots, because the other memory of a device does not depend on the order. The search then
+ * tries a second copy within that limit. Recomputation that must meet the budgets is chosen for the order that is best
+ * without budgets. Remote activations, which have slots for a few micro-batches in any order, are also chosen for that
+ * order.
  */
 #include "plan/compile.h"
 
@@ -18,7 +19,7 @@
 #include "plan/log.h"
 #include "schedule/schedule.h"
 
-/* One way to place W, with its result. */
+/* A choice of whether W is a separate action, with its schedule and makespan. */
 typedef struct bgi_candidate {
     bool splits_weights;
     bool is_made, fits;
@@ -36,7 +37,7 @@ static bool is_limited(const bgi_compiler *c)
     return is;
 }
 
-/* The memory that the budgets leave for slots on each device. */
+/* Finds the memory that the budgets leave for slots on each device. */
 static bg_status find_slot_bytes(const bgi_compiler *c, const bg_plan *plan, const size_t **out, bg_error *error)
 {
     size_t *room = bgi_arena_allocate(&c->plan->arena, plan->device_count, sizeof *room);
@@ -55,7 +56,7 @@ static bg_status find_slot_bytes(const bgi_compiler *c, const bg_plan *plan, con
     return BG_OK;
 }
 
-/* Evaluates a lowered copy and takes its schedule. */
+/* Evaluates a lowered copy, and moves its schedule to the candidate. */
 static bg_status evaluate_candidate(bgi_compiler *trial, bgi_candidate *candidate, bg_error *error)
 {
     bg_plan *plan = trial->plan;
@@ -95,7 +96,8 @@ cleanup:
     return status;
 }
 
-/* A candidate that fails to compile is skipped; the reason is reported when the plan itself fails to compile. */
+/* Compiles a candidate, and compiles it again within the budgets if it exceeds them. A candidate that fails to compile
+ * is skipped; the reason is reported when the plan itself fails to compile. */
 static bg_status try_candidate(const bgi_compiler *c, bgi_candidate *candidate, bg_error *error)
 {
     const bg_options *options = &c->plan->options;

@@ -30,7 +30,7 @@ typedef struct form {
     uint32_t input_count, output_count;
     const bg_type *types;
     const void *attributes;
-    size_t scratch_limit; /* limit of the device that runs the calls */
+    size_t scratch_limit; /* the limit of scratch memory of the device that runs the calls */
     bg_kernel kernel;
     bg_cost cost;
     uint64_t hash; /* writing */
@@ -48,8 +48,8 @@ typedef struct store {
     bg_kernel *kernels; /* reading */
     size_t kernel_count, kernel_capacity;
     const char *last_block;
-    size_t scratch_limit;      /* limit of the device that is being visited */
-    const bg_op_type *unknown; /* when writing: a type that a reader could not find again */
+    size_t scratch_limit;      /* the limit of scratch memory of the device that is being visited */
+    const bg_op_type *unknown; /* when writing: an op type that a reader could not find again */
 } store;
 
 static void visit_shared_numbers(bgi_archive *a, const uint32_t **numbers, uint32_t *count)
@@ -65,7 +65,7 @@ static void visit_shared_numbers(bgi_archive *a, const uint32_t **numbers, uint3
 
 /* ---- op types ---- */
 
-/* Finds the op of the caller's graph that has the type, or whose type has it as accumulating form. */
+/* Finds the op of the caller's graph that has the type, or whose type has this type as its accumulating form. */
 static uint32_t find_user(const bg_graph *graph, const bg_op_type *type, bool *out_accumulates)
 {
     for (uint32_t o = 0; o < graph->op_count; o++) {
@@ -118,7 +118,8 @@ static void visit_new_type(store *s, const bg_op_type **type)
     s->types[s->type_count++] = *type;
 }
 
-/* 0: none. Types that were visited before have numbers; the next number means a new type. */
+/* Visits an op type by number. 0 means none; types that were visited before have numbers, and the next number means a
+ * new type. */
 static void visit_op_type(store *s, const bg_op_type **type)
 {
     bgi_archive *a = s->archive;
@@ -259,7 +260,7 @@ static bool is_same_form(const form *a, const form *b)
            memcmp(a->attributes, b->attributes, a->type->attributes_bytes) == 0;
 }
 
-/* The number of the form when it was visited before; otherwise the next number. */
+/* Returns the number of the form when it was visited before; otherwise the next number. */
 static uint32_t find_form(const store *s, const form *wanted)
 {
     uint32_t number = 0;
@@ -298,7 +299,7 @@ static void visit_form(store *s, form *f)
 
 /* ---- calls ---- */
 
-/* Calls of a block follow each other. */
+/* Visits the name of a call's block, in one byte if the previous call is of the same block. */
 static void visit_block_name(store *s, const char **block)
 {
     bgi_archive *a = s->archive;
@@ -396,8 +397,8 @@ static void visit_reduced(bgi_archive *a, const bgi_reduced **reduced, uint32_t 
     *reduced = array;
 }
 
-/* Returns 1 + the earlier uncut instruction whose calls include those of `part`, or 0 if there is no such
- * instruction. */
+/* Returns 1 + the number of the last earlier uncut instruction whose calls include those of `part`, or 0 if there is no
+ * such instruction. */
 static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
 {
     const bgi_call *calls = instructions[part].calls;
@@ -409,7 +410,8 @@ static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
     return 0;
 }
 
-/* The calls of a part are in the array of an earlier micro-batch, if an earlier micro-batch has the whole action. */
+/* Visits the calls of an instruction that is a part of its action. If an earlier micro-batch has the whole action, they
+ * are a range of its calls. */
 static void visit_part(store *s, bgi_instruction *instructions, uint32_t part)
 {
     bgi_archive *a = s->archive;
@@ -476,8 +478,9 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_u32(a, &transfer->peer_wait);
 }
 
-/* Visits an instruction's action as its number in the device's schedule. Each instruction has the number that follows
- * its predecessor's, except in actions that final.c has cut. *at is the previous number. */
+/* Visits an instruction's action as its number in the device's schedule. The number is that of the preceding
+ * instruction plus 1, except in actions that final.c has cut. *at is the number of the preceding instruction's action.
+ */
 static void visit_action(store *s, uint32_t device, bg_action *action, uint32_t *at)
 {
     const uint32_t count = bg_schedule_action_count(s->plan->schedule, device);
@@ -556,7 +559,7 @@ static bg_status finish(const store *s, bg_error *error)
     return status == BG_OK || status == BG_ERROR_MEMORY ? status : BG_ERROR_PARSE;
 }
 
-/* The plan destroys the kernels, also after an error. */
+/* Makes the plan the owner of the kernels, also after an error. */
 static void hand_over_kernels(store *s)
 {
     bg_plan *plan = s->plan;

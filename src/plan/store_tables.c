@@ -22,7 +22,7 @@ void bgi_store_type(bgi_archive *a, bg_type *type)
         bgi_archive_fail(a);
 }
 
-/* A type that must be present. */
+/* Visits a type that must be present. */
 void bgi_store_present_type(bgi_archive *a, bg_type *type)
 {
     bgi_store_type(a, type);
@@ -152,7 +152,7 @@ static void visit_problem_lists(bgi_archive *a, bg_schedule_problem *problem)
 
 static void visit_problem(bgi_archive *a, bg_schedule_problem *problem)
 {
-    problem->struct_bytes = sizeof *problem; /* not in a file, so it is set here */
+    problem->struct_bytes = sizeof *problem; /* the number is not in the file, so it is set here */
     bgi_archive_u32(a, &problem->stage_count);
     bgi_archive_u32(a, &problem->device_count);
     problem->stage_devices = visit_numbers(a, problem->stage_devices, problem->stage_count);
@@ -415,9 +415,9 @@ static void visit_summary(bgi_archive *a, bg_plan_summary *summary)
     bgi_archive_double(a, &summary->recompute_share);
 }
 
-/* ---- all of it ---- */
+/* ---- all tables ---- */
 
-/* Checks that the file's schedule is the plan's and correct. */
+/* Checks that the file's schedule is correct and belongs to the plan. */
 static bg_status check_schedule(bg_plan *plan, bg_error *error)
 {
     const bg_schedule_problem *problem = &plan->problem;

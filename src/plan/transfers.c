@@ -4,8 +4,8 @@
  *
  * The file simulates two steps of the device's program. For each range of the arena it records the last issued transfer
  * that reads or writes the range. An instruction or call that touches the range waits for that transfer. Transfers run
- * in the order of issue. Each is issued after its source is written and its destination is no longer needed. So a
- * transfer waits only for other replicas that have pieces of the moved value. These waits cannot be circular: all
+ * in the order of issue. Each transfer is issued after its source is written and its destination is no longer needed.
+ * So a transfer waits only for other replicas that have pieces of the moved value. These waits cannot be circular: all
  * replicas have the same program, and a transfer waits only for earlier ones.
  */
 #include "plan/compile.h"
@@ -24,10 +24,10 @@ typedef struct walker {
     uint32_t *latest; /* by range: 1 + number of the last transfer, over two steps; 0: none */
     uint32_t bound_count;
     uint32_t issued; /* number of transfers issued so far, over two steps */
-    /* By transfer: the value that it moves, when replicas have pieces of it; otherwise 0. Variables come first, by
-     * value, then slots. */
+    /* By transfer: the number of the value that it moves, when replicas have pieces of the value; otherwise 0.
+     * Variables have the first numbers, by value, then slots of remote rings. */
     uint32_t *shared_things;
-    uint32_t *first_slots, thing_count; /* by edge: the first slot of its remote ring, in the same numbering */
+    uint32_t *first_slots, thing_count; /* first_slots: by edge, the number of the first slot of its remote ring */
     bg_error *error;
 } walker;
 
@@ -49,7 +49,7 @@ static void add_transfer(walker *w, const bg_action *action, bg_action_kind kind
     w->transfers[w->transfer_count++].action.kind = kind;
 }
 
-/* Records that each replica of a group has a piece of the last transfer's value. */
+/* Records that each replica of a group has a piece of the value that the last transfer moves. */
 static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_t thing)
 {
     bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
@@ -59,7 +59,7 @@ static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_
     w->shared_things[w->transfer_count - 1] = thing;
 }
 
-/* Records that the replica uses only its own piece, so nothing waits for the other replicas. */
+/* Records that the replica uses only its own piece, so that the transfer does not wait for other replicas. */
 static void own_transfer(walker *w)
 {
     bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
@@ -100,13 +100,14 @@ static void add_variable_transfers(walker *w, const bg_action *action)
     }
 }
 
-/* The bytes from the first replica's piece of an operand to the end of the last one's, or the size of a whole value. */
+/* Returns the bytes from the first replica's piece of an operand to the end of the last one's, or the size of a whole
+ * value. */
 static size_t find_reach(const walker *w, const bgi_operand *operand, size_t size_bytes)
 {
     return size_bytes + (bgi_plan_data_replicas(w->compiler->plan) - 1) * operand->stride;
 }
 
-/* The operands are (remote, device) for loads and for stores. */
+/* Adds the transfer of a call that loads or stores; in both cases its operands are (remote, device). */
 static void add_call_transfer(walker *w, const bg_action *action, const bgi_call *call)
 {
     add_transfer(w, action, call->traced_as, BG_LOCATION_STATE, call->operands[1].offset, call->operands[0].offset,
@@ -176,7 +177,7 @@ static bg_status cut_pieces(walker *w, bgi_arena *arena)
     return BG_OK;
 }
 
-/* The first range that ends after `offset`; bound_count - 1 or more: none. */
+/* Returns the first range that ends after `offset`; bound_count - 1 or more: none. */
 static uint32_t find_piece(const walker *w, size_t offset)
 {
     uint32_t low = 0, high = w->bound_count - 1;
@@ -244,7 +245,7 @@ static uint32_t find_call_wait(const walker *w, const bgi_call *call, uint32_t m
     return wait;
 }
 
-/* Instructions wait once, except updates with transfers, which wait before each call. */
+/* Sets the transfers that an instruction waits for: once, or before each call in an update with transfers. */
 static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_waits)
 {
     const uint32_t micro_batch = instruction->action.micro_batch;
@@ -293,8 +294,9 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
 
 /* ---- pieces of other replicas ---- */
 
-/* A load must wait for every replica's last store, and a store for every replica's last load. Two steps are simulated,
- * as for the other waits. All replicas have the same list. */
+/* Sets the transfers of other replicas that each transfer waits for: a load waits for every replica's last store of the
+ * value, and a store for every replica's last load. All replicas have the same list. Two steps are simulated, as for
+ * the other waits. */
 static bg_status find_peer_waits(walker *w, bgi_arena *arena)
 {
     bgi_plan_device *device = &w->compiler->plan->devices[w->device];
@@ -331,7 +333,8 @@ static void number_things(walker *w)
 static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
 {
     bgi_plan_device *to = &c->plan->devices[device];
-    bgi_instruction *instructions = (bgi_instruction *)(uintptr_t)to->instructions; /* written by program.c */
+    bgi_instruction *instructions =
+        (bgi_instruction *)(uintptr_t)to->instructions; /* program.c has allocated them as writable */
     walker w = {.compiler = c, .device = device, .error = error};
     size_t total = 0;
     bgi_arena arena = {0};

@@ -54,7 +54,7 @@ void bgi_trial_end(bgi_compiler *trial)
         bgi_partition_clear(trial->partition);
     bgi_arena_clear(&trial->scratch);
     if (trial->plan != NULL)
-        trial->plan->condition = NULL; /* it belongs to the plan that was copied */
+        trial->plan->condition = NULL; /* the condition belongs to the plan that was copied */
     bg_plan_destroy(trial->plan);
     *trial = (bgi_compiler){.plan = NULL};
 }

@@ -14,8 +14,8 @@
 #include "plan/pack.h"
 #include "schedule/buffers.h"
 
-/* A window holds the variables of a buffer, or the slots of a ring. Each of its spans begins with the LOAD (or the
- * first user, when it needs no load) and ends with the last user or the STORE. */
+/* A window holds the variables of a buffer, or the slots of a ring. Each of the window's spans begins with the LOAD (or
+ * the first user, when the buffer needs no load) and ends with the last user or the STORE. */
 typedef struct window {
     uint32_t buffer;
     uint32_t ring; /* plan edge; BGI_NO_EDGE: a window of variables */
@@ -33,7 +33,7 @@ typedef struct placer {
     bgi_arena arena;
 } placer;
 
-/* SEND and HOST_OUT of an action come after it. */
+/* Returns the position of the last SEND or HOST_OUT of an action; these directly follow the action. */
 static uint32_t find_last_follower(const placer *p, uint32_t position)
 {
     while (position + 1 < p->action_count &&
@@ -42,7 +42,7 @@ static uint32_t find_last_follower(const placer *p, uint32_t position)
     return position;
 }
 
-/* Extends the spans by one action of the buffer's stage. */
+/* Extends the window's spans by one action of the buffer's stage. */
 static void extend_spans(const placer *p, window *w, uint32_t position, bool *is_here)
 {
     const bg_schedule_problem *problem = &p->compiler->plan->problem;
@@ -62,8 +62,8 @@ static void extend_spans(const placer *p, window *w, uint32_t position, bool *is
         w->spans[w->span_count - 1].last = *is_here ? find_last_follower(p, position) : position;
 }
 
-/* A ring is in use from the first use of its first slot to the last use of its last slot. For the producer's ring this
- * is from the first write to the last STORE, and for the readers' ring from the first LOAD to the last reader. */
+/* Extends the span of a ring, which is in use from the first use of any slot to the last use. For the producer's ring
+ * this is from the first write to the last STORE, and for the readers' ring from the first LOAD to the last reader. */
 static void extend_ring(const bg_schedule_problem *problem, window *w, uint32_t position, const bg_action *action)
 {
     const bg_schedule_buffer *buffer = &problem->buffers[w->buffer];
@@ -117,7 +117,7 @@ static bg_status find_variable_spans(placer *p, window *w, bg_error *error)
     return BG_OK;
 }
 
-/* The variables of a buffer are in the order of their numbers, in its window and in the store. */
+/* Gives the variables of a buffer their places in its window, in the order of their numbers, as in the store. */
 static void place_in_window(bgi_compiler *c, uint32_t buffer, size_t offset)
 {
     BGI_FOR_BUCKET(c->residency->variables, buffer, at)
@@ -137,8 +137,8 @@ static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
     return c->plan->edge_count++;
 }
 
-/* Finds the largest number of micro-batches in the remote ring of each edge. Values that a second edge stashes enter
- * and leave in the same order, so both edges use one ring. */
+/* Finds the largest number of micro-batches that the remote ring of each edge holds at once. Values that a second edge
+ * stashes enter and leave in the same order, so both edges use one ring. */
 static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
 {
     for (uint32_t e = 0; e < c->edges->count; e++)
@@ -148,7 +148,7 @@ static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
             slots[c->edges->facts[e].stored_by - 1] += bg_schedule_edge_depth(c->plan->schedule, e);
 }
 
-/* The edge itself becomes the readers' ring. */
+/* Adds the rings of a remote edge; the edge itself becomes the readers' ring. */
 static void add_rings(bgi_compiler *c, uint32_t edge, uint64_t slots, size_t *remote_offset)
 {
     bgi_plan_edge *of = &c->plan->edges[edge];
@@ -176,7 +176,7 @@ static void add_rings(bgi_compiler *c, uint32_t edge, uint64_t slots, size_t *re
     c->plan->devices[of->to_device].remote_class_bytes[BG_LOCATION_ACTIVATIONS] += remote->slot_bytes * depth;
 }
 
-/* The windows of a device and their sizes. */
+/* Lists the windows of a device and their sizes. */
 static uint32_t list_windows(const bgi_compiler *c, const bgi_buckets *of_device, uint32_t device, window *windows,
                              bgi_unit *units)
 {

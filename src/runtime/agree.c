@@ -70,8 +70,8 @@ static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
     add_number(crc, instruction->needs_sum);
 }
 
-/* The checksum includes the kernels' names, so that it differs between ranks whose processors have different
- * instructions. */
+/* Returns a checksum of the plan. It includes the kernels' names, so that it differs between ranks that use different
+ * instruction sets. */
 static uint64_t sum_plan(const bg_plan *plan)
 {
     bgi_crc64 crc;
@@ -100,7 +100,7 @@ static uint64_t sum_plan(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Options that do not shape the plan, but affect results or must be equal on all ranks. */
+/* Returns whether the option does not shape the plan, but affects results or must be equal on all ranks. */
 static bool is_of_all(const bgi_option *option)
 {
     static const char *const others[] = {"seed", "layout", "memmap_dir", "memmap_mode"};
@@ -122,7 +122,7 @@ static void add_real(bgi_string *text, const char *name, double value)
     bgi_string_add(text, "%s %s\n", name, digits);
 }
 
-/* The optimizer comes before its settings, which depend on it. */
+/* Prints the optimizer, and then its settings, which depend on it. */
 static void add_optimizer(bgi_string *text, const bg_optimizer *optimizer)
 {
     char kind[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -158,7 +158,7 @@ static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
     return bgi_string_finish(&text, out, error);
 }
 
-/* Copies the value after a line's name for a message; "the default" when it is empty. */
+/* Writes the value behind the name in `line`, for a message; writes "the default" if the value is empty. */
 static void copy_value(const char *line, size_t length, char value[VALUE_BYTES])
 {
     const size_t name = strcspn(line, " ") + 1;
@@ -176,7 +176,7 @@ typedef struct compared {
     bgi_isa isa; /* the instruction sets that kernels may use */
 } compared;
 
-/* Describes two lines that differ. */
+/* Writes to `why` how a line of rank 0 differs from the line of this rank. */
 static void describe_lines(const char *first, size_t first_length, const char *own, size_t own_length, uint32_t rank,
                            char why[WHY_BYTES])
 {
@@ -193,7 +193,7 @@ static void describe_lines(const char *first, size_t first_length, const char *o
                  rank);
 }
 
-/* Describes plans that differ although their options are equal. */
+/* Writes to `why` that the plans differ although their options are equal. */
 static void describe_plans(bgi_isa first, bgi_isa own, uint32_t rank, char why[WHY_BYTES])
 {
     if (first == own)
@@ -208,7 +208,7 @@ static void describe_plans(bgi_isa first, bgi_isa own, uint32_t rank, char why[W
                  bgi_isa_name(first), bgi_isa_name(own), rank, bgi_isa_name(bgi_isa_common(first, own)));
 }
 
-/* Finds the first difference. */
+/* Writes the first difference between rank 0 and this rank to `why`. */
 static void find_difference(const compared *first, const compared *own, uint32_t rank, char why[WHY_BYTES])
 {
     const char *a = first->text, *b = own->text;
@@ -231,7 +231,7 @@ typedef struct head {
     uint64_t sum, text_bytes, isa;
 } head;
 
-/* Compares rank 0's properties with this rank's; writes "" when they are equal. */
+/* Compares rank 0's properties with this rank's; writes "" to `why` when they are equal. */
 static bg_status compare(const bg_plan *plan, bgi_transport *transport, const char *own_text, char why[WHY_BYTES],
                          bg_error *error)
 {
@@ -255,8 +255,7 @@ static bg_status compare(const bg_plan *plan, bgi_transport *transport, const ch
     return status;
 }
 
-/* Rank 0 returns the first difference that a rank has reported, or "" when there is none; the other ranks receive
- * it. */
+/* Sets `words`, on all ranks, to the first difference that a rank has reported, or to "" when there is none. */
 static bg_status take_first(bgi_transport *transport, char words[WHY_BYTES], bg_error *error)
 {
     const bg_transport *carrier = transport->setup.ranks->carrier;

@@ -8,7 +8,7 @@
 #include "runtime/engine.h"
 
 /* settle.c: creates a transport without devices, on which ranks communicate before they have engines. `ranks` must
- * outlive it. */
+ * outlive the transport. */
 bg_status bgi_ranks_talk(const bgi_ranks *ranks, bgi_transport **out, bg_error *error);
 /* Shares the status of work that each rank did separately, for example on its disk. All ranks return BG_OK when the
  * work succeeded everywhere, otherwise the error of the lowest rank that failed (*error on that rank). If *any is true
@@ -26,12 +26,12 @@ bg_status bgi_ranks_agree(const bg_plan *plan, bgi_transport *transport, bg_erro
 /* rank_outputs.c: sends each output from the ranks whose devices have computed it to the ranks that have an array for
  * it. All ranks call it after a run of `iterations` iterations. */
 bg_status bgi_ranks_share_outputs(bgi_engine *engine, uint64_t iterations, bg_error *error);
-/* The flags that this rank sends at the end of a run. Bit i: the rank has an array for output i (bit 61: for a further
- * output). Bit 62: its devices have skipped an update. Bit 63: it requests a stop. */
+/* Returns the flags that this rank sends at the end of a run. Bit i: the rank has an array for output i (bit 61: for
+ * output 61 or a later one). Bit 62: its devices have skipped an update. Bit 63: it requests a stop. */
 uint64_t bgi_ranks_wanted(const bgi_engine *engine);
-/* Returns, after `finish`, whether any rank requests a stop. `own`: this rank's flags. */
+/* Called after the transport's `finish`: returns whether any rank requests a stop. `own`: this rank's flags. */
 bool bgi_ranks_ask_to_stop(const bgi_engine *engine, uint64_t own);
-/* Returns, after `finish`, whether devices of any rank have skipped an update. */
+/* Called after the transport's `finish`: returns whether devices of any rank have skipped an update. */
 bool bgi_ranks_have_refused(const bgi_engine *engine, uint64_t own);
 
 #endif

@@ -24,7 +24,7 @@ static const uint64_t look_ns = 50000; /* the time between a worker's checks for
 
 /* ---- one operation ---- */
 
-/* Fills runner->brought.all with what the device contributes. */
+/* Fills runner->brought.all with the tensors that the device contributes to the operation `what`. */
 typedef void (*bring_function)(bgi_runner *runner, const void *what);
 
 static void begin_rounds(bgi_brought *brought, uint32_t count)
@@ -136,8 +136,9 @@ static void note_meeting(bgi_runner *runner, bgi_wait meeting)
     atomic_store_explicit(&runner->sum_target, meeting.target, memory_order_release);
 }
 
-/* The number of begun sums is raised last, because the holder of the queue reads the stored fields after it. The last
- * replica that contributed may have seen no waiting sum on this device, so the function checks once more. */
+/* Begins a sum. The number of begun sums is raised last, because the holder of the queue reads the stored fields once
+ * it sees the new number. The last replica that contributed may have seen no waiting sum on this device, so the
+ * function checks once more. */
 void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction)
 {
     const uint32_t group = bgi_engine_group(runner->engine, runner->number, BG_MESH_DATA, runner->replica);
@@ -235,8 +236,8 @@ bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker)
     return bgi_runner_reached(runner, &runner->sums_done, begun);
 }
 
-/* A call that polls the transport takes about a microsecond, and between ranks of one host it also copies the arrived
- * parts of a message. */
+/* Polls the transport from time to time, because a call takes about a microsecond; between ranks of one host it also
+ * copies the arrived parts of a message. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 {
     bgi_transport *transport = runner->transport;

@@ -15,7 +15,8 @@
 enum { PIECE_BYTES = 4 << 20, MOST_THREADS = 16 };
 
 struct bgi_copy_piece {
-    const bgi_engine *engine; /* with `replica` and `place`; NULL: `from` is host memory */
+    const bgi_engine
+        *engine; /* copies from `replica` and `place` of this engine; NULL: from the host memory at `from` */
     const void *from;
     uint32_t replica;
     bgi_place place;
@@ -72,7 +73,7 @@ static void *copy_pieces(void *user)
     return NULL;
 }
 
-/* The caller copies a small model without other threads. */
+/* Returns the number of threads; 1, the caller, for a small model. */
 static uint32_t count_threads(const bgi_copy_list *list, uint32_t most)
 {
     size_t bytes = 0;

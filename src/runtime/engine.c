@@ -23,13 +23,13 @@ enum { FETCHED_BYTES = 1 << 20 };
 
 /* ---- memory ---- */
 
-/* Rings of records of a device. */
+/* Returns the number of rings of records of a device. */
 static uint32_t count_rings(const bg_plan *plan, const bgi_plan_device *device)
 {
     return !plan->options.reporting.trace ? 0 : device->transfer_count > 0 ? 2 : 1;
 }
 
-/* A double, because a sum of sizes may overflow although each size fits. */
+/* Returns a double, because a sum of sizes may overflow although each size fits. */
 static double count_table_bytes(const bg_plan *plan)
 {
     const size_t link_bytes = sizeof(bgi_link) + 2 * sizeof(bgi_counter);
@@ -54,7 +54,7 @@ uint64_t bgi_engine_table_bytes(const bg_plan *plan)
     return bytes < 0x1p63 ? (uint64_t)bytes : UINT64_MAX;
 }
 
-/* The memory of this rank's devices, and of the tables that grow with all devices. */
+/* Returns the memory of this rank's devices, and of the tables that grow with all devices. */
 static uint64_t count_bytes(const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -85,7 +85,7 @@ static bg_status check_memory(const bgi_engine *engine, bg_error *error)
     return bgi_host_memory_check(&memory, engine->plan, bytes, error);
 }
 
-/* Remote memory in files is counted when the files are made. */
+/* Reports the progress of a device's creation. Remote memory in files is counted when the files are made. */
 static bg_status begin_device(const bgi_engine *engine, uint32_t index, bgi_progress *progress, bg_error *error)
 {
     const uint32_t replica = index / engine->plan->device_count, number = index % engine->plan->device_count;
@@ -113,8 +113,8 @@ static bg_status take_memory(bgi_engine *engine, bgi_progress *progress, bg_erro
                                   .release = memory->release,
                                   .allocator_user = memory->allocator_user};
         BGI_TRY(begin_device(engine, i, progress, error));
-        /* Weights are at the arena's beginning. Those read in place leave their bytes unused, and all others are
-         * written before they are read. */
+        /* Weights are at the arena's beginning. The bytes of weights that are read in place stay unused, and all other
+         * weights are written before they are read. */
         if (engine->in_place != NULL)
             setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
         if (device->remote_bytes > 0 && engine->stores.address != NULL)
@@ -142,8 +142,8 @@ static bg_status take_sums(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
-/* The size of a table by device, axes and group; there are no more groups than replicas, and no more members in
- * total. */
+/* Returns a number of entries that suffices for the table of groups and for that of their members: for each device and
+ * set of axes, neither has more entries than there are replicas. */
 static size_t count_groups(const bg_plan *plan)
 {
     return (size_t)plan->device_count * (BG_MESH_ALL + 1) * plan->replicas;
@@ -214,7 +214,8 @@ static uint32_t count_widest_call(const bgi_plan_device *device)
     return widest;
 }
 
-/* The largest number of tensors that a device contributes to a collective operation; a collective call has one. */
+/* Returns the largest number of tensors that a device contributes to a collective operation; a collective call has one.
+ */
 static size_t count_most_exchanges(const bgi_plan_device *device)
 {
     size_t most = 1;
@@ -305,7 +306,7 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
         BGI_TRY(bgi_call_times_init(&runner->call_times, runner->program, error));
         runner->is_traced = true;
     }
-    atomic_init(&runner->sum_counter, &engine->runs); /* no run waits for it yet */
+    atomic_init(&runner->sum_counter, &engine->runs); /* any valid counter; no sum waits yet */
     runner->put_off = BGI_NO_INSTRUCTION;
     if (bgi_has_sums_beside(runner->program))
         BGI_TRY(make_room(&runner->sum_brought, runner->program, error));
@@ -418,7 +419,7 @@ static void wake_all(void *user)
         bgi_event_count_notify_all(&engine->io_events);
 }
 
-/* A device has failed, here or on another rank: makes workers leave. */
+/* Makes workers leave, because a device has failed, here or on another rank. */
 static void stop(bgi_engine *engine)
 {
     atomic_store(&engine->has_failed, true);
@@ -430,7 +431,7 @@ static void stop(bgi_engine *engine)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* Another rank has failed. */
+/* Stores the failure of another rank and makes workers leave. */
 static void lose(void *user, bg_status status, const char *why)
 {
     bgi_engine *engine = user;
@@ -440,7 +441,7 @@ static void lose(void *user, bg_status status, const char *why)
     stop(engine);
 }
 
-/* The rank whose process has the gate. */
+/* Returns the rank to which bgi_host_of gives the number `host`. */
 static uint32_t rank_of_host(uint32_t host)
 {
     return BGI_HOST - 1 - host;
@@ -585,7 +586,7 @@ static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *op
                                                       : &bgi_transport_threads,
                       options->progress, error);
     if (status != BG_OK) {
-        engine->stores.close = NULL; /* the caller of this function closes them */
+        engine->stores.close = NULL; /* the caller of this function closes the stores */
         bgi_engine_destroy(engine);
         return status;
     }
@@ -604,7 +605,8 @@ bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *optio
     return status;
 }
 
-/* A detached worker may call this after the plan is gone, unless the plan is the session's own. */
+/* Frees an engine. A detached worker may call this function after the plan is gone, unless the plan is the session's
+ * own. */
 void bgi_engine_free(bgi_engine *engine)
 {
     /* In a forked child the parent's workers count as waiting on the condition variables forever, and destroying these
@@ -722,7 +724,7 @@ void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place
 {
     const bgi_runner *runner = runner_of(engine, replica, place);
 
-    if (engine->ranks != NULL) /* ranks that read the value would not receive it */
+    if (engine->ranks != NULL) /* the owner must send the value to other ranks (bgi_engine_fetch) */
         return NULL;
     return runner->device->type->map != NULL ? runner->device->type->map(runner->device, address_of(runner, place))
                                              : NULL;
@@ -747,8 +749,8 @@ void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place
     runner->device->type->copy_out(runner->device, data, address_of(runner, place), size_bytes);
 }
 
-/* Sends a part of a place to the ranks that read it. `here` is memory for the part on the rank that owns it and on the
- * ranks that read it. */
+/* Sends the bytes of `part` from its owner to the ranks that read them. `here` is memory for these bytes on the owner
+ * and on the readers. */
 static bg_status share_part(const bgi_engine *engine, uint32_t replica, const bgi_place *part, const bool *readers,
                             void *here, size_t size_bytes, bg_error *error)
 {

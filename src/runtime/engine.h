@@ -15,8 +15,8 @@
  * With 1F1B and B = 2 F on 4 devices and 3 workers, workers would be busy 88% of the time instead of 99%; with 2
  * workers the difference is below 1%.
  *
- * Every wait is for a counter that only grows to reach a number. All counters are in the process of the waiting runner;
- * the transport raises counters that other devices advance:
+ * Every wait is for a counter to reach a number, and counters only grow. All counters are in the process of the waiting
+ * runner; the transport raises counters that other devices advance:
  *
  *     RECEIVE          arrived   of the link         >  the message's sequence number
  *     a free slot      credit    of the link         >= sequence number + 1 - depth
@@ -69,12 +69,12 @@
  *
  * A transfer of more than one piece (io.c) is cut: the holder publishes the pieces in a ticket and releases the queue,
  * and idle threads copy them. When a device waits for the transfer, all idle threads copy pieces. The thread that finds
- * the last piece copied holds the queue again, counts the transfer as done and begins the next.
+ * all pieces copied takes the queue again, counts the transfer as done and begins the next.
  *
  * A flag marks a queue as held. A thread takes a free queue and skips a held one, and never waits for a queue. The
- * holder checks again after releasing it, the issuer wakes a sleeper after raising `io_issued`, and a worker whose
- * runner must wait does the transfers itself if the queue is free. So no transfer is forgotten, with or without I/O
- * threads.
+ * holder checks again after releasing the queue, the issuer wakes a sleeper after raising `io_issued`, and a worker
+ * whose runner must wait does the transfers itself if the queue is free. So no transfer is forgotten, with or without
+ * I/O threads.
  *
  * Sharded weights have a piece in each replica's store. LOAD fetches all pieces into the window, and STORE writes the
  * replica's own piece back, so the next load gathers the updated pieces. A load must see the stores of all replicas
@@ -85,10 +85,10 @@
  * Replicas run collective operations for sums of gradients, for pieces of new weights, and for collective calls of the
  * model inside a forward or a backward pass. A runner contributes its data, is parked, does its share when all members
  * have contributed, is parked again, and continues when all have their results (collective.c). So one worker can run
- * any number of replicas. Each element is summed once, in the members' order, whichever device does it and when.
- * Replicas of a mesh (brigade/mesh.h) are in a group along each set of its axes. All replicas run one program, so the
- * members of a group reach the same operations in the same order. So a program that cannot deadlock for one replica
- * cannot deadlock for all.
+ * any number of replicas. Each element is summed once, in the members' order, on any device and at any time. For each
+ * set of the mesh's axes (brigade/mesh.h), a replica belongs to one group. All replicas run one program, so the members
+ * of a group reach the same operations in the same order. So a program that cannot deadlock for one replica cannot
+ * deadlock for all.
  *
  * The caller as worker. An engine with one worker that is not bound starts no thread: the thread in bgi_engine_run does
  * the work, and checks the time limit whenever it is idle. That thread would not return from a kernel that hangs, so
@@ -100,23 +100,23 @@
  * records when all have their results. A device has one such sum in progress at a time; other collective operations of
  * the same group wait for it.
  *
- * Sums in the middle of a backward pass pay off when a thread is free to do them: an I/O thread, or one of more workers
- * than devices. A rank without such a thread also begins them, because the other ranks' parts arrive while it computes;
- * its workers poll for them between calls (bgi_sum_look). In one process without such a thread the sums wait until the
- * backward pass is over, and are then done in the same order.
+ * Sums in the middle of a backward pass pay off when a thread is free to do them: an I/O thread, or a worker if there
+ * are more workers than devices. A rank without such a thread also begins them, because the other ranks' parts arrive
+ * while it computes; its workers poll for them between calls (bgi_sum_look). In one process without such a thread the
+ * sums wait until the backward pass is over, and are then done in the same order.
  *
  * Between ranks a large sum is cut into rounds, each of which is one collective operation (transport/transport.h). A
  * trace shows the rounds as one sum.
  *
  * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when all
- * earlier turns are done, and notifies the device of the next one when the instruction and all transfers that it issued
- * are done. All replicas take the same turns, so they reach a collective operation in the same turn.
+ * earlier turns are done, and notifies the device that has the next turn when the instruction and all transfers that it
+ * issued are done. All replicas take the same turns, so they reach a collective operation in the same turn.
  *
- * Failure. The thread in bgi_engine_run wakes regularly and checks whether any runner made progress. If none did within
- * the limit, or one has reported a failure to the host, the engine is dead: workers leave, and the run reports the
- * device at fault. A worker that does not return from a kernel cannot be ended. Destroying the engine detaches it, and
- * the engine's memory stays until that kernel returns (the last such worker frees it). The caller owns the plan's
- * memory and must keep it until then.
+ * Failure. The thread in bgi_engine_run wakes regularly and checks whether any runner made progress. If no runner did
+ * within the limit, or a runner has recorded a failure, the engine is dead: workers leave, and the run reports the
+ * device at fault. A worker that does not return from a kernel cannot be ended. Destroying the engine detaches the
+ * worker, and the engine's memory stays until that kernel returns (the last detached worker frees it). The caller owns
+ * the plan's memory and must keep it until then.
  */
 #ifndef BGI_RUNTIME_ENGINE_H
 #define BGI_RUNTIME_ENGINE_H
@@ -170,7 +170,7 @@ enum { BGI_RUN_SPANS = 4096 };
 typedef struct bgi_run_spans {
     bgi_run_span *spans; /* NULL: not tracing. The latest BGI_RUN_SPANS runs; run i is at i % BGI_RUN_SPANS */
     uint64_t count, total_ns, steps;
-    uint64_t start_ns, end_ns; /* times of the first and the last run */
+    uint64_t start_ns, end_ns; /* start of the first run and end of the last one */
 } bgi_run_spans;
 
 typedef struct bgi_worker bgi_worker;
@@ -210,14 +210,14 @@ struct bgi_runner {
      * ownership. */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool is_owned;
     _Atomic(bgi_counter *) wait_counter;
-    _Atomic uint64_t wait_target; /* 0: for nothing */
+    _Atomic uint64_t wait_target; /* 0: the device waits for nothing */
     _Atomic uint64_t position;    /* steps << 32 | completed share of the program x 2^32 */
 
     /* Helping. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* claims parts of the current call */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* the number of parts that helpers have completed */
 
-    /* Notes from the host and other devices to this one. */
+    /* Numbers that the host and other devices send to this device in notes. */
     bgi_counter
         granted; /* the number of iterations, over the life of the engine, that may begin; UINT64_MAX: see `end` */
     _Atomic uint64_t end;        /* the number of iterations of this run; UINT64_MAX: not known yet */
@@ -228,8 +228,9 @@ struct bgi_runner {
     bgi_counter io_issued, io_done; /* counted over the life of the engine */
     atomic_bool is_fetching;        /* the next transfer has begun to fetch pieces of other replicas */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool io_is_held;
-    size_t io_touched_bytes; /* the holder's, while tracing */
-    bgi_trace_ring io_trace; /* the holder's */
+    size_t
+        io_touched_bytes; /* for the holder, while tracing: the end of the arena's bytes that transfers have touched */
+    bgi_trace_ring io_trace; /* written by the holder */
     bgi_copying copying;     /* written by the holder; read by threads that hold a piece of it */
     uint64_t io_start_ns;    /* while tracing: when the current transfer began */
     atomic_bool is_copying;  /* the next transfer has been cut into pieces and is not complete */
@@ -262,7 +263,7 @@ struct bgi_runner {
     const bgi_plan_device *program;
     const bgi_in_place *in_place; /* ranges that are read from other memory; NULL: none */
     uint64_t instruction_share;   /* 2^32 / instructions */
-    uint32_t replica, number;     /* `number` is that of the device within the replica */
+    uint32_t replica, number;     /* `number` counts the devices of the replica */
     bgi_device *device;
     bgi_transport *transport;
     uint32_t index;      /* number among the devices of all replicas */
@@ -271,17 +272,17 @@ struct bgi_runner {
     bool is_between_runs;
     bool is_ending;         /* in a strict plan: the instruction is done except for its transfers */
     uint64_t run_count;     /* runs done */
-    uint64_t run_begin;     /* iteration of its first step; does not change while transfers are in progress */
+    uint64_t run_begin;     /* iteration of the run's first step; does not change while transfers are in progress */
     uint64_t run_iteration; /* steps done in this run */
     uint32_t micro_batch;   /* the micro-batch of the current instruction */
     uint32_t phase;         /* the step of a REDUCE, GATHER or collective call (collective.c) */
     uint32_t next_call;     /* the next call of an instruction that waits between its calls; otherwise 0 */
     bgi_wait meeting;       /* the counter that the device waits for in a collective operation */
-    bgi_brought brought;    /* the tensors that the device contributes to it */
-    uint64_t meeting_ns;    /* while tracing: when its share of the operation began */
+    bgi_brought brought;    /* the tensors that the device contributes to the collective operation */
+    uint64_t meeting_ns;    /* while tracing: when the device's share of the operation began */
     uint32_t put_off;       /* the first instruction with a delayed sum, or BGI_NO_INSTRUCTION */
-    uint64_t looked_ns;     /* when bgi_sum_look last looked */
-    size_t touched_bytes;   /* bytes of the arena; those of operands only while tracing */
+    uint64_t looked_ns;     /* when bgi_sum_look last checked */
+    size_t touched_bytes;   /* the end of the arena's bytes that were touched; operands count only while tracing */
     atomic_bool is_traced;  /* changes only between runs */
     bool is_sampled;        /* the calls of this step are timed */
     bgi_trace_ring trace;
@@ -295,7 +296,7 @@ struct bgi_runner {
     bg_kernel_env env;
     bg_kernel_function run_part;
     uint32_t part_count;
-    bool call_is_long; /* long enough to wake a sleeper */
+    bool call_is_long; /* so long that waking a sleeper pays off */
     void **operands;   /* memory for the operands of the widest call */
 };
 
@@ -303,20 +304,21 @@ struct bgi_worker {
     bgi_engine *engine;
     pthread_t thread;
     uint32_t number;
-    uint32_t cpu;         /* the system's number; BGI_NO_CPU: not bound */
-    bgi_trace_ring helps; /* while tracing: when it ran parts of other devices' calls; under help_mutex */
-    bool is_caller;       /* has no separate thread: the caller of bgi_engine_run works */
-    bool does_io;         /* does only transfers */
-    bool is_on_loan;      /* a thread of the calling program (options.execution.start_thread), which is not joined */
-    bool has_exited;      /* under the engine's mutex */
+    uint32_t cpu; /* the system's number; BGI_NO_CPU: not bound */
+    bgi_trace_ring
+        helps; /* while tracing: when the worker ran parts of calls of devices that it did not own; under help_mutex */
+    bool is_caller;  /* has no separate thread: the caller of bgi_engine_run works */
+    bool does_io;    /* does only transfers */
+    bool is_on_loan; /* a thread of the calling program (options.execution.start_thread), which is not joined */
+    bool has_exited; /* under the engine's mutex */
 };
 
 /* Memory of remote stores that the engine does not own, such as files. The engine releases it when its last worker has
  * left, which may be after bgi_engine_destroy. */
 typedef struct bgi_stores {
     void *user;
-    void *(*address)(const void *user, uint32_t device); /* by index among all replicas' devices; NULL: none for this
-                                                            device */
+    void *(*address)(const void *user, uint32_t device); /* returns the memory of device `device` among all replicas'
+                                                            devices; NULL: the device allocates it */
     void (*close)(void *user);                           /* NULL: nothing to release */
 } bgi_stores;
 
@@ -325,10 +327,10 @@ typedef struct bgi_engine_options {
     const bgi_ranks *ranks;                   /* the ranks and their devices; NULL: all devices are in this process */
     const bgi_device_type *device_type;       /* NULL: the CPU */
     const bgi_transport_type *transport_type; /* NULL: threads */
-    bgi_stores stores; /* all zero: the devices allocate them; the engine releases given stores, even when its creation
-                          fails */
-    const bool *in_place; /* by variable: it is read at the address from bgi_in_place_set instead of in arenas; NULL: no
-                             variable is */
+    bgi_stores stores; /* all zero: the devices allocate their stores; the engine releases given stores, even when its
+                          creation fails */
+    const bool *in_place; /* by variable: whether it is read at the address from bgi_in_place_set instead of in arenas;
+                             NULL: no variable is */
     bgi_progress
         *progress; /* called before the memory of each device is created, also for other ranks' devices; or NULL */
 } bgi_engine_options;
@@ -358,13 +360,13 @@ struct bgi_engine {
     uint32_t *members;      /* the members of all groups */
     uint64_t *sent_ns;      /* [replica][edge], while tracing; otherwise NULL */
     uint32_t turn_count;    /* instructions of a step on all devices */
-    uint32_t *turn_devices; /* [turn]: its device */
+    uint32_t *turn_devices; /* [turn]: the device that has it */
     const bgi_device_type *device_type;
     bgi_device **devices; /* [replica][device]; NULL: the device is on another rank */
     bgi_stores stores;    /* the owner of the remote stores' memory, if the devices do not own it */
-    float **sums;         /* [output][replica]: of summed outputs of 16 bits; otherwise NULL */
+    float **sums;         /* [output][replica]: float32 sums of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
-    uint32_t *output_devices; /* [output]: the device that makes it */
+    uint32_t *output_devices; /* [output]: the device that makes the output */
     void **operands;          /* memory for the operands of all devices */
 
     /* The run. */
@@ -376,7 +378,7 @@ struct bgi_engine {
     bgi_counter runs;         /* begun */
     bgi_counter devices_left; /* the number of devices that have not finished the run */
     atomic_bool asks_to_stop; /* this rank requests that no further run begins */
-    bool is_asked_to_stop;    /* some rank had requested this when the last run ended */
+    bool is_asked_to_stop;    /* some rank had requested it when the last run ended */
     bool has_refused;         /* the last run skipped an update on some rank (options.numerics.guard_loss) */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
@@ -388,22 +390,23 @@ struct bgi_engine {
     bool is_orphaned;
 
     /* Idleness. */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* wake workers, and I/O threads */
-    uint64_t spin_ns;                                                 /* how long a worker polls before it yields */
-    uint64_t
-        yield_ns; /* after that, how long it alternates between yielding the processor and polling; then it sleeps */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events,
+        io_events;     /* `events` wakes workers, `io_events` wakes I/O threads */
+    uint64_t spin_ns;  /* how long a worker polls before it yields */
+    uint64_t yield_ns; /* after spin_ns, how long a worker alternates between yielding the processor and polling; then
+                          it sleeps */
     bool has_helpers;  /* there is more than one worker */
     bool sees_to_sums; /* workers check between calls for parts of sums from other ranks, because no other thread does
                           so */
 
     pid_t process; /* the process with the workers' threads; a process forked from it does not have them */
     bgi_worker *workers;
-    uint32_t worker_count;      /* including I/O threads, which come last */
-    uint32_t computing_count;   /* without them */
-    uint32_t processor_count;   /* the number of processors that they may use; 0: fewer than the ranks on this host */
-    uint32_t worker_room;       /* the number of allocated workers, which is larger when a thread failed to start
-                                   started */
-    pthread_mutex_t help_mutex; /* guards the workers' helps */
+    uint32_t worker_count;    /* including I/O threads, which come last */
+    uint32_t computing_count; /* without I/O threads */
+    uint32_t processor_count; /* the number of processors that workers may use; 0: fewer than the ranks on this host */
+    uint32_t
+        worker_room; /* the number of allocated workers, which exceeds worker_count when a thread failed to start */
+    pthread_mutex_t help_mutex; /* guards `helps` of all workers */
     bool is_driven;             /* workers[0] is the caller of bgi_engine_run, and all other workers are I/O
                                    threads */
     bgi_run_spans run_spans;
@@ -420,7 +423,7 @@ static inline bg_mesh bgi_runner_place(const bgi_runner *runner)
     return bg_mesh_coordinates(&mesh, runner->replica);
 }
 
-/* The number that the transport gives the replica's group along the axes. */
+/* Returns the number that the transport gives the replica's group along the axes. */
 static inline uint32_t bgi_engine_group(const bgi_engine *engine, uint32_t device, uint32_t axes, uint32_t replica)
 {
     const bg_mesh mesh = bgi_plan_mesh(engine->plan);
@@ -428,8 +431,8 @@ static inline uint32_t bgi_engine_group(const bgi_engine *engine, uint32_t devic
     return (device * (BG_MESH_ALL + 1) + axes) * engine->plan->replicas + bg_mesh_group_index(&mesh, axes, replica);
 }
 
-/* The group of replicas with pieces of one variable, which differ from this one only in their data coordinate, and this
- * replica's place in it. */
+/* Return the size of the group of replicas that differ from the runner's replica only in their data coordinate, and
+ * this replica's place in the group. Each member may keep a piece of a variable. */
 static inline uint32_t bgi_group_size(const bgi_runner *runner)
 {
     return bgi_plan_data_replicas(runner->plan);
@@ -438,8 +441,8 @@ static inline uint32_t bgi_group_place(const bgi_runner *runner)
 {
     return bgi_runner_place(runner).data;
 }
-/* The replica of a member of the replica's group along the axes, and the number that the transport gives the same
- * device there. */
+/* Return the replica that is member `member` of the runner's group along the axes, and the number that the transport
+ * gives the runner's device in that replica. */
 static inline uint32_t bgi_group_replica(const bgi_runner *runner, uint32_t axes, uint32_t member)
 {
     const bg_mesh mesh = bgi_plan_mesh(runner->plan);
@@ -467,17 +470,17 @@ bool bgi_engine_lacks_threads(const bgi_engine *engine);
 void bgi_engine_destroy(bgi_engine *engine);
 /* Runs the plan once; *out_iterations: the number of completed steps. After a failure the engine is dead. */
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error);
-/* bgi_session_leaves_processor. */
+/* Implements bgi_session_leaves_processor. */
 bool bgi_engine_leaves_processor(const bgi_engine *engine);
-/* The address of a place for the host; NULL when the host cannot access it. This and the following functions may be
- * called only between runs. */
+/* Returns the address of a place for the host; NULL when the host cannot access it. This and the following functions
+ * may be called only between runs. */
 void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place *place);
 /* bgi_engine_write copies `data` to a place, and bgi_engine_read a place to `data`. */
 void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_place *place, const void *data,
                       size_t size_bytes);
 void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place *place, void *data, size_t size_bytes);
-/* Does the same for all ranks, which all call it: `readers` (by rank; NULL: all) get the value of the place's owner.
- * `data` may be NULL on ranks that do not read it. */
+/* Reads a place for several ranks, all of which call this function: the place's owner sends the value to `readers` (by
+ * rank; NULL: all). `data` may be NULL on ranks that are not among them. */
 bg_status bgi_engine_fetch(const bgi_engine *engine, uint32_t replica, const bgi_place *place, const bool *readers,
                            void *data, size_t size_bytes, bg_error *error);
 /* Whether this rank owns a device. */
@@ -505,16 +508,16 @@ bg_status bgi_in_place_create(bgi_engine *engine, const bool *in_place, bg_error
 void bgi_in_place_clear(bgi_engine *engine);
 /* Called between runs: sets the address of a variable's value from the next run on. NULL: in the arena. */
 void bgi_in_place_set(bgi_engine *engine, const bgi_plan_variable *variable, void *data);
-/* The address from which bytes at an arena offset are read instead; NULL: from the arena. */
+/* Returns the address from which bytes at an arena offset are read instead; NULL: from the arena. */
 void *bgi_in_place_address(const bgi_in_place *in_place, size_t offset);
 
 /* ---- worker.c ---- */
 
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error);
-/* The calling thread works as workers[0] of a driven engine, until the run is over or it has waited `timeout_ns` for
- * work. */
+/* Makes the calling thread work as workers[0] of a driven engine, until the run is over or the thread has waited
+ * `timeout_ns` for work. */
 void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns);
-/* The ready device that is least advanced; a hint. NULL when none is ready. */
+/* Returns the ready device that is least advanced; a hint. NULL when none is ready. */
 bgi_runner *bgi_workers_find_device(const bgi_engine *engine);
 /* Whether there is a ready device or a call with parts left; both have priority over transfers. A hint. */
 bool bgi_workers_are_wanted(const bgi_engine *engine);
@@ -529,17 +532,17 @@ bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns);
 bool bgi_runner_advance(bgi_runner *runner, const bgi_worker *worker);
 /* Records a failure, which ends the engine. Called by the owner. */
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
-/* The current address of an operand. */
+/* Returns the current address of an operand. */
 void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t size_bytes);
 /* Whether the counter has reached the target; otherwise notes that the device waits for it. Called by the owner. */
 bool bgi_runner_reached(bgi_runner *runner, bgi_counter *counter, uint64_t target);
 /* Sends a note to another device, or to the host. */
 void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64_t value);
-/* Raises a counter that `waiting` may wait for, and makes sure that a thread continues it. */
+/* Raises a counter that `waiting` may wait for, and makes sure that a thread continues `waiting`. */
 void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_runner *waiting);
 
-/* Called by the owner. The store has release order: when the watching thread gives up on a kernel, everything before
- * that kernel, such as reading the caller's inputs, has happened. */
+/* Called by the owner: counts progress. The store has release order: when the watching thread gives up on a kernel,
+ * everything before that kernel, such as reading the caller's inputs, has happened. */
 static inline void bgi_runner_add_progress(bgi_runner *runner)
 {
     const uint64_t progress = atomic_load_explicit(&runner->progress, memory_order_relaxed);
@@ -565,21 +568,22 @@ static inline bool bgi_runner_is_ready(bgi_runner *runner)
 bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until);
 /* Whether there are transfers that no thread is doing; a hint. */
 bool bgi_io_is_wanted(bgi_runner *runner);
-/* Wakes a thread that can do them. */
+/* Wakes a thread that can do transfers. */
 void bgi_io_wake(bgi_engine *engine);
-/* Records the progress of a replica of the device. */
+/* Records that the same device of `replica` has completed `done` transfers. */
 void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done);
-/* Another replica that the next transfer of the queue waits for; BGI_NO_REPLICA: none. */
+/* Returns another replica that the next transfer of the queue waits for; BGI_NO_REPLICA: none. */
 uint32_t bgi_io_late_replica(const bgi_runner *runner);
-/* For the owner: the next `count` transfers may run. */
+/* Called by the owner: issues the next `count` transfers. */
 void bgi_io_issue(bgi_runner *runner, uint32_t count);
-/* Called by the owner: checks whether `count` transfers are done. If not, it does them or, when another thread holds
- * the queue, notes that the device waits for `io_done`. */
+/* Called by the owner: returns whether `target` transfers are done. If they are not, does them or, when another thread
+ * holds the queue, notes that the device waits for `io_done`. */
 bool bgi_io_reached(bgi_runner *runner, const bgi_worker *worker, uint64_t target);
 
 /* ---- share.c ---- */
 
-/* Runs all parts of the device's call, with the help of idle workers. `is_long`: long enough to wake a sleeper. */
+/* Runs all parts of the device's call, with the help of idle workers. `is_long`: so long that waking a sleeper pays
+ * off. */
 void bgi_parts_run(bgi_runner *runner, bool is_long);
 /* Runs parts of the device's call, if it has published any, until none is left or a device is ready; returns the number
  * of parts. */
@@ -590,7 +594,7 @@ bool bgi_parts_wanted(bgi_runner *runner);
 
 /* Advances a REDUCE or GATHER as far as possible; true when it is done. */
 bool bgi_collective_advance(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker);
-/* Does the same for a collective among an instruction's calls. */
+/* Does the same for a collective call of an instruction. */
 bool bgi_collective_call(bgi_runner *runner, const bgi_call *call, const bgi_worker *worker);
 /* Whether any sum overlaps with the program (engine.c). */
 bool bgi_has_sums_beside(const bgi_plan_device *program);
@@ -600,14 +604,15 @@ void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction);
 bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker);
 /* Whether a sum can be advanced; a hint. */
 bool bgi_sum_is_wanted(const bgi_runner *runner);
-/* Called by the owner: checks whether the sum is done. If not, it advances the sum or, when another thread does so,
+/* Called by the owner: returns whether the sum is done. If it is not, advances the sum or, when another thread does so,
  * notes what the device waits for. */
 bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker);
 
 /* Called between kernel calls if engine->sees_to_sums: receives parts of sums from other ranks, and continues sums that
- * wait for them. Returns false when nothing is in progress, or when it checked a moment ago. */
+ * wait for them. Returns false when nothing is in progress, or when the last check was a moment ago. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker);
-/* The exchange, without addresses, of a group of this size for a variable of REDUCE or GATHER, or for a call. */
+/* Returns the exchange, without addresses, of a group of this size for a variable of REDUCE or GATHER, or for a call.
+ */
 bgi_exchange bgi_collective_exchange(const bgi_instruction *instruction, uint32_t index, uint32_t size);
 bgi_pattern bgi_collective_pattern(const bgi_call *call);
 
@@ -615,10 +620,10 @@ bgi_pattern bgi_collective_pattern(const bgi_call *call);
 
 void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction);
 void bgi_stream_out(bgi_runner *runner, const bgi_instruction *instruction);
-/* Whether outfeeds have free rows for the values of the HOST_OUT or U; otherwise notes the counter that the device
- * waits for. */
+/* Returns whether outfeeds have free rows for the values of the HOST_OUT or U; otherwise notes the counter that the
+ * device waits for. */
 bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction);
-/* The number of micro-batches of a run that the caller passes for each input, or receives for an output. */
+/* Return the number of micro-batches of a run that the caller passes for each input, or receives for an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);
 uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output);
 
@@ -638,11 +643,11 @@ void bgi_call_times_add(bgi_call_times *times, uint32_t instruction, uint32_t ca
 void bgi_trace_put(bgi_trace_ring *ring, const bg_trace_event *event);
 /* Records that a worker ran parts of the device's calls. */
 void bgi_trace_add_help(bgi_worker *worker, const bgi_runner *runner, uint64_t start_ns);
-/* Clears the record and starts or stops recording; between runs. */
+/* Called between runs: clears the records and starts or stops recording. */
 void bgi_trace_switch(bgi_engine *engine, bool on);
 /* Records the end of a run. */
 void bgi_trace_add_run(bgi_engine *engine, uint64_t start_ns, uint64_t steps);
-/* Records an event of the device's current instruction that ends now; returns now. */
+/* Records an event of the device's current instruction that ends now; returns the current time. */
 uint64_t bgi_trace_add(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
 /* Records an event that has ended earlier. */
 void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
@@ -651,7 +656,8 @@ static inline bool bgi_trace_is_on(const bgi_runner *runner)
 {
     return atomic_load_explicit(&runner->is_traced, memory_order_relaxed);
 }
-/* Calls are timed and the bytes that they touch are counted only in the first steps and in every n-th later step. */
+/* Returns whether calls are timed, and the bytes that they touch counted, in this step: in the first 16 and in every
+ * eighth later one. */
 static inline bool bgi_trace_samples(uint64_t step)
 {
     return step < 16 || step % 8 == 0;

@@ -29,7 +29,7 @@ static uint64_t count_progress(const bgi_engine *engine)
     return progress;
 }
 
-/* The progress of all ranks, as far as this rank has received it. */
+/* Returns the progress of all ranks, as far as this rank has received it. */
 static uint64_t count_all_progress(const bgi_engine *engine)
 {
     uint64_t progress = count_progress(engine);
@@ -50,7 +50,7 @@ static void tell_progress(const bgi_engine *engine)
             engine->transport->type->tell(engine->transport, bgi_host_of(i), &note);
 }
 
-/* Moves messages between ranks; no other thread may do so. */
+/* Moves messages between ranks for `timeout_ns`, or until the run is over; no other thread may move them. */
 static void move_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     const uint64_t end_ns = bgi_clock_ns() + timeout_ns;
@@ -64,7 +64,7 @@ static void move_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
         }
 }
 
-/* Sleeps at most `timeout_ns`, or until the run is over. */
+/* Sleeps until the run is over, but at most for `timeout_ns`. */
 static void sleep_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     pthread_mutex_lock(&engine->mutex);
@@ -73,8 +73,7 @@ static void sleep_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* Works or sleeps until the run is over. Checks that devices make progress; returns false when no device did within the
- * limit. */
+/* Works or sleeps until the run is over. Returns false when no device made progress within the limit. */
 static bool watch(bgi_engine *engine, double *out_waited_s)
 {
     const double limit_s = engine->plan->options.execution.wait_limit_s;
@@ -157,15 +156,15 @@ static bool has_refused(const bgi_engine *engine)
     return false;
 }
 
-/* All ranks finish the run, and outputs are sent to the ranks that want them. */
+/* Finishes the run together with all other ranks, and sends outputs to the ranks that have arrays for them. */
 static bg_status share_results(bgi_engine *engine, bg_error *error)
 {
     const bgi_run *run = engine->run;
     uint64_t said, wants_end = engine->gate.wants_end;
 
-    /* Stops the infeed's thread before other ranks learn that this one is done, because they would mistake its later
-     * messages for those of the next run. Rank 0 continues to reply, and a rank without devices may still be asked to
-     * stop.
+    /* Stops the infeed's thread before other ranks learn that this rank is done; otherwise they would mistake the
+     * thread's later messages for those of the next run. Rank 0 continues to reply, and a rank without devices may
+     * still receive a request to stop.
      */
     if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)
         bgi_gate_end(engine);
@@ -174,7 +173,7 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     BGI_TRY(engine->transport->type->finish(engine->transport, said, error));
     engine->is_asked_to_stop = bgi_ranks_ask_to_stop(engine, said);
     engine->has_refused = bgi_ranks_have_refused(engine, said);
-    /* Ranks without devices have received no end of the run. */
+    /* Ranks without devices have not received the number of iterations of the run. */
     if (engine->ranks->carrier->rank_count > engine->device_count)
         BGI_TRY(bgi_ranks_share(engine->transport, 0, &engine->gate.end, sizeof engine->gate.end, error));
     if (run->infeed != NULL && !run->is_synthetic && engine->gate.end < run->limit) {

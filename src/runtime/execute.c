@@ -17,7 +17,7 @@
 
 /* ---- the caller's arrays ---- */
 
-/* Whether the output's array has a place for each iteration. */
+/* Returns whether the output's array must have a place for each iteration, or for every n-th one. */
 static bool grows(const bgi_plan_output *output)
 {
     return output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N;
@@ -113,7 +113,7 @@ static void write_zeros(bg_session *session, const bgi_plan_variable *variable, 
                              bg_type_size_bytes(&variable->type));
 }
 
-/* Sets the carried values, and finds whether a while loop has a first iteration. */
+/* Sets the carried values; sets out->limit to 0 if the condition of a while loop fails before the first iteration. */
 static bg_status give_carried(bg_session *session, const bg_run *run, bgi_run *out, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -172,7 +172,8 @@ static bg_status begin_outfeeds(bg_session *session, const bgi_run *run, bg_erro
     return BG_OK;
 }
 
-/* The lowest rank whose data failed reports the failure to all. `own` is the status of this rank's data. */
+/* Returns the failure of the data of the lowest rank that has one, on all ranks. `own` is the status of this rank's
+ * data. */
 static bg_status share_failure(const bg_session *session, const bg_error *own, bg_error *error)
 {
     struct {
@@ -191,7 +192,7 @@ static bg_status share_failure(const bg_session *session, const bg_error *own, b
     return bg_error_set(error, own->status, "%s", own->message);
 }
 
-/* Checks whether data ended or failed before the run did. */
+/* Reports data that ended or failed before the run reached its limit. */
 static bg_status check_data(const bg_session *session, const bgi_run *run, uint64_t first, uint64_t iterations,
                             bg_error *error)
 {
@@ -209,7 +210,7 @@ static bg_status check_data(const bg_session *session, const bgi_run *run, uint6
     return bgi_infeed_report(run->infeed, iterations, error);
 }
 
-/* Called after the thread has entered the session's weights. */
+/* Runs the session; called after the thread has entered the session's weights. */
 static bg_status execute(bg_session *session, const bg_run *given, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -386,7 +387,7 @@ bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *
 
 /* ---- shapes ---- */
 
-/* Reports a wrong shape and lists the factors of an input's leading dimension. */
+/* Reports a wrong shape, with the factors of an input's first dimension. */
 static bg_status refuse_shape(const bg_plan *plan, const bg_stream *stream, const bg_type *type, bg_error *error)
 {
     const bg_type *own = &stream->micro_batch_type;
@@ -395,8 +396,8 @@ static bg_status refuse_shape(const bg_plan *plan, const bg_stream *stream, cons
 
     return bg_error_set(
         error, BG_ERROR_SHAPE,
-        "input `%s`: an array %s; a run takes %lld samples of a micro-batch x %u device iterations x %u accumulation "
-        "x (%u replicas / input_group_size %u) = %llu in the first dimension, of micro-batches %s",
+        "input `%s` is %s, but a run takes %lld samples of a micro-batch x %u device iterations x %u accumulation x "
+        "(%u replicas / input_group_size %u) = %llu in the first dimension; a micro-batch is %s",
         stream->name, bg_type_text(type, have), (long long)(own->rank > 0 ? own->dims[0] : 1), updates,
         plan->training ? plan->micro_batches : 1, plan->replicas, plan->input_group_size,
         (unsigned long long)(stream->count * (uint64_t)(own->rank > 0 ? own->dims[0] : 1)), bg_type_text(own, each));

@@ -68,30 +68,33 @@ void bgi_gate_end(bgi_engine *engine);
 /* Re-evaluates the gate, because a condition may have changed. */
 void bgi_gate_look(bgi_engine *engine);
 void bgi_gate_stop(bgi_engine *engine);
-/* Called when a device has reached an iteration, counted over all runs. Late requests of an earlier run are ignored. */
+/* Requests an iteration, counted over all runs, that a device has reached. Late requests of an earlier run are ignored.
+ */
 void bgi_gate_ask(bgi_engine *engine, uint64_t iteration);
-/* Called on rank 0 with the progress of another rank's infeed. */
+/* Records the progress of another rank's infeed; called on rank 0. */
 void bgi_gate_ready(bgi_engine *engine, uint32_t rank, uint64_t ready, uint64_t end);
-/* Called with the iteration at which the run ends, as rank 0 has determined it (UINT64_MAX: not yet). */
+/* Records, on ranks other than 0, the iteration at which rank 0 ends the run (UINT64_MAX: not known yet). */
 void bgi_gate_granted(bgi_engine *engine, uint64_t end);
 /* Counts a replica's vote after an iteration. */
 void bgi_gate_vote(bgi_engine *engine, uint64_t iteration, bool goes_on);
-/* Called by the owner at the beginning of a step; notes what the device waits for. */
+/* Called by the owner at the beginning of a step: returns whether the step begins, must wait or is not part of the run.
+ * If the device must wait, notes the counter that it waits for. */
 bgi_pass bgi_gate_pass(bgi_runner *runner);
 
 /* ---- infeed.c ---- */
 
-/* Elements of one iteration. */
+/* Returns the number of elements of one iteration. */
 static inline uint64_t bgi_infeed_elements(const bg_plan *plan)
 {
     return (uint64_t)plan->micro_batches * bgi_plan_input_rows(plan);
 }
-/* The number of filled elements, and where the data ended (UINT64_MAX: not yet). */
+/* Return the number of filled elements, and the number of elements of the data (UINT64_MAX: the data have not ended).
+ */
 uint64_t bgi_infeed_filled(const bg_infeed *infeed);
 uint64_t bgi_infeed_end(const bg_infeed *infeed);
-/* The first element of the run in progress. */
+/* Returns the first element of the run in progress. */
 uint64_t bgi_infeed_first(const bg_infeed *infeed);
-/* `engine` determines which devices are on this rank. */
+/* Starts the infeed's thread; `engine` determines which devices are on this rank. */
 bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_infeed_check(const bg_infeed *infeed, const bg_plan *plan, bg_error *error);
 void bgi_infeed_attach(bg_infeed *infeed, bgi_engine *engine);
@@ -99,7 +102,7 @@ void bgi_infeed_detach(bg_infeed *infeed, uint64_t used_count);
 /* Reports why the data ended. */
 bg_status bgi_infeed_report(bg_infeed *infeed, uint64_t iterations, bg_error *error);
 bool bgi_infeed_feeds(const bg_infeed *infeed, uint32_t input);
-/* Returns the tensor of element `number` of the run for an input, or releases it for one reader. */
+/* Return the tensor of element `number` of the run for an input, and release the element for one reader. */
 const void *bgi_infeed_tensor(const bg_infeed *infeed, uint64_t number, uint32_t input);
 void bgi_infeed_release(bg_infeed *infeed, uint64_t number);
 
@@ -113,7 +116,7 @@ typedef struct bgi_leaf {
     bool is_per_update;
     size_t value_bytes, row_bytes;
     unsigned char *rows; /* [capacity][replica] */
-    unsigned char *last; /* LAST: the newest complete row */
+    unsigned char *last; /* if newest_only: the newest complete row */
 } bgi_leaf;
 
 struct bg_outfeed {
@@ -124,7 +127,7 @@ struct bg_outfeed {
     const char *structure;
     _Atomic uint32_t references; /* held by the consumer and the session */
     atomic_bool is_abandoned;
-    bgi_counter taken; /* the number of taken rows, which devices wait for */
+    bgi_counter taken; /* the number of taken rows; devices that need a free row wait for it */
 
     /* These change only between runs, except the entries of `written`. */
     const bg_plan *plan; /* NULL: not attached */
@@ -133,13 +136,13 @@ struct bg_outfeed {
     uint64_t capacity;
     uint64_t first_row;        /* the first row of the run */
     _Atomic uint32_t *written; /* by slot: the number of writes to the row so far */
-    bg_outfeed *next;          /* the session's next one */
+    bg_outfeed *next;          /* the next outfeed of the session */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* Under the mutex. */
     uint64_t complete;  /* rows */
-    uint64_t shown;     /* LAST: the number of complete rows when the consumer took one */
+    uint64_t shown;     /* if newest_only: the number of complete rows when the consumer last took one */
     bgi_engine *engine; /* during a run */
     bool is_closed;     /* the session has ended */
     bg_error error;     /* the error of the run that failed */
@@ -147,13 +150,13 @@ struct bg_outfeed {
 
 bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *error);
-/* Begin and end a run of at most `iterations`; `status` and `message` are those of the run. */
+/* Begin and end a run of at most `iterations`; `status` and `message` say how the run ended. */
 bg_status bgi_outfeed_begin(bg_outfeed *outfeed, bgi_engine *engine, uint64_t iterations, bg_error *error);
 void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message);
 /* Detaches the outfeed from the session. */
 void bgi_outfeed_close(bg_outfeed *outfeed);
-/* Called by the device's owner: returns whether the row of its micro-batch can be written, and otherwise notes what the
- * device waits for. */
+/* Called by the device's owner: returns whether the row of the device's micro-batch can be written; otherwise notes the
+ * counter that the device waits for. */
 bool bgi_outfeed_has_room(bgi_runner *runner, bg_outfeed *outfeed);
 void bgi_outfeed_write(bgi_runner *runner, bg_outfeed *outfeed, uint32_t leaf, const void *from);
 
@@ -171,20 +174,22 @@ typedef struct bgi_run {
     void *spare_user;
     uint64_t step, optimizer_step;
     uint64_t limit;            /* iterations */
-    uint32_t stop_output;      /* the run ends when it is above 0; or BGI_NO_OUTPUT */
-    uint32_t condition_output; /* the run ends when it is not above 0; or BGI_NO_OUTPUT */
+    uint32_t stop_output;      /* the run ends when this output is above 0; or BGI_NO_OUTPUT */
+    uint32_t condition_output; /* the run ends when this output is not above 0; or BGI_NO_OUTPUT */
     bool is_synthetic;
-    const double *scalars; /* by iteration: the value that the host writes to one of the update's numbers; or NULL */
-    uint32_t scalar;       /* the element of the hyper variable */
+    const double
+        *scalars;    /* by iteration: the value of one of the optimizer's numbers, such as the learning rate; or NULL */
+    uint32_t scalar; /* the number's index in plan->hyper_variable */
 } bgi_run;
 
-/* The caller's array for an output, or NULL. A loop's condition has none, because the list of arrays ends before it. */
+/* Returns the caller's array for an output, or NULL. A loop's condition has none, because the list of arrays ends
+ * before it. */
 static inline void *bgi_run_array(const bgi_run *run, uint32_t output)
 {
     return run->outputs == NULL || run->is_synthetic || output == run->condition_output ? NULL : run->outputs[output];
 }
 
-/* The number of outputs that vote after each iteration, on each replica. */
+/* Returns the number of outputs that vote after each iteration, on each replica. */
 static inline uint32_t bgi_run_voters(const bgi_run *run)
 {
     return (run->stop_output != BGI_NO_OUTPUT) + (run->condition_output != BGI_NO_OUTPUT);

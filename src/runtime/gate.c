@@ -1,11 +1,11 @@
 /*
  * gate.c: decides which iterations of a run begin. The first device that reaches an iteration asks whether it may
- * begin. If that is not decided yet, the thread that changes a condition evaluates the gate again. See feed.h.
+ * begin. If the conditions are not known yet, the thread that changes one of them evaluates the gate again. See feed.h.
  */
 #include "runtime/engine.h"
 
-/* With several ranks the gate grants this number of iterations before devices ask, because a request takes two
- * messages. */
+/* With several ranks the gate grants this number of iterations before devices ask, because a request and its reply are
+ * two messages. */
 enum { AHEAD = 8 };
 
 static uint32_t count_ranks(const bgi_engine *engine)
@@ -13,7 +13,7 @@ static uint32_t count_ranks(const bgi_engine *engine)
     return engine->ranks != NULL ? engine->ranks->carrier->rank_count : 1;
 }
 
-/* Whether rank 0 has the gate instead. */
+/* Whether another rank, rank 0, has the gate. */
 static bool is_elsewhere(const bgi_engine *engine)
 {
     return engine->ranks != NULL && engine->ranks->carrier->rank != 0;
@@ -55,7 +55,8 @@ void bgi_gate_end(bgi_engine *engine)
     pthread_mutex_unlock(&engine->gate.mutex);
 }
 
-/* Whether the infeeds of other ranks allow iteration gate->next. */
+/* Returns whether the infeeds of other ranks have the data of iteration gate->next, may still get them, or have ended.
+ */
 static bgi_pass ask_others(const bgi_engine *engine)
 {
     const bgi_gate *gate = &engine->gate;
@@ -70,7 +71,7 @@ static bgi_pass ask_others(const bgi_engine *engine)
     return pass;
 }
 
-/* Whether iteration gate->next may begin. */
+/* Returns whether iteration gate->next may begin, must wait, or is not part of the run. */
 static bgi_pass decide(const bgi_engine *engine)
 {
     const bgi_gate *gate = &engine->gate;
@@ -127,7 +128,7 @@ void bgi_gate_granted(bgi_engine *engine, uint64_t end)
         engine->gate.end = end;
 }
 
-/* Called under the mutex, so that grants leave in order. */
+/* Sends the granted iterations to all devices; called under the mutex, so that grants leave in order. */
 static void tell_all(bgi_engine *engine)
 {
     const bgi_gate *gate = &engine->gate;
@@ -189,7 +190,7 @@ void bgi_gate_ask(bgi_engine *engine, uint64_t iteration)
 void bgi_gate_stop(bgi_engine *engine)
 {
     pthread_mutex_lock(&engine->gate.mutex);
-    engine->gate.wants_end = true; /* cleared when the next run begins */
+    engine->gate.wants_end = true; /* the next run clears it when it begins */
     if (is_elsewhere(engine) && engine->gate.is_on)
         tell_first(engine, BGI_NOTE_STOP, 0, 0);
     pthread_mutex_unlock(&engine->gate.mutex);

@@ -124,7 +124,7 @@ static void look_at_groups(const char *root, const group_files *files, char *gro
     }
 }
 
-/* Parses lines "0::/user.slice/x" (v2) and "4:memory:/x" (v1). */
+/* Reads the limits of the process's control groups, which lines "0::/user.slice/x" (v2) and "4:memory:/x" (v1) name. */
 static void look_at_control_groups(const char *root, bgi_host_memory *memory)
 {
     char path[PATH_BYTES], line[LINE_BYTES];

@@ -17,7 +17,7 @@ static bool is_arena(const bgi_operand *operand)
 
 /* ---- which ---- */
 
-/* Whether the variable is a whole weight, and no op writes it. */
+/* Whether the variable is a whole weight in arenas, and no op writes it. */
 static bool is_whole(const bgi_plan_variable *variable)
 {
     if ((variable->role != BG_ROLE_PARAMETER && variable->role != BG_ROLE_BUFFER) || variable->is_written ||
@@ -39,7 +39,7 @@ static bool is_at(const bgi_plan_variable *variable, uint32_t device, const bgi_
     return false;
 }
 
-/* Excludes variables whose places are written, or are shared with another variable. */
+/* Excludes variables, except `but`, that have a place on the device where the operand is. */
 static void exclude(const bg_plan *plan, uint32_t device, const bgi_operand *operand, uint32_t but, bool *in_place)
 {
     for (uint32_t i = 0; i < plan->variable_count; i++)

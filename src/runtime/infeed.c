@@ -38,18 +38,18 @@ struct bg_infeed {
     uint32_t row_elements; /* consecutive elements of one group; copied, because the plan may be destroyed first */
     uint32_t *row_readers; /* by row (group of replicas): the number of readers of each of its elements on this rank */
     uint32_t *row_tensors; /* by row: bit t means that the readers need tensor t; stored after row_readers */
-    bool is_idle;          /* this rank has no readers, so no element is made */
+    bool is_idle;          /* this rank has no readers, so the source is not called */
     bool has_ended_elsewhere; /* another rank's data have ended before this rank's */
     bgi_thread thread;        /* a system thread, or one lent to the session */
     bool has_thread;
 
-    bg_allocator allocator; /* the plan's, of the slots */
+    bg_allocator allocator; /* the plan's allocator, which allocated `slots` */
     unsigned char *slots;
     _Atomic uint32_t *readers; /* by slot: the remaining readers */
     _Atomic uint64_t filled;   /* elements */
     _Atomic uint64_t ended_at; /* number of elements; UINT64_MAX: not ended */
-    bg_error error;            /* the reason; written before ended_at */
-    uint64_t first;            /* first element of the run */
+    bg_error error;            /* the reason why the data ended; written before ended_at */
+    uint64_t first;            /* the first element of the run in progress */
     pthread_mutex_t mutex;
     pthread_cond_t space;
     /* Under the mutex. */
@@ -88,7 +88,7 @@ static void tell_engine(bg_infeed *infeed)
     pthread_mutex_unlock(&infeed->mutex);
 }
 
-/* Elements are freed in order. */
+/* Frees elements that have been read by all readers, in order. */
 static void free_elements(bg_infeed *infeed)
 {
     pthread_mutex_lock(&infeed->mutex);
@@ -104,7 +104,7 @@ static uint32_t row_of(const bg_infeed *infeed, uint64_t element)
     return (uint32_t)(element / infeed->row_elements % infeed->row_count);
 }
 
-/* The addresses to which the source writes the element; NULL for tensors that it may skip. */
+/* Sets the addresses to which the source writes the element; NULL for tensors that the source may skip. */
 static void find_tensors(const bg_infeed *infeed, uint64_t element, void *tensors[BG_INFEED_MAX_TENSORS])
 {
     const uint32_t read = infeed->options.omit_unread ? infeed->row_tensors[row_of(infeed, element)] : UINT32_MAX;
@@ -342,7 +342,7 @@ static bg_status match_tensor(bg_infeed *infeed, const bg_plan *plan, uint32_t t
     return BG_OK;
 }
 
-/* The tensors that an instruction copies, one bit each. */
+/* Returns the tensors that an instruction copies, one bit each. */
 static uint32_t tensors_of(const bg_infeed *infeed, const bgi_instruction *instruction)
 {
     uint32_t found = 0;

@@ -20,19 +20,20 @@
 #include "runtime/orthogonal.h"
 
 enum { WORDS = 4 };
-static const uint32_t purpose = 0x74696e69u; /* makes these random blocks differ from those of random ops */
+static const uint32_t purpose =
+    0x74696e69u; /* makes the random blocks of initializers differ from those of random ops */
 static const uint32_t order_purpose =
-    0x72617073u; /* makes the blocks that order a sparse tensor's rows differ from both */
+    0x72617073u; /* makes the random blocks that order a sparse tensor's rows differ from both */
 
-/* Attempts at a block of truncated values. A value that is still outside after all attempts is set to the bound. Each
- * attempt misses with a probability of 1 in 22, so this does not happen in practice. */
+/* The largest number of attempts to draw a block of truncated values. A value that is still outside after all attempts
+ * is set to the bound. Each attempt misses with a probability of 1 in 22, so all 32 miss only in theory. */
 enum { ATTEMPTS = 32 };
 
 /* The largest number of threads that fill one tensor, and the number of elements that justifies a thread. */
 enum { MOST_THREADS = 64, LEAST_ELEMENTS = 1 << 16 };
 
-/* Arithmetic is in float32, so that a float64 model made for a check starts near the float32 model's values; in float64
- * the bounds are not rounded first. */
+/* Returns a uniform value. The random number is a float32 for all types, so that a float64 model that checks a float32
+ * model starts near the same values. */
 static double draw_uniform(bg_dtype dtype, const bg_initializer *initializer, uint32_t word)
 {
     const float u = bgi_uniform_from_word(word);
@@ -56,7 +57,7 @@ static void draw(bg_dtype dtype, const bg_initializer *initializer, const uint32
         out[i] = initializer->a + initializer->b * out[i];
 }
 
-/* Values beyond two deviations are drawn again, separately, from the words of the next attempt. */
+/* Draws a block of values; those beyond two standard deviations are drawn again from the words of the next attempt. */
 static void draw_truncated(bg_dtype dtype, const bg_initializer *initializer, const uint32_t first_counter[4],
                            const uint32_t key[2], double out[WORDS])
 {
@@ -81,7 +82,7 @@ static void draw_truncated(bg_dtype dtype, const bg_initializer *initializer, co
     }
 }
 
-/* Fills elements first .. end - 1; data[0] is element `origin`. */
+/* Elements first .. end - 1, which a thread fills; data[0] is element `origin`. */
 typedef struct range {
     const bgi_first_values *values;
     void *data;
@@ -94,7 +95,8 @@ static bool is_random(bg_initializer_kind kind)
            kind == BG_INITIALIZE_SPARSE;
 }
 
-/* Output o of a group is input o at the middle position, as in torch.nn.init.dirac_. */
+/* Returns whether the element is 1: output o of each group is input o at the middle position, as in
+ * torch.nn.init.dirac_. */
 static bool is_dirac(const bgi_first_values *v, int64_t element)
 {
     const int64_t groups = v->initializer.a == 0.0 ? 1 : (int64_t)v->initializer.a;
@@ -108,7 +110,8 @@ static bool is_dirac(const bgi_first_values *v, int64_t element)
     return out % (v->whole.dims[0] / groups) == in;
 }
 
-/* Rows are outputs, and columns are all other dimensions; the shorter side is the number of vectors. */
+/* Returns an element of an orthogonal tensor. Rows are outputs, and columns are all other dimensions; there is a vector
+ * for each row or, if there are fewer columns, for each column. */
 static double find_orthogonal(const bgi_first_values *v, int64_t element)
 {
     const int64_t rows = v->whole.dims[0], columns = bg_type_element_count(&v->whole) / rows;
@@ -196,8 +199,8 @@ void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_
 
 /* ---- the common part, which is computed once ---- */
 
-/* Draws standard normal numbers in the tensor's shape, as vectors; vectors are rows if there are fewer rows than
- * columns, otherwise columns. */
+/* Makes the orthonormal vectors from standard normal numbers in the tensor's shape. Vectors are rows if there are fewer
+ * rows than columns, otherwise columns. */
 static bg_status make_vectors(bgi_first_values *v, const char *name, bg_error *error)
 {
     const bg_initializer normal = {.kind = BG_INITIALIZE_NORMAL, .b = 1.0};
@@ -225,7 +228,7 @@ static bg_status make_vectors(bgi_first_values *v, const char *name, bg_error *e
     return BG_OK;
 }
 
-/* Marks, in each column, the first rows of a random order as zero. */
+/* Marks the zero elements: in each column, the first rows of a random order. */
 static bg_status make_zeros(bgi_first_values *v, const char *name, bg_error *error)
 {
     const int64_t rows = v->whole.dims[0], columns = v->whole.dims[1];

@@ -47,8 +47,8 @@ static uint32_t count_members(const bgi_runner *runner, uint32_t axes)
     return bg_mesh_group_size(&mesh, axes);
 }
 
-/* Finds a replica that has not completed the transfers that transfer `number` waits for (plan.h says how they are
- * counted). */
+/* Returns a replica that has not completed the transfers that transfer `number` waits for, or BGI_NO_REPLICA (plan.h
+ * says how transfers are counted). */
 static uint32_t find_late_replica(const bgi_runner *runner, uint64_t number)
 {
     const uint64_t count = runner->program->transfer_count;
@@ -84,7 +84,7 @@ static bool has_fetched(const bgi_runner *runner)
     return type->fetched == NULL || type->fetched(runner->transport, runner->index);
 }
 
-/* Whether one of the first `until` transfers can begin, or can be counted as done. */
+/* Whether the next transfer is one of the first `until` and can begin, or can be counted as done. */
 static bool wants_holder(const bgi_runner *runner, uint64_t until)
 {
     const uint64_t done = atomic_load(&runner->io_done.value);
@@ -129,7 +129,7 @@ static void note(bgi_runner *runner, const bgi_worker *worker, const bgi_transfe
         runner->io_touched_bytes = end;
 }
 
-/* The address of a transfer's bytes in the remote store. */
+/* Returns the address of a transfer's bytes in the remote store. */
 static char *find_far(const bgi_runner *runner, const bgi_transfer *transfer)
 {
     return runner->device->store + transfer->remote_offset;
@@ -191,7 +191,8 @@ static void copy_piece(bgi_runner *runner, const bgi_copying *copying, uint32_t 
     bgi_device_leave(device);
 }
 
-/* Called by the holder. Returns false while pieces are left. */
+/* Called by the holder: copies a small transfer, or publishes the pieces of a larger one. Returns false while pieces
+ * are left. */
 static bool store_or_load(bgi_runner *runner, const bgi_transfer *transfer, char *near, uint64_t until)
 {
     const bgi_copying copying = find_copying(runner, transfer, near);
@@ -222,14 +223,15 @@ static bool is_stopping(const bgi_runner *runner)
     return atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed);
 }
 
-/* Whether an idle worker should stop doing transfers, for a device that can continue or for parts of a call. */
+/* Whether the thread may continue with transfers: an idle worker stops when a device can continue or a call has parts
+ * left. */
 static bool may_go_on(const bgi_runner *runner, uint64_t until)
 {
     return until != BGI_IO_WHILE_IDLE || !bgi_workers_are_wanted(runner->engine);
 }
 
-/* Copies pieces of the current transfer; returns true when it copied any. The fields that it reads do not change until
- * the piece is counted. */
+/* Copies pieces of the current transfer; returns true when it copied any. runner->copying does not change until the
+ * claimed piece is counted. */
 static bool copy_pieces(bgi_runner *runner, uint64_t until)
 {
     uint64_t generation;
@@ -248,7 +250,7 @@ static bool copy_pieces(bgi_runner *runner, uint64_t until)
 
 /* ---- the queue ---- */
 
-/* Returns false when the queue must be checked again. */
+/* Begins or continues transfer `number`; returns true when it is done. */
 static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number, uint64_t until)
 {
     const bgi_transfer *transfer = &runner->program->transfers[number % runner->program->transfer_count];
@@ -270,7 +272,7 @@ static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number, 
     return is_done;
 }
 
-/* Notifies replicas whose next transfer may wait for this device's last one. */
+/* Notifies replicas whose next transfer may wait for this device's last transfer. */
 static void tell_peers(bgi_runner *runner, uint64_t done)
 {
     const uint32_t axes = runner->program->piece_axes;
@@ -289,7 +291,8 @@ void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done)
         bgi_io_wake(runner->engine);
 }
 
-/* Called by the holder. It counts a transfer whose pieces are all copied even when it must not begin another one. */
+/* Called by the holder: does issued transfers. It counts a transfer whose pieces are all copied even when it must not
+ * begin another one. */
 static bool move_issued(bgi_runner *runner, const bgi_worker *worker, uint64_t until, bool has_moved)
 {
     uint64_t done = atomic_load_explicit(&runner->io_done.value, memory_order_relaxed);

@@ -49,7 +49,7 @@ static bg_status read_order(const char *layout, uint32_t order[AXES], bg_error *
     return BG_OK;
 }
 
-/* `owners` may be NULL. */
+/* Reads a list of ranks into `owners`, which may be NULL. */
 static bg_status read_ranks(const char *layout, uint32_t rank_count, uint32_t count, uint32_t *owners, bg_error *error)
 {
     const char *next = layout;
@@ -139,7 +139,8 @@ static bg_status make_by_order(const bg_plan *plan, const bg_transport *transpor
                                bg_error *error)
 {
     const uint32_t devices = plan->device_count * plan->replicas;
-    const uint32_t count = transport->rank_count < devices ? transport->rank_count : devices; /* others are idle */
+    const uint32_t count =
+        transport->rank_count < devices ? transport->rank_count : devices; /* further ranks are idle */
     uint32_t order[AXES];
     seat *seats;
 
@@ -178,8 +179,9 @@ static bool is_list(const char *layout)
     return layout[0] >= '0' && layout[0] <= '9';
 }
 
-/* The layout to use. A list is made for training. A plan that tests the model often has fewer replicas; it then has the
- * default layout, because the list may give all devices of those replicas to ranks other than 0. */
+/* Returns the layout to use. A list of ranks is made for training, and a plan that tests the model often has fewer
+ * replicas. Such a plan gets the default layout, because the list may give all devices of its replicas to ranks other
+ * than 0. */
 static const char *choose_layout(const bg_plan *plan)
 {
     const char *layout = plan->options.execution.layout;

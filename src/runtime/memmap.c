@@ -114,7 +114,7 @@ static void add_variable(bgi_crc64 *crc, const bgi_plan_variable *variable)
     }
 }
 
-/* The part of the plan that determines where a session finds its values in the stores. */
+/* Returns a checksum of the part of the plan that determines where a session finds its values in the stores. */
 static uint64_t find_identity(const bg_plan *plan)
 {
     const bg_mesh mesh = bgi_plan_mesh(plan);
@@ -134,7 +134,7 @@ static uint64_t find_identity(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Draws a random number, which differs in each call. */
+/* Returns a number that differs in each call. */
 static uint64_t draw_id(const bgi_memmap *memmap)
 {
     struct timespec now = {0};
@@ -177,7 +177,8 @@ static bg_status remove_file(const char *path, bg_error *error)
     return unlink(path) == 0 || errno == ENOENT ? BG_OK : bgi_mapped_store_fail(error, path, "cannot be removed");
 }
 
-/* The index is removed first, because the stores are worthless without it. */
+/* Removes the index; called before the stores are removed, because stores without an index are known to be worthless.
+ */
 static bg_status remove_index(bgi_memmap *memmap, bg_error *error)
 {
     BGI_TRY(remove_file(memmap->index_path, error));
@@ -247,7 +248,7 @@ static bg_status make_files(bgi_memmap *memmap, bg_error *error)
     return bgi_ranks_settle(memmap->transport, make_stores(memmap, error), NULL, error);
 }
 
-/* Removes no files of another session or plan, and no unknown files. */
+/* Removes the old stores and makes new ones; keeps files of other sessions and plans, and unknown files. */
 static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
 {
     bg_status status;
@@ -259,7 +260,7 @@ static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
     return make_files(memmap, error);
 }
 
-/* Rejects an index in the format of 0.1; the message differs from that for a failed run. */
+/* Rejects an index in the format of 0.1, with its own message instead of that for a failed run. */
 static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
 {
     if (access(memmap->old_index_path, F_OK) != 0)
@@ -271,10 +272,12 @@ static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
         memmap->old_index_path);
 }
 
-/* Decides from the existing files whether to resume, to make files or to reject the directory. */
+/* What to do with the existing files: use memory instead, resume, resume or renew if that fails, renew, or make files.
+ */
 typedef enum course { COURSE_MEMORY = 1, COURSE_OPEN, COURSE_OPEN_OR_RENEW, COURSE_RENEW, COURSE_MAKE } course;
 
-/* On rank 0. `has_stores`: any rank has stores. */
+/* Called on rank 0: chooses from the existing files what to do, or rejects the directory. `has_stores`: any rank has
+ * stores. */
 static bg_status choose(const bgi_memmap *memmap, bool has_stores, uint32_t *out, bg_error *error)
 {
     const bool has_index = access(memmap->index_path, F_OK) == 0;
@@ -298,7 +301,7 @@ static bg_status choose(const bgi_memmap *memmap, bool has_stores, uint32_t *out
     return BG_OK;
 }
 
-/* All ranks make the same decision. */
+/* Opens, renews or makes the files; `what` is the same on all ranks. */
 static bg_status take_course(bgi_memmap *memmap, course what, bg_error *error)
 {
     if (what == COURSE_OPEN || what == COURSE_OPEN_OR_RENEW) {
@@ -342,7 +345,7 @@ static bg_status name_files(bgi_memmap *memmap, const bg_plan *plan, bg_error *e
     return BG_OK;
 }
 
-/* Prepares names, the folder and the lock. */
+/* Makes the file names and the folder, and locks the folder. */
 static bg_status prepare(bgi_memmap *memmap, const bg_plan *plan, bg_error *error)
 {
     BGI_TRY(name_files(memmap, plan, error));
@@ -351,7 +354,7 @@ static bg_status prepare(bgi_memmap *memmap, const bg_plan *plan, bg_error *erro
     return is_first(memmap) ? lock_directory(memmap, error) : BG_OK;
 }
 
-/* *out_what is the same on all ranks. */
+/* Locks the directory and chooses what to do with its files; *out_what is the same on all ranks. */
 static bg_status begin_files(bgi_memmap *memmap, const bg_plan *plan, uint32_t *out_what, bg_error *error)
 {
     bg_status status = prepare(memmap, plan, error);
@@ -494,7 +497,7 @@ void bgi_memmap_forget(bgi_memmap *memmap)
 
 /* ---- the index is removed and written ---- */
 
-/* The removal of the index must be on the disk before the stores that it described change. */
+/* Flushes the directory: the removal of the index must be on the disk before the stores that it described change. */
 static bg_status flush_directory(const bgi_memmap *memmap, bg_error *error)
 {
     const int folder = open(memmap->directory, O_RDONLY | O_CLOEXEC);
@@ -545,7 +548,7 @@ static bg_status flush_stores(const bgi_memmap *memmap, bg_error *error)
     return BG_OK;
 }
 
-/* Only rank 0 writes this data. */
+/* What rank 0 writes to the index. */
 typedef struct writing {
     bgi_memmap *memmap;
     bgi_memmap_index index;

@@ -16,28 +16,28 @@
 
 /* ---- memmap.c ---- */
 
-/* **out is NULL when remote stores are in memory, because the plan has no memmap_dir or because a read-only directory
- * has no files. The directory stays locked until bgi_memmap_close. The plan may be destroyed afterward. `transport`
- * connects the ranks, each of which opens the stores of its own devices; NULL: one process. All ranks call this
- * function, and begin and finish. `progress` advances by the bytes of all ranks' stores, and is called before each
- * store is made. */
+/* Opens or makes the files. *out is NULL when remote stores are in memory, because the plan has no memmap_dir or
+ * because a read-only directory has no files. The directory stays locked until bgi_memmap_close. The plan may be
+ * destroyed afterward. `transport` connects the ranks, each of which opens the stores of its own devices; NULL: one
+ * process. All ranks call this function, bgi_memmap_begin and bgi_memmap_finish. `progress` advances by the bytes of
+ * all ranks' stores, and is called before each store is made. */
 bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_progress *progress, bgi_memmap **out,
                           bg_error *error);
 /* Sets the transport between ranks. */
 void bgi_memmap_follow(bgi_memmap *memmap, bgi_transport *transport);
 /* Removes files that were made and never used. `memmap` may be NULL. */
 void bgi_memmap_close(bgi_memmap *memmap);
-/* The memory of the store of device `index` among all replicas' devices; NULL when the device has no store or belongs
- * to another rank, and when `memmap` is NULL. */
+/* Returns the memory of the store of device `index` among all replicas' devices; NULL when the device has no store or
+ * belongs to another rank, and when `memmap` is NULL. */
 void *bgi_memmap_address(const bgi_memmap *memmap, uint32_t index);
 
 bool bgi_memmap_is_continued(const bgi_memmap *memmap); /* the files have an earlier session's values */
 bool bgi_memmap_is_new(const bgi_memmap *memmap);       /* this session has made the files; they begin as zeros */
 bool bgi_memmap_is_private(const bgi_memmap *memmap);   /* changes do not reach the files */
-/* Called when the session is about to run: from now on the files are not removed, even after errors. */
+/* Called before the session's first run: from then on the files are not removed, even after errors. */
 void bgi_memmap_keep(bgi_memmap *memmap);
-/* Called before the stores change. Until the next bgi_memmap_finish no session can resume from them. Repeated calls are
- * cheap. */
+/* Called before the stores change: removes the index, so that no session can resume from them until the next
+ * bgi_memmap_finish. Repeated calls are cheap. */
 bg_status bgi_memmap_begin(bgi_memmap *memmap, bg_error *error);
 /* Flushes the stores and writes the index for all of `weights` that the session has. */
 bg_status bgi_memmap_finish(bgi_memmap *memmap, bg_session *session, const char *note, bg_error *error);
@@ -65,19 +65,19 @@ struct bgi_memmap_index {
     uint64_t values_begin; /* offset of the values in the file */
 };
 
-/* Stores and an index that belong together have equal identities (from the plan's layout) and ids (drawn when the files
- * were made). `optimizer` is the optimizer to which the plan's state belongs ("": no state); files with the state of
- * another optimizer are rejected. */
+/* Reads an index. Stores and an index that belong together have equal identities (from the plan's layout) and ids
+ * (drawn when the files were made). `optimizer` is the optimizer to which the plan's state belongs ("": no state);
+ * files with the state of another optimizer are rejected. */
 bg_status bgi_memmap_index_read(const char *path, uint64_t identity, const char *optimizer, bgi_memmap_index *out,
                                 bg_error *error);
 /* Does the same for content in memory, which must outlive *out. */
 bg_status bgi_memmap_index_parse(const char *name, const void *content, size_t size_bytes, uint64_t identity,
                                  const char *optimizer, bgi_memmap_index *out, bg_error *error);
 void bgi_memmap_index_clear(bgi_memmap_index *index);
-/* Distributes the index that rank 0 has read, except the values. */
+/* Sends the index that rank 0 has read, without the values, to all ranks. */
 bg_status bgi_memmap_index_share(bgi_memmap_index *index, bgi_transport *transport, bg_error *error);
-/* Sets a weight's properties (role, number of updates) from the index, but not its value. Unless the value is in the
- * stores, the index must have it. */
+/* Sets a weight's properties (role, number of updates) from the index, but not its value. Fails if the value is neither
+ * in the stores nor in the index. */
 bg_status bgi_memmap_index_take(const bgi_memmap_index *index, bg_weights *weights, uint32_t weight, bool is_in_stores,
                                 bg_error *error);
 /* Reads bytes of a weight's value in the index; called on the rank that has the file open. */

@@ -1,7 +1,7 @@
 /*
  * memmap_index.c: reads and writes the index of files of remote buffers, which makes the stores in the same directory a
- * training state. It identifies its stores and the progress of training, and contains the values of the weights that
- * are in no store.
+ * training state. It has the identity of its stores, the progress of training, and the values of the weights that are
+ * in no store.
  *
  *     | page: what it is, plan, files | records, an archive | values, in the order of their records | CRC-64 |
  *
@@ -252,7 +252,7 @@ bg_status bgi_memmap_index_take(const bgi_memmap_index *index, bg_weights *weigh
     char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
 
     if (record == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "memmap_dir: the index does not know `%s`", weight->name);
+        return bg_error_set(error, BG_ERROR_PARSE, "memmap_dir: the index has no weight `%s`", weight->name);
     weight->is_given = record->is_given;
     weight->updates = record->updates;
     if (is_in_stores)
@@ -335,7 +335,7 @@ bg_status bgi_memmap_index_share(bgi_memmap_index *index, bgi_transport *transpo
 
 /* ---- writing ---- */
 
-/* Finds the optimizer to which all state of the weights belongs; NULL: there is no state, or state of several
+/* Returns the optimizer to which all state of the weights belongs; NULL: there is no state, or state of several
  * optimizers. */
 static const char *find_optimizer(const bg_weights *weights)
 {

@@ -18,7 +18,7 @@
 enum { BLOCK = 32, LANES = 8, MOST_THREADS = 64, PASSES = 2 };
 static const double least_work = 1 << 22; /* the number of multiplications that justifies a thread */
 
-/* LANES independent sums, so that compilers can use vector instructions. */
+/* Returns the inner product, from LANES independent sums, so that compilers can use vector instructions. */
 static double dot(const double *x, const double *y, int64_t length)
 {
     double sums[LANES] = {0.0}, sum = 0.0;

@@ -217,7 +217,8 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
     return BG_OK;
 }
 
-/* A row belongs to a micro-batch or to an update, so an outfeed with values of both kinds must accumulate. */
+/* Sets the number of rows of a step. A row belongs to a micro-batch or to an update, so an outfeed with values of both
+ * kinds must accumulate. */
 static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg_error *error)
 {
     uint32_t per_update = 0;
@@ -233,7 +234,7 @@ static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg
                         outfeed->structure, plan->micro_batches);
 }
 
-/* The number of writes to a row by devices of this rank. */
+/* Returns the number of writes to a row by devices of this rank. */
 static uint32_t count_writes(const bg_outfeed *outfeed, const bgi_engine *engine)
 {
     uint32_t count = 0;
@@ -244,7 +245,7 @@ static uint32_t count_writes(const bg_outfeed *outfeed, const bgi_engine *engine
     return count;
 }
 
-/* Allocates `capacity` rows and keeps the waiting rows. Called while no device writes. */
+/* Changes the ring's capacity to `capacity` rows and keeps the waiting rows. Called while no device writes. */
 static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value), waiting = outfeed->complete - taken;
@@ -294,7 +295,7 @@ static bg_status take_last(bg_outfeed *outfeed, bg_error *error)
     return BG_OK;
 }
 
-/* The number of rows in a queue of fixed size. */
+/* Returns the number of rows for which memory is allocated before a run. */
 static uint64_t find_capacity(const bg_outfeed *outfeed)
 {
     const bg_plan *plan = outfeed->plan;
@@ -344,7 +345,7 @@ uint32_t bg_outfeed_leaf_count(const bg_outfeed *outfeed)
     return outfeed->leaf_count;
 }
 
-/* `before` is a dimension that precedes the value's dimensions; 1 is omitted. */
+/* Adds a dimension before the others; returns false when the type has too many. */
 static bool add_dimension(bg_type *type, uint64_t before)
 {
     if (type->rank == BG_MAX_RANK)
@@ -370,7 +371,8 @@ bg_status bg_outfeed_leaf_at(const bg_outfeed *outfeed, uint32_t index, bg_outfe
     BGI_TRY(bgi_require(outfeed, "outfeed", __func__, error));
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (index >= outfeed->leaf_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "leaf %u of %u", index, outfeed->leaf_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "leaf is %u but must be below %u, the number of leaves", index,
+                            outfeed->leaf_count);
     *out = (bg_outfeed_leaf){.path = outfeed->leaves[index].path, .output = outfeed->leaves[index].output};
     return find_row_type(outfeed, index, &out->type, error);
 }
@@ -397,7 +399,8 @@ static bg_status check_attached(const bg_outfeed *outfeed, bg_error *error)
                : bg_error_set(error, BG_ERROR_INVALID, "the outfeed is not attached, so it receives no values");
 }
 
-/* All functions here are called under the mutex. */
+/* Returns the number of rows that the consumer can take. This and the following functions are called under the mutex.
+ */
 static uint64_t count_waiting(const bg_outfeed *outfeed)
 {
     if (outfeed->options.newest_only)
@@ -497,7 +500,8 @@ static bg_status take_array(const bg_outfeed *outfeed, uint32_t leaf, uint64_t c
     return count > 0 ? bg_array_init(out, &type, error) : BG_OK;
 }
 
-/* Copies complete rows in at most two pieces. Only one thread takes rows, so these rows stay. */
+/* Copies complete rows, in at most two pieces because the ring wraps around. Only one thread takes rows, so these rows
+ * stay. */
 static void copy_rows(bg_outfeed *outfeed, uint64_t count, bg_array *arrays)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value);
@@ -547,7 +551,7 @@ bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_a
     pthread_mutex_unlock(&outfeed->mutex);
     BGI_TRY(status);
     if (count == 0 && outfeed->options.newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: no run has put a row into it yet");
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: no run has written a row yet");
     for (uint32_t i = 0; i < outfeed->leaf_count && status == BG_OK; i++) {
         status = take_array(outfeed, i, count, &arrays[i], error);
         for (uint32_t done = 0; status != BG_OK && done < i; done++)
@@ -639,7 +643,7 @@ static void complete_rows(bg_outfeed *outfeed)
     pthread_mutex_unlock(&outfeed->mutex);
 }
 
-/* The first micro-batch begins the sum; each addition is rounded to the row's type. */
+/* Adds a value to a row. The first micro-batch begins the sum, and each addition is rounded to the row's type. */
 static void add(const bgi_leaf *leaf, void *to, const void *from, bool is_first)
 {
     const int64_t count = bg_type_element_count(&leaf->value_type);

@@ -17,7 +17,7 @@
 /* Returns the calling thread's processors, allocated by CPU_ALLOC; NULL: unknown. */
 static cpu_set_t *find_allowed(size_t *out_cpus)
 {
-    for (size_t cpus = 1024; cpus <= (size_t)1 << 20; cpus *= 2) { /* until the set has the size of the system's */
+    for (size_t cpus = 1024; cpus <= (size_t)1 << 20; cpus *= 2) { /* until the set is as large as the system's */
         cpu_set_t *set = CPU_ALLOC(cpus);
 
         if (set != NULL && sched_getaffinity(0, CPU_ALLOC_SIZE(cpus), set) == 0) {
@@ -32,7 +32,7 @@ static cpu_set_t *find_allowed(size_t *out_cpus)
     return NULL;
 }
 
-/* An affinity that is too long for the string ends in "...". */
+/* Prints the processors as ranges; a text that is too long ends in "...". */
 static void print_allowed(char text[BGI_PLACEMENT_TEXT_BYTES], const cpu_set_t *set, size_t cpus)
 {
     const size_t set_bytes = CPU_ALLOC_SIZE(cpus);
@@ -107,8 +107,8 @@ uint32_t bg_processor_count(void)
     return count;
 }
 
-/* When there are more cores than workers, SPREAD leaves equal distances between workers. Neighbors in the list are
- * neighbors in the machine, so workers also spread over caches and packages. */
+/* Returns a worker's processor. If there are more cores than workers, SPREAD leaves equal distances between workers.
+ * Neighbors in the list are neighbors in the machine, so workers also spread over caches and packages. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count)
 {
     if (placement->pinning == BG_PINNING_SPREAD && count < placement->core_count)

@@ -13,28 +13,28 @@
 
 enum { BGI_PLACEMENT_TEXT_BYTES = 64 };
 
-/* options.execution.processor_order. */
+/* The type of options.execution.processor_order. */
 typedef uint32_t (*bgi_processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
 
 typedef struct bgi_placement {
     uint32_t *cpus;      /* the system's numbers, in the order in which workers get them; NULL: no thread is bound */
-    uint32_t cpu_count;  /* the first core_count are on separate cores; 0: unknown */
-    uint32_t core_count; /* the first ones, which are on separate cores; 0: unknown */
+    uint32_t cpu_count;  /* the number of `cpus`; 0: unknown */
+    uint32_t core_count; /* the first core_count of `cpus` are on separate cores; 0: unknown */
     bg_pinning pinning;
     char text[BGI_PLACEMENT_TEXT_BYTES]; /* the processors, as "0-3,8"; "": unknown */
 } bgi_placement;
 
-/* Reads the calling thread's processors at the time of the call. `order` may be NULL: by number. */
+/* Reads the calling thread's processors at the time of the call. If `order` is NULL, they are ordered by number. */
 void bgi_placement_init(bgi_placement *placement, bg_pinning pinning, bgi_processor_order order, void *order_user);
 void bgi_placement_clear(bgi_placement *placement);
-/* The processor of worker `number` out of `count`, at most cpu_count. Needs cpus. */
+/* Returns the processor of worker `number` of `count`. Requires `cpus` and count <= cpu_count. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count);
-/* taken.c: moves processors to which other threads of the machine are bound to the end. */
+/* taken.c: moves the processors to which other threads of the machine are bound to the end of `cpus`. */
 void bgi_placement_avoid(bgi_placement *placement);
 void bgi_placement_sort(bgi_placement *placement, bool (*is_taken)(const void *user, uint32_t cpu), const void *user);
 /* Locks the search for processors, so that only one session of the machine chooses processors and binds threads at a
- * time, and the next one sees the bound threads. Waits at most a second. Without such a lock it returns a negative
- * number, which callers may ignore. */
+ * time, and the next one sees the bound threads. Waits at most a second, and then continues without the lock. Returns a
+ * negative number, which callers may ignore, if the system has no such lock. */
 int bgi_placement_lock(void);
 void bgi_placement_unlock(int lock);
 /* Binds a thread to one processor. */

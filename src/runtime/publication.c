@@ -104,7 +104,7 @@ bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value)
     pthread_mutex_lock(&weights->publication.mutex);
     is_shared = weight->block->users > 1;
     pthread_mutex_unlock(&weights->publication.mutex);
-    if (!is_shared) { /* only a publisher could add a user, and it would have to enter the weights first */
+    if (!is_shared) { /* only publishing adds users, and its thread would have to enter the weights first */
         free(weight->block);
         weight->block = NULL;
         return true;

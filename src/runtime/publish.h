@@ -21,22 +21,22 @@
 
 #include "core/threads.h"
 
-/* A value that does not change while it has several users. */
+/* A value in memory, which does not change while it has several users. */
 typedef struct bgi_block {
     void *data;
     size_t size_bytes;
-    uint32_t users; /* versions and a weight */
+    uint32_t users; /* the number of versions that use the value, plus one if its weight does */
 } bgi_block;
 
 typedef struct bgi_published {
     const char *name; /* by weight, in the version's own memory; NULL: the weight is not published */
     bg_type type;
     bg_variable_role role;
-    uint64_t change; /* a number that differs between values */
+    uint64_t change; /* a number that differs between any two values of the weight */
     bgi_block *block;
 } bgi_published;
 
-/* Values by the numbers of the weights. */
+/* A version: values by the numbers of the weights. */
 typedef struct bgi_version bgi_version;
 struct bgi_version {
     uint64_t number; /* 1, 2, ... */
@@ -66,16 +66,16 @@ bool bgi_publication_init(bgi_publication *publication);
 /* Frees all versions and remaining readers. */
 void bgi_publication_clear(bgi_publication *publication);
 
-/* Under the mutex: frees unused versions older than this one. */
+/* Called under the mutex: frees unused versions older than `current`. */
 void bgi_publication_trim(bgi_publication *publication, bgi_version *current);
 
-/* Returns NULL when memory is out. */
+/* Adds a reader; returns NULL when memory is out. */
 bgi_reader *bgi_reader_add(bgi_publication *publication);
-/* Called when no thread computes with the reader's version any more. */
+/* Removes a reader; called when no thread computes with the reader's version any more. */
 void bgi_reader_remove(bgi_publication *publication, bgi_reader *reader);
-/* publish.c: publishes the newest values of parameters and buffers, inside the weights. */
+/* publish.c: publishes the newest values of parameters and buffers; the caller has entered the weights. */
 bg_status bgi_weights_publish(bg_weights *weights, bg_error *error);
-/* The current version, which stays until the reader drops it; NULL: no version was published. */
+/* Returns the current version, which is not freed until the reader drops it; NULL: no version was published. */
 static inline const bgi_version *bgi_reader_take(bgi_publication *publication, bgi_reader *reader)
 {
     bgi_version *version;

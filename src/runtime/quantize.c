@@ -152,7 +152,7 @@ bg_status bgi_session_make_quantized(bg_session *session, uint32_t number, bg_er
     /* The session may have added the parameter itself. */
     BGI_TRY(bgi_session_find_source(session, number, &is_found, error));
     if (is_found)
-        return BG_OK; /* bgi_session_quantize does it */
+        return BG_OK; /* bgi_session_quantize rounds the values */
     made = malloc(bg_type_size_bytes(&type));
     if (made == NULL)
         return bgi_error_memory(error, variable->name, bg_type_size_bytes(&type));

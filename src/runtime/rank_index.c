@@ -14,10 +14,11 @@ enum { SPREAD_BYTES = 1 << 20 }; /* at a time */
 /* A value that rank 0 sends, and its readers by rank. */
 typedef struct spreading {
     bool *readers;
-    char *data, *room; /* memory for the whole value; rank 0 has it even when it does not read the value */
+    char *data, *room; /* `data`: memory for the whole value, on readers; `room`: for a part of the value, on rank 0 if
+                          it is not a reader */
 } spreading;
 
-/* Also allocates memory for the value. */
+/* Finds the ranks that have a variable of the weight, and allocates memory for the value. */
 static bg_status find_all_readers(bg_session *session, uint32_t number, spreading *s, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -46,7 +47,7 @@ static bg_status find_all_readers(bg_session *session, uint32_t number, spreadin
     return BG_OK;
 }
 
-/* After a read error rank 0 still sends the value, and reports the error at the end. */
+/* Sends the value in parts. After a read error rank 0 still sends all parts, and reports the error at the end. */
 static bg_status spread_parts(bg_session *session, uint32_t index, const spreading *s, bg_error *error)
 {
     const bgi_memmap_index *found = bgi_memmap_found(session->memmap);

@@ -63,7 +63,7 @@ static uint32_t owner_of(const bgi_engine *engine, uint32_t output, uint32_t rep
     return engine->ranks->owners[replica * engine->plan->device_count + engine->output_devices[output]];
 }
 
-/* The number of values that each replica has made in the run. */
+/* Returns the number of values that each replica has made in the run. */
 static uint64_t count_values(const bg_plan *plan, const bgi_plan_output *output, uint64_t iterations)
 {
     const uint64_t planned = bgi_stream_output_count(plan, output) / plan->replicas;
@@ -74,11 +74,11 @@ static uint64_t count_values(const bg_plan *plan, const bgi_plan_output *output,
     return output->mode == BG_OUTPUT_ALL ? iterations * per_step : iterations / output->period * per_step;
 }
 
-/* The values of an output that one rank makes, and the number of them that are copied. */
+/* The values of an output that one rank makes, and the position up to which they are copied. */
 typedef struct stretch {
     uint32_t output, rank;
     uint64_t count,
-        value; /* the number of values of each replica, and the next value's number, replica and first byte */
+        value; /* the number of values of each replica, and the next value's number, replica and first byte (`done`) */
     uint32_t replica;
     size_t done;
 } stretch;
@@ -118,7 +118,7 @@ static size_t copy_round(const bgi_engine *engine, stretch *s, char *room, bool 
     return at;
 }
 
-/* The bytes of all rounds. */
+/* Returns the bytes of the output that the rank makes, in all rounds together. */
 static uint64_t count_bytes(const bgi_engine *engine, const stretch *s)
 {
     uint64_t replicas = 0;
@@ -153,7 +153,8 @@ static bool others_want(const bgi_engine *engine, uint32_t from, uint32_t output
     return false;
 }
 
-/* Sends the output's values from rank `from` to all ranks that have an array for the output. Other ranks do nothing. */
+/* Sends the output's values from rank `from` to all ranks that have an array for the output. The other ranks do
+ * nothing. */
 static bg_status share_of_rank(bgi_engine *engine, uint32_t output, uint32_t from, uint64_t count, bg_error *error)
 {
     stretch s = {.output = output, .rank = from, .count = count};
@@ -173,7 +174,8 @@ static bg_status share_of_rank(bgi_engine *engine, uint32_t output, uint32_t fro
     return status;
 }
 
-/* All ranks return the same result. */
+/* Rejects a rank that computes an output without having an array for it, when another rank has one. All ranks return
+ * the same result. */
 static bg_status check_arrays(const bgi_engine *engine, uint32_t output, bg_error *error)
 {
     for (uint32_t replica = 0; replica < engine->plan->replicas; replica++)

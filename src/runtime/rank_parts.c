@@ -26,7 +26,7 @@ typedef struct part_place {
 
 typedef bg_status visit_place(void *user, const part_place *place, bg_error *error);
 
-/* The session that has the value, when several ranks share it; otherwise NULL. */
+/* Returns the session that has the value, when several ranks share it; otherwise NULL. */
 static const bg_session *home_of(const bg_session *session, uint32_t number)
 {
     const bg_session *home = session->weights->items[number].home;
@@ -39,7 +39,7 @@ static uint32_t owner_of(const bg_session *home, uint32_t replica, uint32_t devi
     return home->owners[replica * home->plan->device_count + device];
 }
 
-/* Whether no replica with lower coordinates has the same piece. */
+/* Whether no replica with lower coordinates on the tensor axes has the same piece. */
 static bool is_first_copy(const bgi_plan_variable *variable, const bg_mesh *at)
 {
     uint32_t axes = 0;
@@ -66,7 +66,7 @@ static part_place place_at(const bg_session *home, const bgi_plan_variable *vari
                         .end = (int64_t)((kept.offset + kept.size_bytes) / element)};
 }
 
-/* Visits places of a variable that together have each element once. */
+/* Visits places of a variable that together contain each element once. */
 static bg_status visit_variable(const bg_session *home, uint32_t number, const bgi_plan_variable *variable,
                                 visit_place *visit, void *user, bg_error *error)
 {
@@ -92,7 +92,7 @@ static bg_status visit_variable(const bg_session *home, uint32_t number, const b
     return BG_OK;
 }
 
-/* The variables of a weight: its sections, or the variable that is the whole. */
+/* Whether the weight consists of this variable and possibly others: it is a section of the weight, or the whole. */
 static bool is_of_weight(const bg_session *home, uint32_t number, uint32_t variable)
 {
     const bgi_weight *weight = &home->weights->items[number];
@@ -112,7 +112,7 @@ static bg_status visit_weight(const bg_session *home, uint32_t number, visit_pla
 /* ---- ranges of a place ---- */
 
 typedef struct clipping {
-    int64_t first, end, taken; /* the number of visited elements of the place */
+    int64_t first, end, taken; /* `taken`: the number of visited elements of the place */
     bgi_visit_stretch *visit;
     void *user;
 } clipping;

@@ -24,7 +24,7 @@ enum {
 typedef enum sent_class { MESSAGES = 0, SUMS, GATHERS, COLLECTIVES, FETCHES, SENT_CLASSES } sent_class;
 static const char *const sent_names[SENT_CLASSES] = {"messages", "sums", "gathers", "tensor", "fetches"};
 
-/* Bytes of one rank. */
+/* The number of devices and the bytes of one rank. */
 typedef struct figures {
     uint64_t devices;
     uint64_t memory[MEMORY_COLUMNS]; /* the last column is the transport's memory for messages to other ranks and
@@ -137,7 +137,7 @@ static void add_instruction(survey *s, uint32_t replica, uint32_t device, const 
     }
 }
 
-/* A LOAD of a value in pieces fetches the other replicas' pieces. */
+/* Adds the bytes of the other replicas' pieces that a LOAD of a value in pieces fetches. */
 static void add_fetches(survey *s, uint32_t replica, uint32_t device)
 {
     const bg_mesh mesh = bgi_plan_mesh(s->plan);
@@ -191,7 +191,7 @@ static void look(survey *s)
 
 /* ---- as text ---- */
 
-/* Ranks are equal when their printed rows are equal. */
+/* Whether two ranks have equal printed rows. */
 static bool is_equal(const survey *s, uint32_t a, uint32_t b)
 {
     return strcmp(s->rows[a], s->rows[b]) == 0;
@@ -228,7 +228,8 @@ static void name_ranks(const survey *s, uint32_t rank, char label[LABEL_BYTES])
         snprintf(label, LABEL_BYTES, "%u, %u in all", rank, count);
 }
 
-/* Prints one table with the columns in which any rank has a number, and their sum. `first`: the numbers of rank 0. */
+/* Prints one table with the columns in which any rank has a number above 0, and their sum. `first`: the numbers of rank
+ * 0. */
 static void print_table(survey *s, bgi_string *text, const char *title, const uint64_t *first, uint32_t count,
                         const char *(*name)(uint32_t column))
 {

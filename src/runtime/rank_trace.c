@@ -18,7 +18,7 @@
 
 enum { QUESTIONS = 16, EVENTS_AT_ONCE = 4096 };
 
-/* The time when a rank's session began, and the counts of each device. */
+/* The numbers of events of a device. */
 typedef struct counts {
     uint64_t program, transfers;
 } counts;
@@ -28,7 +28,7 @@ static bool is_one_host(const bg_transport *transport, uint32_t a, uint32_t b)
     return transport->hosts == NULL || transport->hosts[a] == transport->hosts[b];
 }
 
-/* The offset that converts a time on `from`'s clock to `to`'s clock; 0 on ranks other than `to`. */
+/* Sets *out, on rank `to`, to the offset that converts a time on `from`'s clock to `to`'s clock; 0 on other ranks. */
 static bg_status find_offset(const bg_session *session, uint32_t from, uint32_t to, int64_t *out, bg_error *error)
 {
     const bg_transport *carrier = session->plan->options.execution.transport;
@@ -51,7 +51,7 @@ static bg_status find_offset(const bg_session *session, uint32_t from, uint32_t 
     return BG_OK;
 }
 
-/* Counts events; the oldest comes first. */
+/* Returns the number of events in the ring. */
 static uint64_t count_of(const bgi_trace_ring *ring)
 {
     return ring->count < ring->capacity ? ring->count : ring->capacity;
@@ -232,7 +232,7 @@ bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *e
     bg_status status;
 
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
-        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_share_trace: rank %u of %u", rank,
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_share_trace: rank is %u but must be below %u", rank,
                             transport != NULL ? transport->rank_count : 1);
     if (!session->plan->options.reporting.trace)
         return bg_error_set(error, BG_ERROR_INVALID, "the plan's options do not ask for a trace");
@@ -244,7 +244,7 @@ bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *e
     return status;
 }
 
-/* Also clears the traces received from other ranks. */
+/* Clears this rank's records and the traces received from other ranks, and starts or stops recording. */
 void bgi_session_record(bg_session *session, bool on)
 {
     bgi_session_drop_traces(session);

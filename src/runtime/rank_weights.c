@@ -73,8 +73,8 @@ static void make_stretch(void *user, const bgi_stretch *stretch)
                           m->part + (size_t)stretch->part * bg_dtype_size_bytes(m->values->whole.dtype));
 }
 
-/* Writes bytes first .. end - 1 of a replica's value without data-parallel pieces to this rank's places at one position
- * on the tensor axes. */
+/* Writes bytes first .. end - 1 of the value at position `t` on the tensor axes to this rank's places. With
+ * data-parallel pieces, each place gets the bytes of its piece. */
 static void write_range(bg_session *session, const bgi_plan_variable *variable, uint32_t t, const char *data,
                         size_t first, size_t end)
 {
@@ -201,7 +201,8 @@ static bool has_part(const bg_session *home, uint32_t weight, uint32_t rank)
     return false;
 }
 
-/* Sends a weight to the ranks that have a part, or to all ranks when the value must be moved home first. */
+/* Sends the number of a weight that this rank is about to read to the ranks that have a part, or to all ranks when the
+ * value must be moved home first. */
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -286,7 +287,7 @@ bg_status bg_session_read_weights(bg_session *session, uint32_t rank, bgi_weight
     if (use == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: `use` is NULL");
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
-        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank %u of %u", rank,
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank is %u but must be below %u", rank,
                             transport != NULL ? transport->rank_count : 1);
     /* The thread leaves the weights before it calls `use`, because the functions that `use` calls enter them. */
     if (session->owners == NULL || transport->rank == rank)

@@ -57,7 +57,7 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
     }
 }
 
-/* The counter for which a sum that overlaps with the device's program waits. */
+/* Returns the counter for which a sum that overlaps with the device's program waits. */
 static const bgi_counter *find_awaited(const bgi_runner *runner)
 {
     const bgi_counter *counter = atomic_load(&runner->wait_counter);
@@ -73,9 +73,9 @@ static bool waits_at(const bgi_runner *runner, const bgi_counter *counter)
             atomic_load(&runner->sum_counter) == counter);
 }
 
-/* Finds the lowest replica of the group along the axes that does not wait at the same place as this one. The waits of
- * other ranks are unknown, so it returns the first replica of another rank when all replicas of this rank wait
- * there. */
+/* Returns the lowest replica of the group along the axes that does not wait for the collective operation for which this
+ * replica waits. The waits of other ranks are unknown, so the function returns the first replica of another rank when
+ * all replicas of this rank wait for it. */
 static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_runner *runner, uint32_t axes,
                                      bool is_delivery)
 {
@@ -108,7 +108,8 @@ static void print_meeting(const bgi_runner *runner, char *text, size_t size)
         snprintf(text, size, "collective `%s`", call < instruction->call_count ? instruction->calls[call].name : "?");
 }
 
-/* Returns false when the counter belongs to no collective operation. */
+/* Prints the collective operation to which the counter belongs, and a replica that is missing in it. Returns false when
+ * the counter belongs to no such operation. */
 static bool print_replica_wait(const bgi_engine *engine, const bgi_runner *runner, const bgi_counter *counter,
                                char text[TEXT_BYTES])
 {
@@ -177,7 +178,7 @@ static uint32_t find_turn(const bgi_engine *engine, const bgi_runner *runner)
     return engine->turn_devices[done % engine->turn_count];
 }
 
-/* " of rank 3 on host node2" for a device of the replica that another rank owns; "" for one of this rank. */
+/* Returns " of rank 3 on host node2" for a device of the replica that another rank owns; "" for one of this rank. */
 static const char *of_rank(const bgi_engine *engine, const bgi_runner *runner, uint32_t device, char text[RANK_BYTES])
 {
     const uint32_t number = runner->replica * engine->plan->device_count + device;
@@ -253,8 +254,8 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
 
 /* Ranks in a run report their progress several times within the limit, even while they wait. So a rank without reports
  * is probably the cause, rather than the ranks that wait for it. Writes "; no sign of rank 1 on host node2 meanwhile",
- * or "" when all ranks have reported. Ranks that have been silent for the longest time come first, because a rank that
- * waits for the cause may fall silent after it.
+ * or "" when all ranks have reported their progress. The ranks that have been silent for the longest time come first,
+ * because a rank that waits for the cause may become silent later.
  */
 static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
 {

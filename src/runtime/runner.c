@@ -51,7 +51,7 @@ void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64
     runner->transport->type->tell(runner->transport, to, &note);
 }
 
-/* A failed device waits for a counter that never grows, so it is not run again. */
+/* Records the failure, lets the device wait so that no worker advances it, and notifies the host. */
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...)
 {
     va_list arguments;
@@ -102,7 +102,7 @@ void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t 
 
 /* ---- kernel calls ---- */
 
-/* A cost of zero means that the cost is unknown. */
+/* Whether waking a sleeper pays off for a call with this cost. A cost of 0 is unknown and counts as long. */
 static bool is_long(const bg_cost *cost)
 {
     const double bytes = cost->bytes_read + cost->bytes_written;
@@ -132,8 +132,8 @@ static bool goes_on(void *user)
     return !is_stopping(user);
 }
 
-/* After a kernel has returned, this function touches the plan only while the engine is alive, because the plan may have
- * been destroyed by then. */
+/* Runs a kernel call. After the kernel has returned, the function touches the plan only while the engine is alive,
+ * because the plan may have been destroyed by then. */
 static void run_call(bgi_runner *runner, const bgi_call *call)
 {
     const bgi_launch how = {.user = runner, .run = run_parts, .goes_on = goes_on};
@@ -173,7 +173,8 @@ static void set_env(bgi_runner *runner)
     runner->env.accumulated = runner->micro_batch;
 }
 
-/* Whether the transfers that `io_wait` counts are done (see plan.h). */
+/* Returns whether the transfers that `io_wait` counts are done (see plan.h); otherwise notes that the device waits for
+ * them. */
 static bool transfers_are_done(bgi_runner *runner, const bgi_worker *worker, uint32_t io_wait)
 {
     const uint64_t count = runner->program->transfer_count, target = load_iteration(runner) * count + io_wait;
@@ -181,7 +182,8 @@ static bool transfers_are_done(bgi_runner *runner, const bgi_worker *worker, uin
     return io_wait == 0 || target <= count || bgi_io_reached(runner, worker, target - count);
 }
 
-/* Messages of an edge leave and are consumed in order; any other order is a defect of the plan. */
+/* Posts or releases a message of an edge. Messages leave and are consumed in order; any other order is a defect of the
+ * plan. */
 static bool raise_in_order(bgi_runner *runner, uint32_t edge_number, bool is_send)
 {
     const bgi_transport_type *type = runner->transport->type;
@@ -229,8 +231,9 @@ static uint64_t time_call(bgi_runner *runner, uint32_t call, uint64_t start_ns)
     return now_ns;
 }
 
-/* Returns false when a call must wait for a transfer or other replicas; the next attempt resumes at that call. Calls
- * without a wait between them are one event, and a collective is a separate event. */
+/* Runs the calls of an instruction. Returns false when a call must wait for a transfer or other replicas; the next
+ * attempt resumes at that call. Calls without a wait between them are one event, and a collective is a separate event.
+ */
 static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0, call_ns = start_ns;
@@ -293,7 +296,8 @@ static void send(bgi_runner *runner, const bgi_instruction *instruction)
     raise_in_order(runner, instruction->action.index, true);
 }
 
-/* Whether the instruction is a sum in the middle of a backward pass for which no other thread is free. */
+/* Whether the instruction is a sum in the middle of a backward pass that is delayed, because no other thread is free
+ * for it. */
 static bool is_put_off(const bgi_runner *runner, const bgi_instruction *instruction)
 {
     return instruction->is_part && instruction->is_beside && !runner->engine->sees_to_sums &&
@@ -347,7 +351,7 @@ static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, co
     return !bgi_instruction_brings_out(instruction) || bgi_stream_has_room(runner, instruction);
 }
 
-/* Returns true when the instruction is done. */
+/* Performs the instruction, as far as it need not wait; returns true when it is done. */
 static bool perform(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     const bg_action_kind kind = instruction->action.kind;
@@ -461,8 +465,8 @@ static void set_scalar(bgi_runner *runner)
     }
 }
 
-/* Runs before the first instruction of a step. Remote memory belongs to the caller between runs, so issued transfers
- * are finished first. Returns false when the device must wait or has finished the run. */
+/* Begins a step, and the run before its first step. At the end of a run, finishes issued transfers, because remote
+ * memory belongs to the caller between runs. Returns false when the device must wait or has finished the run. */
 static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
 {
     for (;;) {
@@ -486,7 +490,7 @@ static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
     }
 }
 
-/* Whether another ready device lags too far behind this one. */
+/* Whether another ready device is behind this one by more than the tolerance. */
 static bool should_yield(const bgi_runner *runner)
 {
     const uint64_t tolerance = runner->engine->tolerance;
@@ -519,7 +523,8 @@ static bool has_turn(bgi_runner *runner, const bgi_instruction *instruction)
     return runner->engine->turn_count == 0 || bgi_runner_reached(runner, &runner->turn, turn_of(runner, instruction));
 }
 
-/* Returns false while transfers that the instruction issued are in progress. */
+/* In a strict plan, notifies the device that has the next turn. Returns false while transfers that the instruction
+ * issued are in progress. */
 static bool end_turn(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     bgi_engine *engine = runner->engine;

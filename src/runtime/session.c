@@ -195,8 +195,8 @@ static bg_status check_transport(const bg_transport *transport, bg_error *error)
                             "transport.struct_bytes is %zu; it must be sizeof(bg_transport), here %zu",
                             transport->struct_bytes, sizeof *transport);
     if (transport->rank >= transport->rank_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "transport: rank %u of %u", transport->rank,
-                            transport->rank_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "transport.rank is %u but must be below rank_count, %u",
+                            transport->rank, transport->rank_count);
     if (transport->tag_count < LEAST_TAGS || transport->message_bytes < LEAST_MESSAGE_BYTES)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the transport has %u tags and messages of %zu bytes; it must have at least %d tags and "
@@ -210,7 +210,7 @@ static bg_status check_transport(const bg_transport *transport, bg_error *error)
     return BG_OK;
 }
 
-/* With several ranks, finds the owners of devices. */
+/* Finds the owners of devices, if there are several ranks. */
 static bg_status find_owners(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -237,7 +237,7 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* The engine closes the files of remote memory, because a late worker may still write to them. */
+/* Creates the engine, which closes the files of remote memory, because a late worker may still write to them. */
 static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
 {
     const bgi_engine_options options = {.ranks = ranks,
@@ -306,7 +306,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
         BGI_TRY(bgi_in_place_choose(plan, &session->in_place, error));
     BGI_TRY(open_engine(session, error));
     BGI_TRY(bgi_session_check_quantized(session, error));
-    /* Versions begin at 1, so everything is uploaded. */
+    /* The weights' versions begin at 1, so all values are copied to the devices. */
     status = bgi_session_attach(session, error);
     if (status == BG_OK)
         status = bgi_session_refresh(session, error);
@@ -327,7 +327,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* The thread has entered the weights, if there are any. The session's own reference to them stays. */
+/* Frees the session, but not its reference to the weights. If there are weights, the thread has entered them. */
 static void close_session(bg_session *session)
 {
     bg_plan *own_plan = session->own_plan;
@@ -427,7 +427,7 @@ void bg_session_destroy(bg_session *session)
     if (session == NULL)
         return;
     is_dead = session->engine->is_dead;
-    if (is_dead && session->in_place != NULL) { /* a kernel that has not returned may read them */
+    if (is_dead && session->in_place != NULL) { /* a kernel that has not returned may read the weights */
         atomic_fetch_add(&weights->references, 1);
         session->engine->read_weights = weights;
     }
@@ -499,7 +499,7 @@ bg_status bg_session_flush(bg_session *session, const char *note, bg_error *erro
 
 /* ---- runs ---- */
 
-/* The number of weight updates that the optimizer's state has seen; 0 without state. */
+/* Returns the number of weight updates that the optimizer's state has seen; 0 without state. */
 static uint64_t find_optimizer_step(const bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
@@ -590,7 +590,8 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     return BG_OK;
 }
 
-/* A reader whose run has failed keeps its version, because a kernel may not have returned. */
+/* Runs the session. After a failed run a reader keeps its version, because a kernel that reads it may not have
+ * returned. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status;

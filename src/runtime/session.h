@@ -12,7 +12,7 @@
 
 typedef struct bgi_memmap bgi_memmap;
 
-/* Copies that several threads share (copy_list.c). Zeroed at first; the owner frees `pieces`. */
+/* Copies that several threads make together (copy_list.c). Zeroed at first; the owner frees `pieces`. */
 typedef struct bgi_copy_piece bgi_copy_piece;
 typedef struct bgi_copy_list {
     bgi_copy_piece *pieces;
@@ -26,13 +26,13 @@ typedef struct bgi_snapshot_room {
     atomic_bool is_used; /* the thread that has finished its copies clears it */
 } bgi_snapshot_room;
 
-/* The state of a session that reads published values (reader.c). Its own weights are a table of its variables:
- * published values are borrowed for a run, and values that the session writes are its own. */
+/* The state of a session that reads published values (reader.c). The session has its own table of weights, one for each
+ * variable: it borrows published values for a run, and owns the values that its ops write. */
 typedef struct bgi_reading {
     bg_weights *source;
     bgi_reader *reader;
     uint64_t version;  /* the version of the last run */
-    uint32_t *numbers; /* by weight: its number in the source's weights */
+    uint32_t *numbers; /* by weight: the number that it has in `source` */
     uint64_t *changes; /* by weight: the change number of its value, as in bgi_published */
     uint32_t count;
 } bgi_reading;
@@ -42,8 +42,8 @@ typedef struct bgi_session_variable {
     uint64_t version;    /* the version of the weight's value on the devices */
     uint32_t source;     /* of a quantized buffer: the weight that has its values in float32, or UINT32_MAX */
     bool is_repeated;    /* an earlier variable is a section of the same weight */
-    const void *read_at; /* of a variable that is read in place: its address; NULL: it is in the arena, because the
-                          * weight's home is another session */
+    const void *read_at; /* of a variable that is read in place: the address; NULL: it is read in the arena, because the
+                            weight's home is another session */
 } bgi_session_variable;
 
 /* The trace of another rank's device: events of its program, then of its transfers. */
@@ -60,13 +60,14 @@ struct bg_session {
     bgi_engine *engine;
     bgi_memmap *memmap; /* the files of the remote memory; NULL: none */
     bg_weights *weights;
-    bgi_reading *reading; /* NULL: values are its own, or those of its weights */
-    bool *in_place;       /* by variable of the plan: read in the memory of the weights (in_place.c); NULL: none is */
+    bgi_reading *reading; /* NULL: the session is not a reader */
+    bool *in_place; /* by variable of the plan: whether it is read in the memory of the weights (in_place.c); NULL: none
+                       is */
     bg_optimizer optimizer;
     bgi_session_variable *variables; /* the variables of the plan */
     uint64_t epoch;                  /* the weights' epoch at the last check */
     bool makes_values;      /* makes values for parameters that the weights lack, which are otherwise an error */
-    bool has_newest;        /* at that epoch, this session has the newest of all values that training changes */
+    bool has_newest;        /* at `epoch`, this session has the newest values of all variables that its runs change */
     bg_outfeed *outfeeds;   /* attached outfeeds, the newest first */
     bg_infeed *kept_infeed; /* the infeed of bg_session_run_kept, with its key */
     const void *kept_key;
@@ -85,7 +86,7 @@ struct bg_session {
     bgi_progress *progress; /* the progress of the session's creation; NULL afterward */
 };
 
-/* The part that the replica with data coordinate `place` keeps of a value, in bytes. */
+/* The part of a value that a replica keeps, in bytes; bgi_session_part returns it for data coordinate `place`. */
 typedef struct bgi_kept_part {
     size_t offset, size_bytes;
 } bgi_kept_part;
@@ -98,43 +99,47 @@ static inline bgi_kept_part bgi_session_part(const bgi_plan_variable *variable, 
     return (bgi_kept_part){offset, whole - offset < piece ? whole - offset : piece};
 }
 
-/* The number of threads that make first values; no system threads are added when the caller lends threads. */
+/* Returns the number of threads that make first values; no system threads are added when the caller lends threads. */
 static inline uint32_t bgi_session_helpers(const bg_session *session)
 {
     return session->plan->options.execution.start_thread == NULL ? session->engine->worker_count : 1;
 }
 
-/* session.c: one run of the engine, with the weights before and after it. */
+/* session.c: updates the devices to the newest weights, runs the engine once, and records which weights have changed.
+ */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error);
-/* session.c: creates a session that takes over one reference to the weights; the caller has entered the weights. */
+/* session.c: creates a session, which becomes the owner of one reference to the weights; the caller has entered the
+ * weights. */
 bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
                            bg_session **out, bg_error *error);
 
-/* session_weights.c: copies a weight's whole value to all places of a variable: its section, to each replica its
- * part. */
+/* session_weights.c: copies the variable's section of a weight's whole value `data` to all places of the variable; each
+ * replica gets its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
 /* Sums the bytes of all parts of a creation: memory of devices and files, first values of new weights, and copies of
  * values to devices. The sum is the same on all ranks. */
 uint64_t bgi_session_count_creation(const bg_session *session);
 /* Finds the weights of a new session, and adds those that are missing, with their first values. */
 bg_status bgi_session_attach(bg_session *session, bg_error *error);
-/* Sets roles and owners from the plan, which is more precise than the file from which a weight was read. */
+/* Sets roles and optimizers from the plan, which is more precise than the file from which a weight was read. */
 void bgi_session_name_roles(bg_session *session);
-/* Moves given weights to the session, once nothing can fail any more. */
+/* Makes the session the home of given weights, once nothing can fail any more. */
 void bgi_session_move_home(bg_session *session);
 /* Updates the devices to the newest weights. */
 bg_status bgi_session_refresh(bg_session *session, bg_error *error);
-/* After a run the devices have the newest values of all variables or, in inference, of those that ops write. */
+/* Records after a run that the devices have the newest values of all variables or, in inference, of those that ops
+ * write. */
 void bgi_session_claim(bg_session *session);
-/* Marks values that only a failed session had as lost. */
+/* Marks the values that only this session, which has failed, had as lost. */
 void bgi_session_lose(bg_session *session);
-/* Copies values back to weights that outlive the session. */
+/* Copies values to weights that outlive the session. */
 void bgi_session_return(bg_session *session);
 
-/* reading.c: borrows the version of a run, from its beginning until no thread computes with it any more. */
+/* reading.c: bgi_reading_begin borrows a version for a run; bgi_reading_end is called when no thread computes with it
+ * any more. */
 bg_status bgi_reading_begin(bg_session *session, bg_error *error);
 void bgi_reading_end(bg_session *session);
-/* Called at the end of the session, whose devices are freed or (`is_dead`) may still run. */
+/* Called at the end of the session: its devices are freed or, if `is_dead`, may still run. */
 void bgi_reading_close(bgi_reading *reading, bool is_dead);
 /* Frees only the memory of `reading`. */
 void bgi_reading_free(bgi_reading *reading);
@@ -142,17 +147,17 @@ void bgi_reading_free(bgi_reading *reading);
 /* stores.c: whether files hold the values of a variable's weight. */
 bool bgi_session_is_in_stores(const bg_session *session, uint32_t variable);
 
-/* rank_weights.c, for sessions with several ranks. Whether the plan's variables cover the whole weight of this
+/* rank_weights.c, for sessions with several ranks: returns whether the plan's variables cover the whole weight of this
  * variable. */
 bool bgi_session_has_all(const bg_session *session, const bgi_plan_variable *variable);
-/* readers[rank]: whether the rank has a device with this variable. */
+/* Sets readers[rank] to whether the rank has a device with this variable. */
 void bgi_session_find_readers(const bg_session *session, const bgi_plan_variable *variable, bool *readers);
 /* Makes the first values of this rank's parts of a variable, from the seed. `first`: the weight's first variable. */
 bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *variable, const bgi_plan_variable *first,
                                bg_error *error);
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error);
 
-/* copy_list.c: adds a copy of a range of a device's memory, or of the host's. */
+/* copy_list.c: add a copy of a range of a device's memory, and of the host's. */
 bg_status bgi_copy_list_add(bgi_copy_list *list, const bgi_engine *engine, uint32_t replica, const bgi_place *place,
                             void *to, size_t size_bytes, bg_error *error);
 bg_status bgi_copy_list_add_host(bgi_copy_list *list, const void *from, void *to, size_t size_bytes, bg_error *error);
@@ -162,9 +167,9 @@ void bgi_copy_list_run(const bgi_copy_list *list, uint32_t thread_count);
 bg_status bgi_session_list_part(const bg_session *session, uint32_t number, bgi_copy_list *list, void *out,
                                 bg_error *error);
 
-/* rank_index.c: sends the value of a new weight from the index of rank 0 to the ranks that have variables of the
- * weight, or to all ranks when the weight has a host copy. *out_data is the value's address on these ranks, and NULL on
- * other ranks. `number`: its first variable. */
+/* rank_index.c: sends the value of a new weight from the index of rank 0. `number` is the weight's first variable. The
+ * ranks that have variables of the weight receive the value, or all ranks when the weight has a host copy. *out_data is
+ * the value's address on these ranks, and NULL on other ranks. */
 bg_status bgi_session_spread(bg_session *session, uint32_t number, void **out_data, bg_error *error);
 
 /* rank_trace.c: frees the traces from bg_session_share_trace. */

@@ -41,7 +41,8 @@ bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream 
     const bg_plan *plan = session->plan;
 
     if (index >= plan->input_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "input %u of %u", index, plan->input_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "input is %u but must be below %u, the number of inputs", index,
+                            plan->input_count);
     *out = make_stream(bgi_plan_is_canonical(plan) ? 1 : bgi_plan_input_rows(plan), plan->inputs[index].name,
                        &plan->inputs[index].type, bgi_stream_input_count(plan));
     return BG_OK;
@@ -56,7 +57,8 @@ bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream
     const bg_plan *plan = session->plan;
 
     if (index >= bgi_plan_output_count(plan))
-        return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, bgi_plan_output_count(plan));
+        return bg_error_set(error, BG_ERROR_INVALID, "output is %u but must be below %u, the number of outputs", index,
+                            bgi_plan_output_count(plan));
     *out =
         make_stream(bgi_plan_has_stretches(plan, &plan->outputs[index]) ? 1 : plan->replicas, plan->outputs[index].name,
                     &plan->outputs[index].type, bgi_stream_output_count(plan, &plan->outputs[index]));
@@ -131,7 +133,7 @@ bool bg_session_has_device(const bg_session *session, uint32_t replica, uint32_t
     return find_device(session, replica, device) != NULL;
 }
 
-/* A device reads the same inputs for every micro-batch. */
+/* Whether the device reads the input; a device reads the same inputs for every micro-batch. */
 static bool device_reads(const bgi_plan_device *device, uint32_t input)
 {
     for (uint32_t i = 0; i < device->instruction_count; i++) {
@@ -182,7 +184,7 @@ static uint32_t count_events(const bgi_trace_ring *ring)
     return ring->count < ring->capacity ? (uint32_t)ring->count : ring->capacity;
 }
 
-/* The trace of another rank's device, if it was shared; otherwise NULL. */
+/* Returns the trace of another rank's device, if it was shared; otherwise NULL. */
 static const bgi_shared_trace *find_shared(const bg_session *session, uint32_t replica, uint32_t device)
 {
     const bg_plan *plan = session->plan;
@@ -213,7 +215,7 @@ uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uin
     return count;
 }
 
-/* The program's events come first, then those of transfers. */
+/* Finds event `index` of a device; the events of its program come first, then those of its transfers. */
 static bg_status find_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                             bg_trace_event *out, bg_error *error)
 {
@@ -224,8 +226,9 @@ static bg_status find_event(const bg_session *session, uint32_t replica, uint32_
 
     if (index >= total)
         return bg_error_set(
-            error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, total, replica, device,
-            session->plan->options.reporting.trace ? "" : "; the plan's options do not ask for a trace");
+            error, BG_ERROR_INVALID,
+            "event is %u but must be below %u, the number of events of replica %u, device %u%s", index, total, replica,
+            device, session->plan->options.reporting.trace ? "" : "; the plan's options do not ask for a trace");
     if (found == NULL) {
         *out = find_shared(session, replica, device)->events[index];
         return BG_OK;

@@ -45,7 +45,8 @@ void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, 
     }
 }
 
-/* Joins the pieces of the replicas at one position on the tensor axes. */
+/* Copies the variable's value at position `t` on the tensor axes to `data`, from the data-parallel pieces if it has
+ * any. */
 static bg_status collect(const bg_session *session, const bgi_plan_variable *from, uint32_t t, const bool *readers,
                          char *data, bg_error *error)
 {
@@ -60,7 +61,7 @@ static bg_status collect(const bg_session *session, const bgi_plan_variable *fro
     return BG_OK;
 }
 
-/* Copies a variable's value to its range of the weight's value. */
+/* Copies a variable's value to its range of `data`, which is the weight's value. */
 static bg_status download_variable(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                                    bg_error *error)
 {
@@ -84,7 +85,7 @@ static bg_status download_variable(const bg_session *session, uint32_t variable,
     return BG_OK;
 }
 
-/* The next variable of a weight after `after` (UINT32_MAX: the first one); UINT32_MAX if there is none. */
+/* Returns the next variable of a weight after `after` (UINT32_MAX: the first one); UINT32_MAX if there is none. */
 static uint32_t next_of_weight(const bg_session *session, uint32_t weight, uint32_t after)
 {
     uint32_t i = after + 1; /* begins at 0, because UINT32_MAX + 1 wraps */
@@ -124,7 +125,7 @@ static void mark_current(bg_session *session, uint32_t weight)
         session->variables[i].version = session->weights->items[weight].version;
 }
 
-/* Uploads to all variables that are the weight or sections of it. */
+/* Copies a value to all variables that are the weight or sections of it. */
 static void upload_weight(bg_session *session, uint32_t weight, const void *data)
 {
     for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
@@ -151,7 +152,7 @@ const bgi_weight_holder bgi_session_holder = {.download = download_weight,
                                               .is_of_ranks = is_of_ranks,
                                               .announce = bgi_session_announce};
 
-/* The newest value of a variable's weight; *out is NULL on ranks that own no part of the variable. */
+/* Fetches the newest value of a variable's weight; *out is NULL on ranks that own no part of the variable. */
 static bg_status fetch_own(const bg_session *session, uint32_t variable, const void **out, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -168,8 +169,8 @@ static bool is_in_place(const bg_session *session, uint32_t number)
     return session->in_place != NULL && session->in_place[number];
 }
 
-/* Copies a value to the devices, or records its address when they read it in place. A weight whose home is another
- * session has no address in the host's memory. */
+/* Copies a value to the devices, or records its address when the devices read it in place. A weight whose home is
+ * another session has no address in the host's memory. */
 static void give_value(bg_session *session, uint32_t number, const void *data)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -209,12 +210,12 @@ bg_status bgi_session_refresh(bg_session *session, bg_error *error)
             continue;
         BGI_TRY(bgi_progress_begin(session->progress, bgi_plan_variable_weight(&session->plan->variables[i]),
                                    bg_type_size_bytes(&session->plan->variables[i].type), error));
-        /* A session that computed a newer value, or lost the value, has raised the version. */
+        /* A session that computed a newer value, or lost the value, has increased the version. */
         weight = &weights->items[variable->weight];
         if (!is_outdated(session, i))
             continue;
         BGI_TRY(fetch_own(session, i, &data, error));
-        if (is_outdated(session, i)) { /* it may have been moved home */
+        if (is_outdated(session, i)) { /* fetching may have moved the value to this session */
             BGI_TRY(bgi_memmap_begin(session->memmap, error));
             if (data != NULL)
                 give_value(session, i, data);
@@ -240,7 +241,7 @@ void bgi_session_claim(bg_session *session)
             continue;
         weight = &weights->items[variable->weight];
         if (weight->newest == session) {
-            variable->version = weight->version; /* another section of the weight did so already */
+            variable->version = weight->version; /* for another section, the version was increased already */
             continue;
         }
         weight->newest = session;
@@ -259,7 +260,7 @@ void bgi_session_lose(bg_session *session)
 
     for (uint32_t i = 0; i < weights->count; i++) {
         bgi_weight *weight = &weights->items[i];
-        /* For a weight at home, the run has begun to change the only copy of the value. */
+        /* If this session is the weight's home, the run has begun to change the only copy of the value. */
         const bool is_changed = weight->home == session && weight->newest == NULL &&
                                 (session->plan->training || session->plan->variables[weight->home_variable].is_written);
         if (weight->newest != session && !is_changed)
@@ -284,8 +285,8 @@ void bgi_session_return(bg_session *session)
         }
 }
 
-/* Whether the session keeps no host copies: sessions that train, that have several ranks, or whose values are in files
- * keep none. Other sessions for inference share the given weights. */
+/* Whether the weight has its home in the session, without a host copy: in sessions that train, that have several ranks,
+ * or whose values are in files. Other sessions for inference use the host copies. */
 static bool is_at_home(const bg_session *session, uint32_t number)
 {
     return session->owners != NULL || session->plan->training
@@ -293,13 +294,13 @@ static bool is_at_home(const bg_session *session, uint32_t number)
                : bgi_session_is_in_stores(session, number);
 }
 
-/* Whether all bits are 0. */
+/* Whether all bits of the first value are 0. */
 static bool is_zero(const bg_initializer *initializer)
 {
     return initializer->kind == BG_INITIALIZE_CONSTANT && initializer->a == 0.0 && !signbit(initializer->a);
 }
 
-/* Makes the first values of this rank's own devices. */
+/* Makes the first values of a weight for this rank's own devices. */
 static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variables = session->plan->variables;
@@ -310,7 +311,8 @@ static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t i
     return BG_OK;
 }
 
-/* Makes the first values of a new weight from the seed. Values at home are written in place. */
+/* Makes the first values of a new weight from the seed. If the weight's home is a session, the value is written there.
+ */
 static bg_status initialize(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -355,8 +357,8 @@ static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t 
     return BG_OK;
 }
 
-/* Reads the values of a new weight from the files. Values in stores are in place already; the variable's other places
- * (on devices with a copy) get them from there. */
+/* Reads the values of a new weight from the files. A value in stores is in its place already, from which the variable's
+ * other places (on devices with a copy) get it. */
 static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bool is_in_stores = session->weights->items[index].home != NULL && bgi_session_is_in_stores(session, number);
@@ -376,7 +378,7 @@ static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t 
     return BG_OK;
 }
 
-/* The number of an earlier variable that is a section of the same weight; UINT32_MAX when there is none. */
+/* Returns the number of an earlier variable that is a section of the same weight; UINT32_MAX when there is none. */
 static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
 {
     const bgi_plan_variable *variable = &plan->variables[number];
@@ -388,15 +390,15 @@ static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
     return UINT32_MAX;
 }
 
-/* Whether inference needs the caller's value, which is so unless it writes the variable itself. */
+/* Whether inference needs a value of the variable from the caller: of a parameter, or of a buffer that no op writes. */
 static bool must_be_given(const bg_session *session, const bgi_plan_variable *variable)
 {
     return !session->makes_values &&
            (variable->role == BG_ROLE_PARAMETER || (variable->role == BG_ROLE_BUFFER && !variable->is_written));
 }
 
-/* Finds the weight of a variable, or sets it to UINT32_MAX. *out_piece: the first of the weights that can be joined to
- * it, or UINT32_MAX. */
+/* Finds the weight of a variable, if there is one. Otherwise *out_piece is the first of the weights that can be joined
+ * to it, or UINT32_MAX. */
 static bg_status find_weight(bg_session *session, uint32_t number, uint32_t *out_piece, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -443,7 +445,7 @@ static bool follows_parameter(const bg_plan *plan, const bgi_plan_variable *vari
     return false;
 }
 
-/* For a quantized buffer, the parameter is missing. */
+/* Adds the name of a missing parameter; for a quantized buffer, that of the parameter whose values it has. */
 static void add_missing(bgi_string *names, const bgi_plan_variable *variable)
 {
     const char *name = bgi_plan_variable_weight(variable);
@@ -496,7 +498,7 @@ static bg_status find_weights(bg_session *session, bg_error *error)
     return missing > 0 ? report_missing(&names, missing, error) : BG_OK;
 }
 
-/* Adds the weight of a variable without one; it is filled later. */
+/* Adds the weight of a variable that has none; fill_weight sets its value later. */
 static bg_status add_weight(bg_session *session, uint32_t number, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -539,7 +541,7 @@ static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *err
     return BG_OK;
 }
 
-/* Rejects state of another optimizer, which may have the same names and types but a different meaning. */
+/* Rejects the state of another optimizer, which may have the same names and types but a different meaning. */
 static bg_status check_state(const bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -583,7 +585,8 @@ bg_status bgi_session_attach(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Whether a weight moves to the session; files also take values from hosts and from sessions in memory. */
+/* Whether the session becomes the home of a weight. A session with files also becomes the home of weights whose home is
+ * a session in memory. */
 static bool takes_home(const bg_session *session, uint32_t number, const bgi_weight *weight)
 {
     if (weight->home == NULL)

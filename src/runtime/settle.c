@@ -33,7 +33,7 @@ static void told(void *user, uint32_t to, const bgi_note *note)
     (void)user, (void)to, (void)note;
 }
 
-/* A waiting thread notices by itself that a rank is lost. */
+/* Does nothing, because a waiting thread notices by itself that a rank is lost. */
 static void lost(void *user, bg_status status, const char *why)
 {
     (void)user, (void)status, (void)why;
@@ -90,6 +90,6 @@ bg_status bgi_ranks_settle(bgi_transport *transport, bg_status status, bool *any
         *any = all.any != 0;
     if (all.status == BG_OK)
         return BG_OK;
-    bg_error_clear(error); /* this rank's error may differ from the common one */
+    bg_error_clear(error); /* this rank's error may differ from the error that all ranks return */
     return bg_error_set(error, (bg_status)all.status, "%s", all.why);
 }

@@ -10,7 +10,8 @@
 
 enum { SPINS_BEFORE_YIELD = 2000 };
 
-/* A call that has run this long and has parts left justifies waking a sleeper, regardless of its estimated cost. */
+/* For a call that has run this long and has parts left, waking a sleeper pays off, regardless of the call's estimated
+ * cost. */
 static const uint64_t long_ns = 10000;
 
 bool bgi_parts_wanted(bgi_runner *runner)
@@ -80,7 +81,7 @@ void bgi_parts_run(bgi_runner *runner, bool is_long)
 uint32_t bgi_parts_help(bgi_runner *runner)
 {
     bg_kernel_call call;                       /* the device's call, run by this helper */
-    uint64_t generation, of_call = UINT64_MAX; /* of_call: the call of that generation */
+    uint64_t generation, of_call = UINT64_MAX; /* `of_call`: the generation of `call` */
     uint32_t part, done = 0;
 
     while (bgi_ticket_claim(&runner->ticket, true, &part, &generation)) {
@@ -96,7 +97,7 @@ uint32_t bgi_parts_help(bgi_runner *runner)
         done++;
         if (atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed)) /* the plan may be freed */
             break;
-        if (bgi_workers_find_device(runner->engine) != NULL) /* no other worker may be free for it */
+        if (bgi_workers_find_device(runner->engine) != NULL) /* it may be that no other worker is free for the device */
             break;
     }
     return done;

@@ -21,39 +21,39 @@ void bgi_weights_leave(bg_weights *weights);
 
 /* ---- inside ---- */
 
-/* Everything except the value. */
+/* The properties of a weight or of optimizer state, without its value. */
 typedef struct bgi_tensor {
     const char *name; /* NULL: the number is no longer in use */
     bg_type type;
     bg_variable_role role;
-    bool is_given;         /* set by the user, so its age is the weights' step count */
+    bool is_given;         /* the user has set the value, so its age is the weights' step count */
     uint64_t updates;      /* of optimizer state that a session made: the number of weight updates since then */
     const char *optimizer; /* of optimizer state: its optimizer (bg_optimizer_describe_state); "": unknown */
 } bgi_tensor;
 
-/* Tensors have numbers below this one. */
+/* Returns one more than the largest number of a tensor. */
 uint32_t bgi_weights_end(const bg_weights *weights);
 bgi_tensor bgi_weights_tensor(const bg_weights *weights, uint32_t number);
-/* UINT32_MAX when there is none. */
+/* Returns the number of the tensor with this name; UINT32_MAX when there is none. */
 uint32_t bgi_weights_index(const bg_weights *weights, const char *name);
-/* The newest value, valid until the next call on these weights. */
+/* Fetches the newest value, which is valid until the next call on these weights. */
 bg_status bgi_weights_fetch(bg_weights *weights, uint32_t number, const void **out, bg_error *error);
 /* Sets a value and its properties; an unknown name is added. The role of an existing weight stays, unless `sets_role`.
- * If the name is that of a piece of an existing weight, only that range is set. */
+ * If the name is that of a piece of an existing weight, only the range of this piece is set. */
 bg_status bgi_weights_restore(bg_weights *weights, const bgi_tensor *tensor, bool sets_role, const void *data,
                               bg_error *error);
 /* Removes the tensors from `count` on. */
 void bgi_weights_truncate(bg_weights *weights, uint32_t count);
-/* The number of weight updates. */
+/* Returns the number of weight updates. */
 uint64_t bgi_weights_step(const bg_weights *weights);
 void bgi_weights_set_step(bg_weights *weights, uint64_t step);
 
-/* bg_session_create. `makes_values`: makes parameters that the weights lack, regardless of the plan's options (needed
- * to measure costs). */
+/* Like bg_session_create, which calls it. `makes_values`: initializes parameters that the weights lack, regardless of
+ * the plan's options (needed to measure costs). */
 bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool makes_values, bg_session **out,
                              bg_error *error);
 
-/* bg_session_read_weights, called inside. */
+/* Like bg_session_read_weights, for a thread that has entered the weights. */
 typedef bg_status (*bgi_weights_reader)(void *user, bg_error *error);
 bg_status bgi_session_read_weights(bg_session *session, uint32_t rank, bgi_weights_reader use, void *user,
                                    bg_error *error);
@@ -64,35 +64,36 @@ bg_status bgi_session_read_weights(bg_session *session, uint32_t rank, bgi_weigh
  * same on all ranks. A weight whose home is not a session of several ranks belongs to rank 0 as a whole, as every
  * weight does in one process. */
 
-/* Calls `visit` for each range of elements; the ranges of one rank, in this order, are its part. */
+/* Calls `visit` for each range of elements of a weight; the ranges of one rank, in this order, are its part. */
 typedef void bgi_visit_part(void *user, uint32_t rank, int64_t first, int64_t count);
 bg_status bgi_session_walk_parts(const bg_session *session, uint32_t number, bgi_visit_part *visit, void *user,
                                  bg_error *error);
-/* Reads this rank's part of the newest value; the caller calls bgi_session_pull first. It does not communicate with
- * other ranks. */
+/* Reads this rank's part of the newest value; the caller calls bgi_session_pull first. The function does not
+ * communicate with other ranks. */
 bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void *out, bg_error *error);
 /* Copies many values at a time with all processors of the session: this rank's parts, after bgi_session_pull, or whole
- * values in one process. `out` has memory for each. */
+ * values in one process. `out` of each copy is the memory for the value. */
 typedef struct bgi_value_copy {
     uint32_t number;
     void *out;
 } bgi_value_copy;
 bg_status bgi_session_copy_values(const bg_session *session, const bgi_value_copy *copies, size_t count,
                                   bg_error *error);
-/* Allocates memory for copies, inside the weights; NULL: out of memory. If *out_is_kept, the session keeps the returned
- * memory for the next call, until it ends or bgi_session_drop_room is called. While one caller uses the kept memory,
- * others get memory that is freed on return. Any thread may return it. */
+/* Returns memory for copies; the caller has entered the weights. NULL: out of memory. If *out_is_kept, the session
+ * keeps the memory after its return for the next call, until the session ends or bgi_session_drop_room is called. While
+ * one caller uses the kept memory, other callers get memory that is freed when they return it. Any thread may return
+ * memory. */
 void *bgi_session_take_room(bg_session *session, size_t size_bytes, bool *out_is_kept);
 void bgi_session_return_room(bg_session *session, void *memory, bool is_kept);
-void bgi_session_drop_room(bg_session *session); /* does nothing while a caller has it */
+void bgi_session_drop_room(bg_session *session); /* does nothing while a caller has the memory */
 /* Whether a processor of this session is free: no run is in progress, or it has fewer workers than processors. (A
  * sleeping worker may have work again within microseconds.) Any thread may call it while the session exists. */
 bool bgi_session_leaves_processor(const bg_session *session);
 
-/* Moves all values to their homes. All ranks call it. */
+/* Moves all values to their homes. All ranks call this function. */
 bg_status bgi_session_pull(bg_session *session, bg_error *error);
-/* The range from the first to the last element on a rank's devices, which the rank must read when it restores the
- * weight. Both 0: nothing. */
+/* Finds the range that a rank must read when it restores the weight: from the first element on the rank's devices to
+ * the last one, which is before *out_end. Both are 0 if the rank must read nothing. */
 bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uint32_t rank, int64_t *out_first,
                                  int64_t *out_end, bg_error *error);
 
@@ -103,9 +104,9 @@ uint32_t bgi_session_rank_count(const bg_session *session);
 /* Combines the results of work that each rank has done separately: BG_OK when it succeeded on all ranks, otherwise the
  * error of the lowest rank that failed. */
 bg_status bgi_session_settle(const bg_session *session, bg_status status, bg_error *error);
-/* *If *any is true on one rank, it becomes true on all ranks. */
+/* If *any is true on one rank, it becomes true on all ranks. */
 bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error);
-/* Sends data from `root` to all ranks, or from one rank to another. */
+/* Send data from `root` to all ranks, and from one rank to another. */
 bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error);
 bg_status bgi_session_hand(const bg_session *session, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                            bg_error *error);

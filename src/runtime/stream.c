@@ -33,8 +33,8 @@ uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *out
     }
 }
 
-/* The index of this value in the caller's array; not_wanted when the mode omits it. An update has one value in its
- * step. */
+/* Returns the index of this value in the caller's array; not_wanted when the mode omits it. An update has one value in
+ * its step. */
 static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *output)
 {
     const bg_plan *plan = runner->plan;
@@ -55,7 +55,7 @@ static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *outp
     case BG_OUTPUT_SUM:
         return runner->replica;
     default:
-        /* The last iteration is not known in advance, so later ones overwrite earlier ones. */
+        /* The last iteration is not known in advance, so values of later iterations overwrite those of earlier ones. */
         return in_step + 1 == per_step ? runner->replica : not_wanted;
     }
 }
@@ -71,7 +71,7 @@ static void add_narrow(bg_dtype dtype, float *sum, uint16_t *to, const uint16_t 
     }
 }
 
-/* Adds one micro-batch; the first one of a run begins the sum. Integers wrap around. */
+/* Adds the value of one micro-batch; the first one of a run begins the sum. Integers wrap around. */
 static void add(const bg_type *type, float *wide_sum, void *to, const void *term, bool is_first)
 {
     const size_t count = (size_t)bg_type_element_count(type);
@@ -160,7 +160,7 @@ bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction)
     return true;
 }
 
-/* The address at which the host reads an output: in place if the host can access it, otherwise in a copy. */
+/* Returns the address at which the host reads an output: in place if the host can access it, otherwise in a copy. */
 static const void *find_value(bgi_runner *runner, const bgi_copy *copy)
 {
     const bgi_device_type *type = runner->device->type;

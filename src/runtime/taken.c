@@ -1,7 +1,7 @@
 /*
  * taken.c: finds processors to which threads of any process are bound. So two sessions that pin threads do not share
- * processors while others are free. The system reports bound threads; the library keeps no list of them, because a list
- * would be wrong after a crash. On a system that does not report them, no processor counts as taken.
+ * processors while others are free. The system reports bound threads. The library keeps no list of them, because such a
+ * list would be wrong after a crash. On a system that does not report bound threads, no processor counts as taken.
  */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
 
@@ -24,8 +24,8 @@ enum { MOST_CPUS = 1 << 16, KERNEL_THREAD = 0x00200000, TRIES = 200, NAP_NS = 50
 
 /* ---- one session at a time ---- */
 
-/* The lock is the name of an abstract socket: only one process can have it, and the system releases it when the process
- * ends. */
+/* Takes the lock, which is the name of an abstract socket: only one process can have the name, and the system releases
+ * it when the process ends. */
 int bgi_placement_lock(void)
 {
     static const char name[] = "brigade-pinning";
@@ -51,7 +51,7 @@ void bgi_placement_unlock(int lock)
 
 /* ---- affinity of other processes ---- */
 
-/* The kernel has threads that are bound to each processor; these are ignored. */
+/* Whether a process has ended or is a thread of the kernel, which has bound threads on each processor. */
 static bool is_of_system(const char *process)
 {
     char path[64], text[512] = "";

@@ -2,9 +2,9 @@
  * ticket.h: lets several threads claim numbered parts of some work from one 64-bit number, generation << 40 | end << 20
  * | beginning of the remaining parts. It does not know what the parts are.
  *
- * A part is claimed by a compare-and-swap, from the beginning or from the end. The claim of a thread with an old number
- * fails, because the generation has changed. After a successful claim the work cannot end without that part. So data
- * written before the ticket was published may be read after a claim, until the part is counted as done.
+ * A part is claimed by a compare-and-swap, from the beginning or from the end. The claim of a thread that has read an
+ * old number fails, because the generation has changed. After a successful claim the work cannot end without that part.
+ * So data written before the ticket was published may be read after a claim, until the part is counted as done.
  */
 #ifndef BGI_RUNTIME_TICKET_H
 #define BGI_RUNTIME_TICKET_H
@@ -32,8 +32,8 @@ static inline uint64_t bgi_ticket_generation(uint64_t word)
     return word >> 2 * BGI_TICKET_BITS;
 }
 
-/* Publishes parts 0 to count - 1, at most BGI_TICKET_MOST, of new work. Only one thread may call it at a time, when no
- * part is left. */
+/* Publishes parts 0 .. count - 1 of new work, where count <= BGI_TICKET_MOST. Only one thread may call it at a time,
+ * when no part is left. */
 static inline void bgi_ticket_publish(bgi_ticket *ticket, uint32_t count)
 {
     const uint64_t generation = bgi_ticket_generation(atomic_load_explicit(ticket, memory_order_relaxed)) + 1;
@@ -49,7 +49,7 @@ static inline bool bgi_ticket_is_open(const bgi_ticket *ticket)
     return bgi_ticket_begin(word) < bgi_ticket_end(word);
 }
 
-/* Claims a part; false when none is left. */
+/* Claims a part, from the end or from the beginning; returns false when no part is left. */
 static inline bool bgi_ticket_claim(bgi_ticket *ticket, bool from_end, uint32_t *out_part, uint64_t *out_generation)
 {
     uint64_t word = atomic_load_explicit(ticket, memory_order_acquire);

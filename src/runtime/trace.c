@@ -44,7 +44,7 @@ static bool has_calls(const bgi_instruction *instruction, const bgi_instruction 
            of->calls + of->call_count <= instruction->calls + instruction->call_count;
 }
 
-/* Finds the first instruction so far with these calls. */
+/* Returns the last instruction of this kind so far, if it has these calls; otherwise BGI_NO_INSTRUCTION. */
 static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction, const uint32_t *by_kind)
 {
     const bgi_instruction *of = &program->instructions[instruction];
@@ -53,8 +53,8 @@ static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction
     return last != BGI_NO_INSTRUCTION && has_calls(&program->instructions[last], of) ? last : BGI_NO_INSTRUCTION;
 }
 
-/* A program alternates between a few stages, so the search continues backward when the last instruction of the kind
- * belongs to another stage. */
+/* Searches backward for an instruction with these calls. A program alternates between a few stages, so the last
+ * instruction of the kind may belong to another stage. */
 static uint32_t search_sharer(const bgi_plan_device *program, uint32_t instruction)
 {
     enum { MOST_BACK = 4096 };
@@ -184,7 +184,8 @@ void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_
     bgi_trace_put(ring, &event);
 }
 
-/* The device may have advanced since then, so the recorded action is the current one. */
+/* Records a worker's help. The event has the device's current action, although the device may have advanced since the
+ * worker helped. */
 void bgi_trace_add_help(bgi_worker *worker, const bgi_runner *runner, uint64_t start_ns)
 {
     bgi_engine *engine = worker->engine;

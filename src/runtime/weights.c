@@ -69,7 +69,8 @@ static bool is_inside(bg_weights *weights)
     return atomic_load_explicit(&weights->thread, memory_order_relaxed) == (uintptr_t)pthread_self();
 }
 
-/* While the message is written, the other thread may leave or begin another action. */
+/* Reports that another action uses the weights. While the message is written, the other thread may leave or begin
+ * another action. */
 static bg_status refuse(bg_weights *weights, const bg_session *session, const char *action, bg_error *error)
 {
     const bg_session *other = atomic_load_explicit(&weights->session, memory_order_relaxed);
@@ -80,7 +81,7 @@ static bg_status refuse(bg_weights *weights, const bg_session *session, const ch
     if (is_inside(weights))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s: called within %s that uses the same weights, from one of its callbacks or kernels; "
-                            "call it after that has returned",
+                            "call it after the action has ended",
                             action, others);
     if (session != NULL && other == session)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -290,7 +291,7 @@ void bgi_weights_leave_home(bg_weights *weights, uint32_t index)
 {
     bgi_weight *weight = &weights->items[index];
 
-    /* A lost value is not requested, because other ranks may be gone. */
+    /* Does not request a lost value from other ranks, because they may be gone. */
     if (!weight->is_lost)
         weight->data = take_value(weights, &weight->type);
     if (weight->data == NULL ||
@@ -314,7 +315,7 @@ static uint32_t skip_gone(const bg_weights *weights, uint32_t index)
     return i;
 }
 
-/* Describes item `index`; here `index` counts removed pieces too. */
+/* Sets *out to item `index`, with its newest value; here `index` counts removed pieces too. */
 static bg_status describe(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error)
 {
     const bgi_weight *weight;
@@ -326,7 +327,8 @@ static bg_status describe(bg_weights *weights, uint32_t index, bg_weight *out, b
     return BG_OK;
 }
 
-/* The weight of which `name` is a piece's name; UINT32_MAX when there is none. */
+/* Returns the index of the weight that has a piece called `name`, and sets *out_number to the piece's number. Returns
+ * UINT32_MAX if there is no such weight. */
 static uint32_t find_whole(const bg_weights *weights, const char *name, uint32_t *out_number)
 {
     for (uint32_t i = 0; i < weights->count; i++)
@@ -342,7 +344,7 @@ static bg_status report_absence(const bg_weights *weights, const char *name, bg_
 
     if (whole == UINT32_MAX)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`", name);
-    return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`; weights have all of it, `%s`", name,
+    return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`; the weights have the whole, `%s`", name,
                         weights->items[whole].name);
 }
 
@@ -358,7 +360,8 @@ bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_
     if (index < bg_weights_count(weights))
         status = describe(weights, skip_gone(weights, index), out, error);
     else
-        status = bg_error_set(error, BG_ERROR_INVALID, "weight %u of %u", index, bg_weights_count(weights));
+        status = bg_error_set(error, BG_ERROR_INVALID, "weight is %u but must be below %u, the number of weights",
+                              index, bg_weights_count(weights));
     bgi_weights_leave(weights);
     return status;
 }
@@ -473,13 +476,13 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
     return BG_OK;
 }
 
-/* A function that writes a value. */
+/* A caller's function that writes a value, and its argument. */
 typedef struct filling {
     bg_status (*write)(void *user, void *data, bg_error *error);
     void *user;
 } filling;
 
-/* Fills separate memory with the new value, so that a failure does not change the weight. */
+/* Has the value written to separate memory first, so that a failure does not change the weight. */
 static bg_status fill_beside(bg_weights *weights, const char *name, const bg_type *type, const filling *by,
                              bg_error *error)
 {
@@ -565,7 +568,7 @@ bg_status bgi_weights_restore(bg_weights *weights, const bgi_tensor *tensor, boo
 
     BGI_TRY(bgi_weights_set(weights, tensor->name, &tensor->type, data, error));
     number = bgi_weights_index(weights, tensor->name);
-    if (number == UINT32_MAX) /* a piece whose whole exists */
+    if (number == UINT32_MAX) /* a piece was set, and the weights have the whole */
         return BG_OK;
     weight = &weights->items[number];
     weight->is_given = tensor->is_given;

@@ -18,12 +18,13 @@ enum {
     LOOKS_PER_CLOCK = 16,
     SPIN_NS = 40000,        /* about the time that a system needs to wake a thread */
     SPIN_CROWDED_NS = 2000, /* with more workers than processors, another worker needs this processor */
-    YIELD_NS = 2000000,     /* after that, if the worker must poll a transport and has the processor for itself, because
-                               a timed sleep takes several times as long as a message */
-    POLL_NS = 20000         /* longest sleep of a worker that must poll a transport */
+    YIELD_NS =
+        2000000,    /* after SPIN_NS, a worker that must poll a transport and has a processor to itself yields between
+                       polls for this time, because a timed sleep takes several times as long as a message */
+    POLL_NS = 20000 /* longest sleep of a worker that must poll a transport */
 };
 
-/* The work of about a tenth of a millisecond on one core. */
+/* The work that one core does in about a tenth of a millisecond. */
 static const double short_run_flops = 4e6, short_run_bytes = 1e6;
 
 static bool is_stopping(const bgi_engine *engine)
@@ -76,7 +77,7 @@ static bool help_somebody(const bgi_engine *engine, bgi_worker *worker)
         const uint64_t start_ns = is_traced ? bgi_clock_ns() : 0;
         if (bgi_parts_help(runner) == 0)
             continue;
-        if (is_traced && !is_stopping(engine)) /* otherwise the plan may be destroyed */
+        if (is_traced && !is_stopping(engine)) /* when the engine stops, the plan may be destroyed */
             bgi_trace_add_help(worker, runner, start_ns);
         return true;
     }
@@ -116,7 +117,7 @@ static bool has_work(const bgi_engine *engine)
     return false;
 }
 
-/* Whether the transport made progress. */
+/* Moves messages between ranks; returns whether any moved. */
 static bool make_progress(const bgi_engine *engine)
 {
     bgi_transport *transport = engine->transport;
@@ -126,7 +127,8 @@ static bool make_progress(const bgi_engine *engine)
            transport->type->progress(transport);
 }
 
-/* No thread wakes a sleeper when a message from another rank arrives, so the sleep is short. */
+/* Returns the longest sleep of a worker. It is short if messages from other ranks may arrive, because no thread would
+ * wake the worker. */
 static uint64_t longest_sleep_ns(const bgi_engine *engine)
 {
     return engine->transport->type->progress != NULL && atomic_load(&engine->devices_left.value) > 0 ? POLL_NS
@@ -173,8 +175,9 @@ static bool may_take_again(const bgi_worker *worker, bgi_runner *runner)
     return !is_stopping(worker->engine) && bgi_runner_is_ready(runner) && !atomic_exchange(&runner->is_owned, true);
 }
 
-/* The event that the device waits for may have happened after the last check, while no other worker could take the
- * device. So the function checks once more, and wakes an idle worker for a device that is ready. */
+/* Advances a device and gives it up. The event that the device waits for may have happened after the last check, while
+ * no other worker could take the device, so the function checks once more. When it leaves a device that is still ready,
+ * it wakes an idle worker. */
 static void work_on(bgi_runner *runner, const bgi_worker *worker)
 {
     bool has_yielded;
@@ -189,7 +192,7 @@ static void work_on(bgi_runner *runner, const bgi_worker *worker)
         bgi_event_count_notify_one(&worker->engine->events);
 }
 
-/* The last thread of an abandoned engine frees it. */
+/* Ends a worker; the last worker of an abandoned engine frees the engine. */
 static void leave(bgi_worker *worker)
 {
     bgi_engine *engine = worker->engine;
@@ -205,10 +208,10 @@ static void leave(bgi_worker *worker)
         bgi_engine_free(engine);
 }
 
-/* Returns false when there was no work. */
+/* Does some work, if there is any; returns false when there was none. */
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
-    const bool has_moved = make_progress(engine); /* also while a device is always ready */
+    const bool has_moved = make_progress(engine); /* messages must move even while some device is always ready */
     bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
 
     if (runner != NULL)
@@ -246,7 +249,8 @@ static bool has_transfers(const bgi_engine *engine)
     return false;
 }
 
-/* An I/O thread. An I/O thread sleeps at once, because workers that spin find transfers sooner. */
+/* Runs an I/O thread. When it finds no transfer it sleeps immediately, because workers that spin find transfers sooner.
+ */
 static void *move_all(void *argument)
 {
     bgi_worker *worker = argument;
@@ -266,8 +270,8 @@ static void *move_all(void *argument)
     return NULL;
 }
 
-/* Whether a run ends in less time than it takes to wake a second worker. A cost of zero means that the
- * cost is unknown. */
+/* Whether a run ends in less time than it takes to wake a second worker. A cost of 0 is unknown, so the run does not
+ * count as short. */
 static bool is_short_run(const bg_plan *plan)
 {
     double flops = 0.0, bytes = 0.0;
@@ -286,7 +290,8 @@ static bool is_short_run(const bg_plan *plan)
            bytes * plan->iterations * plan->replicas < short_run_bytes;
 }
 
-/* More workers than devices help as long as kernels can be divided among them. */
+/* Returns the number of workers that do not only transfers. More workers than devices help as long as kernels can be
+ * divided among them. */
 static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
 {
     const uint32_t asked = engine->plan->options.execution.cores;
@@ -309,8 +314,8 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
     return cpu_count < useful ? cpu_count : (uint32_t)useful;
 }
 
-/* One I/O thread if workers leave a processor free. Workers also do transfers, but only when they have no other
- * work. */
+/* Returns the number of I/O threads: as options.execution.io_threads says or, by default, one if workers leave a
+ * processor free. Workers also do transfers when they have no other work. */
 static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uint32_t cpu_count)
 {
     const int32_t asked = engine->plan->options.execution.io_threads;
@@ -324,8 +329,8 @@ static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uin
     return asked >= 0 ? (uint32_t)asked : workers < cpu_count;
 }
 
-/* Waking a separate worker for each run costs time while the caller sleeps. But the library must not bind the caller to
- * a processor, and the caller must return when a kernel hangs. */
+/* Whether the caller works itself, which saves waking a separate worker for each run. But the library must not bind the
+ * caller to a processor, and the caller must return when a kernel of a custom op hangs. */
 static bool may_drive(const bgi_engine *engine, uint32_t wanted)
 {
     return wanted == 1 && engine->plan->options.execution.pinning == BG_PINNING_NONE &&
@@ -381,7 +386,8 @@ static bool start_worker(bgi_engine *engine, uint32_t number, bool does_io, cons
     return true;
 }
 
-/* Half a micro-batch of a program; without limit if devices do not compete for workers. */
+/* Returns half a micro-batch, as a share of the program x 2^32; UINT64_MAX (no limit) if devices do not compete for
+ * workers. */
 static uint64_t choose_tolerance(const bgi_engine *engine, uint32_t worker_count)
 {
     if (worker_count == 1 || worker_count >= engine->local_count)
@@ -389,8 +395,8 @@ static uint64_t choose_tolerance(const bgi_engine *engine, uint32_t worker_count
     return (UINT64_C(1) << 31) / engine->plan->micro_batches;
 }
 
-/* The number of processors for this process: all that it may use, unless ranks of the same host may use them too.
- * Launchers that bind ranks give each rank its own processors. */
+/* Returns the number of processors for this process: all that it may use, unless other ranks of the host may use them
+ * too. Launchers that bind ranks give each rank its own processors. */
 static uint32_t find_share(const bgi_engine *engine, uint32_t cpu_count, bool *out_is_crowded)
 {
     const bg_transport *carrier = engine->ranks != NULL ? engine->ranks->carrier : NULL;
@@ -413,7 +419,7 @@ static uint32_t count_helps(const bg_plan *plan)
     return plan->options.reporting.trace_events < MOST_HELPS ? plan->options.reporting.trace_events : MOST_HELPS;
 }
 
-/* Workers inherit the processor affinity of the caller. */
+/* Starts the workers, which inherit the processor affinity of the caller. */
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
 {
     const bg_execution_options *execution = &engine->plan->options.execution;

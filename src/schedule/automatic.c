@@ -10,7 +10,7 @@
  *     small changes along the critical path of the best order
  *
  * Every order that is tried is timed (search.c). The work is bounded by a count of actions, not by a clock, so the same
- * problem gives the same order everywhere. The search ends at once when the best order meets a lower bound.
+ * problem gives the same order everywhere. The search ends as soon as the best order meets a lower bound.
  */
 #include "schedule/automatic.h"
 
@@ -92,7 +92,7 @@ static uint32_t limit_cap(const automatic *a, double cap)
     return !(cap < most) ? most : cap < 1.0 ? 1 : (uint32_t)cap;
 }
 
-/* By Little's law, the number of micro-batches in flight is the number that begin during one round trip. */
+/* Sets the caps to `filling` times the micro-batches that begin during one round trip (Little's law). */
 static void set_caps(automatic *a, double filling)
 {
     const bgi_search *search = &a->search;
@@ -200,7 +200,7 @@ static bg_status search_orders(automatic *a, bg_error *error)
     BGI_TRY(try_generators(a, error));
     if (bgi_search_is_done(&a->search))
         return BG_OK;
-    /* The first greedy order is also the list of actions that the exhaustive search permutes. */
+    /* The exhaustive search also takes its list of actions from the first greedy order. */
     set_caps(a, 1.0);
     if (!bgi_greedy_run(a->greedy, &rules[0], a->caps, a->order))
         return BG_OK;

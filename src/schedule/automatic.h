@@ -20,20 +20,20 @@ typedef struct bgi_search {
     bgi_schedule_layout layout;
     bgi_arena arena;
     uint32_t action_count; /* F, R, B, W and U of all devices */
-    uint32_t *begins;      /* by device, with one more entry: the beginning of its part of an order */
-    uint32_t *ends;        /* by device: the beginning of its updates */
-    uint32_t *rows;        /* by instance */
-    double *costs;         /* by row */
-    double *delays;        /* by edge: ns from the end of its producer until the message arrives */
-    bool *is_merged;       /* by stage: F and B of a micro-batch run back to back */
-    double *heads;         /* by row of F, R, B, W: the earliest start in an empty pipeline */
-    double *tails;         /* by row of F, R, B, W: from its start to the end of the step in an empty pipeline */
-    double period_ns;      /* the busiest device's time for a micro-batch */
-    double bound_ns;       /* no order ends earlier */
-    bool is_stopped;       /* the caller requested a stop, which also uses up the work */
-    uint64_t work_left;    /* the number of actions that may still be examined, over all orders */
+    uint32_t *begins;   /* by device, with one more entry for the end: the beginning of the device's part of an order */
+    uint32_t *ends;     /* by device: the beginning of its updates in an order */
+    uint32_t *rows;     /* by instance */
+    double *costs;      /* by row */
+    double *delays;     /* by edge: ns from the end of the producer until the message arrives */
+    bool *is_merged;    /* by stage: F and B of a micro-batch run back to back */
+    double *heads;      /* by row of F, R, B, W: the earliest start in an empty pipeline */
+    double *tails;      /* by row of F, R, B, W: the time from its start to the end of the step in an empty pipeline */
+    double period_ns;   /* the busiest device's time for a micro-batch */
+    double bound_ns;    /* no order ends earlier */
+    bool is_stopped;    /* the caller requested a stop, which also sets work_left to 0 */
+    uint64_t work_left; /* the number of actions that may still be examined, over all orders */
 
-    /* The best so far; best_ns is infinite before there is one. */
+    /* The best order so far; best_ns is infinite before there is one. */
     uint32_t *best;
     double best_ns;
     double best_bytes; /* bytes of slots on all devices together */
@@ -41,9 +41,9 @@ typedef struct bgi_search {
     double *fewest_bytes;
 
     /* Scratch of bgi_search_time. */
-    double *finish;         /* by instance: its end; below 0: unknown */
+    double *finish;         /* by instance: when it ends; below 0: unknown */
     double *device_times;   /* by device */
-    uint32_t *places;       /* by device: the place of its next action */
+    uint32_t *places;       /* by device: the place of its next action in the order */
     uint32_t *ready;        /* a stack of devices */
     uint32_t *first_waiter; /* by instance: 1 + a device that waits for it */
     uint32_t *next_waiter;  /* by device: the next device that waits for the same instance */
@@ -52,27 +52,29 @@ typedef struct bgi_search {
 
 /* ---- search.c ---- */
 
-/* The problem must have passed its check. On failure nothing needs clearing. */
+/* Prepares a search. The problem must have passed bgi_schedule_problem_check. On failure nothing needs clearing. */
 bg_status bgi_search_init(bgi_search *search, const bg_schedule_problem *problem, bg_error *error);
 void bgi_search_clear(bgi_search *search);
 
-/* The end of the order if no action waits for a slot, which is never later than the end by bg_schedule_simulate.
- * Infinite when the devices wait for each other. Leaves the ends of all actions in search->finish. */
+/* Returns the end of the order if no action waits for a slot, which is never later than the end by
+ * bg_schedule_simulate. Returns infinity when the devices wait for each other. Writes the ends of all actions to
+ * search->finish. */
 double bgi_search_time(bgi_search *search, const uint32_t *order);
 
-/* The previous or the next row of the same stage among the existing rows of F, R, B, W; UINT32_MAX: none. */
+/* Return the previous and the next row of the same stage, in the order F, R, B, W, that has instances; UINT32_MAX:
+ * none. */
 uint32_t bgi_search_previous_row(const bgi_search *search, uint32_t row);
 uint32_t bgi_search_next_row(const bgi_search *search, uint32_t row);
 
-/* The bytes of the slots that the device's own list requires, which are never more than those by
+/* Returns the bytes of the slots that the device's own list requires, which are never more than those by
  * bg_schedule_edge_depth. */
 double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32_t device);
 
-/* Whether each device's slots may fit its limit, by bgi_search_device_bytes. */
+/* Whether the slots of each device may fit its limit, according to bgi_search_device_bytes. */
 bool bgi_search_may_fit(bgi_search *search, const uint32_t *order);
 
-/* Keeps the order if it verifies, meets the limits and ends earlier than the best, or at the same time with fewer
- * bytes. Fails only when memory is out. */
+/* Keeps the order if it passes verification, meets the limits and ends earlier than the best, or at the same time with
+ * fewer bytes. Fails only when memory is out. */
 bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *out_is_kept, bg_error *error);
 /* Does the same for the order of a generator, if it supports the problem. `scratch`: memory for an order. */
 bg_status bgi_search_consider_generator(bgi_search *search, const bg_schedule_generator *generator, uint32_t *scratch,
@@ -84,7 +86,7 @@ bg_status bgi_search_emit(const bgi_search *search, const uint32_t *order, bg_sc
 /* Whether no better order can be found, or the work is used up. */
 bool bgi_search_is_done(const bgi_search *search);
 
-/* Subtracts an order's actions from the remaining work before the order is examined. */
+/* Subtracts the number of an order's actions from work_left; called before the order is examined. */
 void bgi_search_spend(bgi_search *search);
 
 static inline bg_action_kind bgi_search_kind(const bgi_search *search, uint32_t instance)
@@ -102,14 +104,14 @@ static inline uint32_t bgi_search_micro_batch(const bgi_search *search, uint32_t
     return instance - search->layout.rows[search->rows[instance]].first;
 }
 
-/* F, R, B and W are ordered by the search; U comes after them. */
+/* Whether the search orders actions of this kind: F, R, B and W. U comes after them. */
 static inline bool bgi_search_is_ordered(bg_action_kind kind)
 {
     return kind == BG_ACTION_FORWARD || kind == BG_ACTION_RECOMPUTE || kind == BG_ACTION_BACKWARD ||
            kind == BG_ACTION_WEIGHTS;
 }
 
-/* Whether the stage's next action must follow this one at once, which is so for F and R of a merged loss. */
+/* Whether the stage's next action must follow an action of this row immediately: in a merged loss, after F and R. */
 static inline bool bgi_search_is_bound(const bgi_search *search, uint32_t row)
 {
     const bgi_schedule_row *info = &search->layout.rows[row];
@@ -121,25 +123,25 @@ static inline bool bgi_search_is_bound(const bgi_search *search, uint32_t row)
 
 typedef enum bgi_greedy_tie {
     BGI_TIE_OLDEST, /* the lowest micro-batch, then the last stage */
-    BGI_TIE_LONGEST /* the longest way to the end of the step */
+    BGI_TIE_LONGEST /* the action with the longest way to the end of the step */
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W, of which the lowest is first; R has the rank of B, or
-                                             is last */
-    bool alternates;                      /* F after B and B after F, regardless of ranks */
+    uint32_t
+        ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W; the lowest is first. R has the rank of B, or is last */
+    bool alternates;                 /* F after B and B after F, regardless of ranks */
     bgi_greedy_tie tie;
-    /* A device waits for a more urgent action if its inputs are known to arrive within this fraction of the time of the
-     * action that it could run now. */
+    /* A device waits for a more urgent action if that action's inputs are known to arrive within this fraction of the
+     * time of the action that the device could run now. */
     double patience;
 } bgi_greedy_rule;
 
 typedef struct bgi_greedy bgi_greedy;
 
 bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error); /* in the search's arena */
-/* Makes an order. `caps`, by stage and at least 1, is the largest number of micro-batches whose forward has begun and
- * whose last backward action is not done. Returns false when devices wait for each other, which only happens with a
- * problem that cannot be scheduled. */
+/* Makes an order. `caps`, at least 1, is by stage the largest number of micro-batches whose forward has begun and whose
+ * last backward action is not done. Returns false when devices wait for each other, which only happens with a problem
+ * that cannot be scheduled. */
 bool bgi_greedy_run(bgi_greedy *greedy, const bgi_greedy_rule *rule, const uint32_t *caps, uint32_t *order);
 
 /* ---- improve.c ---- */
@@ -149,7 +151,7 @@ bg_status bgi_search_improve(bgi_search *search, bg_error *error);
 
 /* ---- exhaustive.c ---- */
 
-/* Tries all orders when they are few. `any_order`: one of these orders. */
+/* Tries all orders if there are few; sets *out_is_complete to whether it did. `any_order`: one of these orders. */
 bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool *out_is_complete, bg_error *error);
 
 #endif

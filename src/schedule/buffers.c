@@ -10,7 +10,8 @@
  *
  * An edge that shares a store has only LOADs, each after the STORE whose data it reads.
  *
- * A LOAD of a clean buffer loads it again, because the device may have reused its memory.
+ * A LOAD of an unchanged buffer on the device is allowed, and loads it again, because the device may have reused its
+ * memory.
  */
 #include "schedule/buffers.h"
 
@@ -26,10 +27,10 @@ typedef struct buffer_walk {
     const bgi_schedule_layout *layout;
     const uint32_t *positions;
     buffer_state *states; /* by buffer */
-    bool *was_here;       /* by buffer: in this step */
-    uint32_t *stored;     /* by buffer of an edge: the number of micro-batches so far */
-    uint32_t **loads;     /* by buffer of an edge, by micro-batch: 1 + place in the list */
-    uint32_t *loaded;     /* by buffer of an edge: the number of micro-batches so far */
+    bool *was_here;       /* by buffer: whether an action of this step has used or loaded it */
+    uint32_t *stored;     /* by buffer of an edge: the number of micro-batches stored or loaded so far */
+    uint32_t **loads;     /* by buffer of an edge, by micro-batch: 1 + place of the LOAD in the list */
+    uint32_t *loaded;     /* by buffer of an edge: the number of micro-batches stored or loaded so far */
     bg_error *error;
 } buffer_walk;
 
@@ -139,7 +140,7 @@ static bg_status move(buffer_walk *walk, uint32_t device, uint32_t position, con
                                                            : move_variables(walk, device, position, action);
 }
 
-/* Checks the slot that a producer writes next. */
+/* Checks that the micro-batch whose slot a producer writes has been stored. */
 static bg_status use_slot(buffer_walk *walk, uint32_t device, uint32_t position, const bg_action *action, uint32_t b)
 {
     const uint32_t slots = walk->layout->problem->buffers[b].slots;
@@ -181,7 +182,7 @@ static bg_status use(buffer_walk *walk, uint32_t device, uint32_t position, cons
     return BG_OK;
 }
 
-/* Checks the state at the end of the device's list. */
+/* Checks the state of the device's buffers at the end of its list. */
 static bg_status finish(buffer_walk *walk, uint32_t device, uint32_t *depths)
 {
     const bgi_schedule_layout *layout = walk->layout;

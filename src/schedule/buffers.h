@@ -10,14 +10,15 @@
 typedef enum bgi_buffer_use {
     BGI_USE_NONE = 0,
     BGI_USE_READ,
-    BGI_USE_WRITE /* the user writes; for an edge: makes the values; for variables: may also read */
+    BGI_USE_WRITE /* the action makes the values of an edge, or writes variables, which it may also read */
 } bgi_buffer_use;
 
-/* How an action other than LOAD and STORE uses a buffer. */
+/* Returns how an action other than LOAD and STORE uses a buffer. */
 bgi_buffer_use bgi_buffer_used_by(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
                                   const bg_action *action);
 
-/* The places of actions by the stage that they name, in the order of the list. Returns false when memory is out. */
+/* Lists the places of actions by the stage that they name, in the order of the list. Returns false when memory is out.
+ */
 bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stage_count, bgi_arena *arena,
                            bgi_buckets *out);
 
@@ -37,7 +38,8 @@ bg_status bgi_schedule_place_transfers(const bgi_schedule_layout *layout, uint32
 
 /* ---- buffers.c ---- */
 
-/* Proves the LOADs and STOREs of a schedule whose other actions have passed the checks; fills `depths` (by buffer). */
+/* Checks the LOADs and STOREs of a schedule whose other actions have passed bgi_schedule_check; fills `depths` (by
+ * buffer). */
 bg_status bgi_schedule_check_buffers(const bgi_schedule_layout *layout, const bg_schedule *schedule,
                                      const uint32_t *positions, uint32_t *depths, bg_error *error);
 

@@ -22,7 +22,7 @@
 
 #include <stdlib.h>
 
-/* The stages whose R must still be emitted; NULL when memory is out. */
+/* Returns, by stage, whether it recomputes although the generator has emitted no R for it; NULL when memory is out. */
 static bool *find_silent_recomputes(const bg_schedule *schedule, const bg_schedule_problem *problem)
 {
     bool *silent = calloc(problem->stage_count, sizeof *silent);
@@ -59,7 +59,7 @@ static bool adds_gradients(const bg_action *action)
     return action->kind == BG_ACTION_BACKWARD || action->kind == BG_ACTION_WEIGHTS;
 }
 
-/* Finds, by stage, the place of its last B or W in a device's list, after which its gradients are final. */
+/* Sets last[stage] to the place of the stage's last B or W in a device's list, after which its gradients are final. */
 static void find_last_backwards(const bg_schedule_problem *problem, const bgi_schedule_list *compute, size_t *last)
 {
     for (size_t i = 0; i < compute->count; i++)

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-/* On one device every schedule is strict. */
+/* Rejects a strategy that is not strict, if the problem is; on one device every schedule is strict. */
 static bg_status check_strict(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
                               bg_error *error)
 {

@@ -6,11 +6,11 @@
  *     ,1F0,1B0,1F1,1B1           an empty cell is idle
  *
  * PyTorch's runtime form has more actions. UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B and RECV_B are
- * skipped, because Brigade derives messages from the edges and has no sharded weights to gather. "(0F1;1B0)OVERLAP_F_B"
- * is two actions that PyTorch may overlap; here they run one after the other.
+ * skipped, because Brigade derives messages and sums of gradients from the problem and has no sharded weights to
+ * gather. "(0F1;1B0)OVERLAP_F_B" is two actions that PyTorch may overlap; here they run one after the other.
  *
  * PyTorch writes a full backward as B even where other backwards of the file are I and W. A problem of Brigade splits
- * either all weights or none. So in a file with I or W, each full backward B becomes an I followed by its W, and is
+ * either all weights or none. So in a file with I or W, each full backward B is read as an I followed by its W, and is
  * written in this form. Before PyTorch had I, a B whose W was in the file was the half for the inputs, and a full
  * backward was BW. So a B is read as such a half if the file has a W of its stage and micro-batch.
  *
@@ -45,14 +45,14 @@ enum { CSV_KIND_COUNT = sizeof csv_kinds / sizeof csv_kinds[0] };
 
 typedef struct csv_reader {
     bgi_reader in;
-    /* F, B, W, in the order of the cells. A full backward, or an action that may be one, is an R until the whole file
-     * is read, with index 1 if it cannot be a half. */
+    /* Has F, B and W in the order of the cells. Until the whole file is read, a backward that is or may be a full one
+     * is stored as R, with index 1 if it cannot be a half. */
     bg_schedule *schedule;
     bool has_halves;
     uint64_t skipped;
 } csv_reader;
 
-/* Represents a full backward until it is known whether the file has halves. */
+/* The kind of a backward that may be a full one, until it is known whether the file has halves. */
 #define FULL_BACKWARD BG_ACTION_RECOMPUTE
 
 static void skip_blanks(bgi_reader *in)
@@ -169,7 +169,7 @@ static bg_status read_row(csv_reader *csv, uint32_t rank)
 
 enum { LARGEST_ROW_COUNT = 1 << 20 };
 
-/* Rows are counted first, because the schedule needs the number of devices. */
+/* Counts the rows, because the schedule needs the number of devices before the first action. */
 static bg_status count_rows(const bgi_reader *in, uint32_t *out)
 {
     uint32_t count = 0;
@@ -198,7 +198,7 @@ static int compare_keys(const void *a, const void *b)
     return first < second ? -1 : first > second;
 }
 
-/* Lists the W of a list, ascending; the caller frees *out. */
+/* Lists the stage and micro-batch of each W of a device, ascending; the caller frees *out. */
 static bg_status find_weights(const bgi_schedule_list *list, uint64_t **out, size_t *out_count, bg_error *error)
 {
     uint64_t *keys = malloc((list->count + 1) * sizeof *keys);
@@ -215,7 +215,7 @@ static bg_status find_weights(const bgi_schedule_list *list, uint64_t **out, siz
     return BG_OK;
 }
 
-/* Converts each B to its meaning in the file: a half, or a B with its W. */
+/* Copies the actions of a rank, and converts each backward to what it is in this file: a half, or a B with its W. */
 static bg_status settle_rank(const bgi_schedule_list *list, uint32_t rank, bool has_halves, bg_schedule *out,
                              bg_error *error)
 {

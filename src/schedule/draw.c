@@ -65,7 +65,7 @@ typedef struct picture {
 
 enum { NUMBER_BYTES = 32 };
 
-/* Tenths of a pixel are precise enough. */
+/* Writes a length with one decimal, which is precise enough for pixels. */
 static const char *pixels(double value, char text[NUMBER_BYTES])
 {
     const int64_t tenths = (int64_t)llround(value * 10.0);
@@ -96,7 +96,8 @@ static const char *quantity(double value, char text[NUMBER_BYTES])
     return text;
 }
 
-/* XML does not allow control characters, escaped or not; bytes above 127 are the caller's UTF-8. */
+/* Adds text with the characters of XML escaped. XML does not allow control characters, escaped or not; bytes above 127
+ * are the caller's UTF-8. */
 static void add_escaped(bgi_string *text, const char *words)
 {
     for (; *words != '\0'; words++) {

@@ -29,7 +29,7 @@ typedef struct enumeration {
     uint32_t rows[MOST_ROWS];
     uint32_t row_count;
     uint32_t device;
-    uint32_t listed; /* orders of this device, including those that do not fit */
+    uint32_t listed; /* the number of orders of this device, including those that do not fit */
     bool is_too_large;
 } enumeration;
 
@@ -181,7 +181,7 @@ bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool
     if (numbers == NULL)
         return bgi_error_memory(error, "searching a schedule", devices * sizeof *numbers);
     if (search->action_count > 64 || devices > 64)
-        return BG_OK; /* too many orders, so they are not counted */
+        return BG_OK; /* too many orders, so the work is not computed */
     e.devices = bgi_arena_allocate(&search->arena, devices, sizeof *e.devices);
     e.order = bgi_arena_copy(&search->arena, any_order, search->layout.instance_count * sizeof *e.order);
     e.next = bgi_arena_allocate(&search->arena, search->layout.row_count, sizeof *e.next);

@@ -37,17 +37,18 @@ struct bgi_greedy {
     bgi_search *search;
     const bgi_greedy_rule *rule;
     const uint32_t *caps;
-    uint32_t *row_begins; /* by device, with one more entry: its F, R, B and W rows in device_rows */
+    uint32_t *row_begins; /* by device, with one more entry for the end: the beginning of its F, R, B and W rows in
+                             device_rows */
     uint32_t *device_rows;
     uint32_t *input_counts; /* by row */
     uint32_t *next;         /* by row: its next micro-batch */
-    uint32_t *missing;      /* by instance: inputs whose producers have not begun */
+    uint32_t *missing;      /* by instance: the number of inputs whose producers have not begun */
     double *arrivals;       /* by instance */
     device_state *devices;
     uint32_t *stale; /* devices whose `next` must be found again */
     uint32_t stale_count;
-    /* A tournament tree: leaves `width`.. are the devices, and node i is the one of nodes 2 i and 2 i + 1 that begins
-     * first. */
+    /* A tournament tree: the leaves, from node `width` on, are the devices, and node i is the device of nodes 2 i and 2
+     * i + 1 that begins first. */
     uint32_t *first;
     uint32_t width; /* a power of two */
 };
@@ -81,7 +82,7 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
         return bgi_error_memory(error, "searching a schedule", layout->instance_count * sizeof *greedy->arrivals);
     for (uint32_t row = 0; row < layout->row_count; row++)
         greedy->input_counts[row] = layout->to.begin[row + 1] - layout->to.begin[row];
-    /* Counting sort of the stages by device. */
+    /* Sorts the stages' rows by device, by counting. */
     for (uint32_t stage = 0; stage < stages; stage++)
         greedy->row_begins[search->problem->stage_devices[stage] + 1] += KIND_COUNT;
     for (uint32_t device = 0; device < devices; device++)
@@ -98,7 +99,7 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
 
 /* ---- possible actions of a device, and its choice ---- */
 
-/* The row whose instances end a micro-batch on a stage. */
+/* Returns the row whose instances end a micro-batch on a stage. */
 static uint32_t closing_row(const bgi_greedy *greedy, uint32_t stage)
 {
     const bgi_schedule_layout *layout = &greedy->search->layout;
@@ -107,7 +108,7 @@ static uint32_t closing_row(const bgi_greedy *greedy, uint32_t stage)
     return layout->rows[weights].count > 0 ? weights : bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0);
 }
 
-/* Whether the next instance of a row may begin once its inputs exist. */
+/* Whether the next instance of a row may begin as soon as its inputs arrive. */
 static bool is_allowed(const bgi_greedy *greedy, uint32_t row)
 {
     const bgi_schedule_layout *layout = &greedy->search->layout;
@@ -126,7 +127,7 @@ static bool is_allowed(const bgi_greedy *greedy, uint32_t row)
     return greedy->next[bgi_search_previous_row(greedy->search, row)] > micro_batch;
 }
 
-/* Whether other inputs of the B that an R belongs to have not begun yet. */
+/* Whether producers of other inputs of an R's B have not begun yet. */
 static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
 {
     const bgi_schedule_layout *layout = &greedy->search->layout;
@@ -139,7 +140,8 @@ static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
     return greedy->missing[layout->rows[backward].first + micro_batch] > own;
 }
 
-/* An R is as urgent as its B if the B waits only for this R; before that, the R fills pauses. */
+/* Returns the rank of a row's next instance. An R is as urgent as its B if the B waits only for this R; before that,
+ * the R fills pauses. */
 static uint32_t find_rank(const bgi_greedy *greedy, const device_state *device, uint32_t row)
 {
     bg_action_kind kind = greedy->search->layout.rows[row].kind;
@@ -269,8 +271,9 @@ static uint32_t begins_first(const bgi_greedy *greedy, uint32_t a, uint32_t b)
     return greedy->devices[b].next.start < greedy->devices[a].next.start ? b : a;
 }
 
-/* The device that begins an action next; if several begin at the same time, the one with the lowest number. Its choice
- * does not depend on the other devices: their actions begin no earlier, so their results come later. */
+/* Returns the device that begins an action next; if several begin at the same time, the one with the lowest number. The
+ * device's choice does not depend on the other devices: their actions begin no earlier, so their results arrive later.
+ */
 static uint32_t find_next_device(bgi_greedy *greedy)
 {
     while (greedy->stale_count > 0) {

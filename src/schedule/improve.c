@@ -33,7 +33,9 @@ typedef struct improver {
     double now_ns; /* the end of the order by the fast clock */
 } improver;
 
-/* The action on another device for which an action waited, or UINT32_MAX, and the arrival time of its result. */
+/* Returns the action on another device whose result arrives last among an action's inputs, or UINT32_MAX if all inputs
+ * are from this device. Sets *out_there to the arrival time.
+ */
 static uint32_t find_cause(const improver *improve, uint32_t instance, double *out_there)
 {
     const bgi_search *search = improve->search;
@@ -89,7 +91,7 @@ static void find_blocks(improver *improve)
     }
 }
 
-/* Whether two actions of a device may be exchanged by the rules that are not edges of the layout. */
+/* Whether the rules that are not edges of the layout allow the exchange of two actions of a device. */
 static bool may_swap(const bgi_search *search, uint32_t a, uint32_t b)
 {
     const bg_action_kind kind = bgi_search_kind(search, a), other = bgi_search_kind(search, b);
@@ -104,7 +106,7 @@ static bool may_swap(const bgi_search *search, uint32_t a, uint32_t b)
            (kind != other && bgi_search_micro_batch(search, a) != bgi_search_micro_batch(search, b));
 }
 
-/* No other action may come between the actions of a merged loss. */
+/* Whether an action at `place` would come between the actions of a merged loss, which must follow each other. */
 static bool splits_loss(const bgi_search *search, const uint32_t *order, uint32_t place, uint32_t begin)
 {
     return place > begin && bgi_search_is_bound(search, search->rows[order[place - 1]]);

@@ -32,8 +32,8 @@ static void count_action(census *all, const bg_action *action)
     all->has_host |= action->kind == BG_ACTION_HOST_IN || action->kind == BG_ACTION_HOST_OUT;
 }
 
-/* Each stage has an F for each micro-batch, so a list has at least that many actions, and memory stays proportional to
- * the list. */
+/* Rejects lists with fewer actions than stages x micro-batches, because each stage has an F for each micro-batch. So
+ * memory stays proportional to the lists. */
 static bg_status check_census(const census *all, bg_error *error)
 {
     if (all->action_count == 0)
@@ -53,7 +53,7 @@ static bg_status check_census(const census *all, bg_error *error)
     return BG_OK;
 }
 
-/* The device of a stage is that of its first compute action; the verifier reports any further device. */
+/* Finds the device of each stage, which is that of its first compute action; the verifier reports any other device. */
 static void find_places(const bg_schedule *schedule, uint32_t *stage_devices, bool *is_placed, bool *host_in,
                         bool *host_out)
 {

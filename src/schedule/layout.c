@@ -20,7 +20,7 @@ static uint32_t first_send_row(const bg_schedule_problem *problem)
     return (BGI_BLOCK_UPDATE + count_levels(problem)) * problem->stage_count;
 }
 
-/* The number of instances of a kind on a stage in a step. */
+/* Returns the number of instances of a kind on a stage in a step. */
 static uint32_t count_instances(const bg_schedule_problem *problem, bg_action_kind kind, uint32_t stage)
 {
     bool exists = false;
@@ -119,8 +119,8 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     incidence->edges = bgi_arena_allocate(&layout->arena, edge_count, sizeof *incidence->edges);
     if (incidence->begin == NULL || incidence->edges == NULL)
         return bgi_error_memory(error, "the edges of actions", (begins + edge_count) * sizeof(uint32_t));
-    /* Counts are stored two places higher. After the sums, begins[r + 1] is the beginning of row r, and filling moves
-     * it to the row's end. */
+    /* The count of row r is stored in begins[r + 2]. After the sums, begins[r + 1] is the beginning of row r, and
+     * filling moves it to the row's end. */
     for (uint32_t edge = 0; edge < edge_count; edge++)
         incidence->begin[edge_end(&layout->edges[edge], end) + 2]++;
     for (uint32_t row = 0; row < layout->row_count; row++)
@@ -155,7 +155,7 @@ static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
     return BG_OK;
 }
 
-/* Lists the stages whose actions may use a buffer, each once; all are on its device. Returns their number. */
+/* Lists the stages on the buffer's device whose actions may use the buffer, each once. Returns their number. */
 static uint32_t list_users(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer, uint32_t users[2])
 {
     const bg_schedule_edge *edge = buffer->per_micro_batch ? &problem->edges[buffer->edge] : NULL;
@@ -170,7 +170,7 @@ static uint32_t list_users(const bg_schedule_problem *problem, const bg_schedule
     return count;
 }
 
-/* Sorts buffers by those stages, by counting. */
+/* Sorts buffers by the stages that list_users lists, by counting. */
 static bg_status add_stage_buffers(bgi_schedule_layout *layout, bg_error *error)
 {
     const bg_schedule_problem *problem = layout->problem;

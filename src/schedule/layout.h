@@ -20,7 +20,7 @@ typedef struct bgi_schedule_row {
     uint32_t index;
     uint32_t device;
     uint32_t count;
-    uint32_t first; /* the number of its instance 0 */
+    uint32_t first; /* the number of the row's first instance */
 } bgi_schedule_row;
 
 /* The edges of row r are edges[begin[r]] .. edges[begin[r + 1] - 1], ascending. */
@@ -32,7 +32,7 @@ typedef struct bgi_schedule_incidence {
 typedef struct bgi_schedule_edge_rows {
     uint32_t from, to, last;
     uint32_t send, receive; /* rows without instances when the edge stays on one device */
-    bool crosses;           /* goes from one device to another */
+    bool crosses;           /* the edge goes from one device to another */
 } bgi_schedule_edge_rows;
 
 typedef struct bgi_schedule_layout {
@@ -41,7 +41,7 @@ typedef struct bgi_schedule_layout {
     uint32_t row_count;
     uint32_t instance_count;
     bgi_schedule_edge_rows *edges;
-    bgi_schedule_incidence from, to, last; /* edges by the row of that end */
+    bgi_schedule_incidence from, to, last; /* edges by the row of their producer, first reader and last reader */
     uint32_t *buffers;                     /* numbers of the remote buffers, by the device of their stage */
     uint32_t *buffer_begin;       /* by device: the beginning of its buffers; with one more entry for the end */
     uint32_t *stage_buffers;      /* remote buffers by the stages whose actions may use them */
@@ -50,11 +50,12 @@ typedef struct bgi_schedule_layout {
     bgi_arena arena;
 } bgi_schedule_layout;
 
-/* The problem must have passed bgi_schedule_problem_check. A zeroed layout is empty and may be cleared. */
+/* Numbers the actions of a problem, which must have passed bgi_schedule_problem_check. A zeroed layout is empty and may
+ * be cleared. */
 bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_layout_clear(bgi_schedule_layout *layout);
 
-/* Finds the row of any action; false when the problem has no such action. */
+/* Finds the row of any action; returns false when the problem has no such action. */
 bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action *action, uint32_t *out_row);
 
 /* Returns the action of an instance of a row. */
@@ -63,8 +64,8 @@ bg_action bgi_schedule_layout_action(const bgi_schedule_layout *layout, uint32_t
 /* Rows by stage, in blocks of stage_count; then U by level and stage; then SEND and RECEIVE by edge. */
 enum { BGI_BLOCK_UPDATE = 8 };
 
-/* The row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be in
- * range. */
+/* Returns the row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be
+ * in range. */
 static inline uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage,
                                                uint32_t level)
 {
@@ -76,7 +77,7 @@ static inline uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout
     return (blocks[kind] + (kind == BG_ACTION_UPDATE ? level : 0)) * layout->problem->stage_count + stage;
 }
 
-/* The row of an action that is known to be the problem's, and is neither LOAD nor STORE. */
+/* Returns the row of an action that is known to be in the problem and is neither LOAD nor STORE. */
 static inline uint32_t bgi_schedule_layout_known_row(const bgi_schedule_layout *layout, const bg_action *action)
 {
     if (action->kind == BG_ACTION_SEND)

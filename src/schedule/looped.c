@@ -33,7 +33,7 @@
 typedef struct loops {
     uint32_t lane_count;   /* p */
     uint32_t loop_count;   /* v */
-    uint32_t *lane_stages; /* by device, v each: its stages, ascending */
+    uint32_t *lane_stages; /* by device: its v stages, ascending */
 } loops;
 
 static bg_status reject(const bg_schedule_problem *problem, const loops *l, uint32_t stage, bg_error *error)
@@ -148,7 +148,7 @@ static bg_status emit_devices(const bg_schedule_problem *problem, bg_schedule *s
                               bg_error *error)
 {
     loops l = {0};
-    uint32_t *counts = calloc(problem->device_count, sizeof *counts); /* stages seen so far, by device */
+    uint32_t *counts = calloc(problem->device_count, sizeof *counts); /* by device: the number of stages seen so far */
     bg_status status = BG_OK;
 
     if (counts == NULL)

@@ -5,7 +5,7 @@
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
  *
- * With the loss merged, the last phase runs each micro-batch forward and then at once backward. If each of its
+ * With the loss merged, the last phase runs each micro-batch forward and then immediately backward. If each of its
  * positions has a separate device it runs as 1F1B, otherwise one micro-batch at a time. A stage's weights are updated
  * right after its last backward, while they are on the device. When the update has several levels or messages between
  * stages, all updates come at the end instead. The first of several levels does not read values of other stages (it
@@ -18,7 +18,7 @@
  *     dev0 ... B1.0 B1.1 REDUCE1 B0.0 B0.1 REDUCE0 U1:0 U0:0 ...
  *
  * Gradients that leave the device whenever it works on another stage would have to stay longer. In this case the
- * updates come at once, unless the problem asks for the delay (keeps_for_sums).
+ * updates come immediately, unless the problem asks for the delay (keeps_for_sums).
  */
 #include "schedule/schedule.h"
 
@@ -28,7 +28,7 @@ typedef struct phase {
     uint32_t begin, end; /* stages */
 } phase;
 
-/* The stages of the phase whose last stage is `stage`. */
+/* Returns the stages of the phase whose last stage is `last_stage`. */
 static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
 {
     phase found = {.begin = last_stage, .end = last_stage + 1};
@@ -38,7 +38,7 @@ static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
     return found;
 }
 
-/* The number of levels of a stage's update that follow its last backward. */
+/* Returns the number of levels of a stage's update that come right after its last backward. */
 static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 {
     bool has_messages = false;
@@ -51,8 +51,8 @@ static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 }
 
 /* Whether updates that follow a backward are delayed until after the next phase's backward. An update that is delayed
- * as a whole keeps weights and optimizer state on the device with the gradients, so this applies only if they are
- * always there. */
+ * as a whole keeps weights and optimizer state on the device with the gradients, so it is delayed only if these never
+ * leave the device. */
 static bool follow_later(const bg_schedule_problem *problem)
 {
     bool has_variables = false, leave = false;

@@ -56,7 +56,7 @@ bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t sta
         break;
     default:
         if (stage_count != device_count)
-            return reject_counts(generator, stage_count, device_count, "a device a stage", error);
+            return reject_counts(generator, stage_count, device_count, "one device for each stage", error);
         break;
     }
     for (uint32_t stage = 0; stage < stage_count; stage++)

@@ -123,10 +123,10 @@ static bg_status check_ascent(const char *name, const uint32_t *numbers, uint32_
     return BG_OK;
 }
 
-/* Concurrent stages would wait for each other on one device. */
+/* Checks the positions of stages; rejects concurrent stages on one device, where they would wait for each other. */
 static bg_status check_positions(const bg_schedule_problem *problem, bg_error *error)
 {
-    uint32_t *latest; /* by device: the latest stage on it, plus 1 */
+    uint32_t *latest; /* by device: 1 + the latest stage on the device; 0: none */
     bg_status status = BG_OK;
 
     if (problem->stage_positions == NULL)
@@ -190,7 +190,7 @@ static bg_status check_stages(const bg_schedule_problem *problem, bg_error *erro
     return BG_OK;
 }
 
-/* `end` is "from", "to" or "last". */
+/* Checks the action at one end of an edge; `end` is "from", "to" or "last". */
 static bg_status check_edge_end(const bg_schedule_problem *problem, uint32_t edge, const char *end, bg_action_kind kind,
                                 uint32_t stage, uint32_t level, bg_error *error)
 {
@@ -245,7 +245,7 @@ static bg_status check_edge(const bg_schedule_problem *problem, uint32_t index, 
     return BG_OK;
 }
 
-/* The sum of all actions, messages and transfers, which no order exceeds, must be a finite number. */
+/* Checks that the time of all actions, messages and transfers together, which no order exceeds, is finite. */
 static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *error)
 {
     double total_ns = 0.0;
@@ -258,7 +258,7 @@ static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *
     }
     for (uint32_t edge = 0; problem->bytes_per_ns > 0 && edge < problem->edge_count; edge++)
         total_ns += problem->micro_batch_count * ((double)problem->edges[edge].size_bytes / problem->bytes_per_ns);
-    /* Each use of a buffer may need a load and a store, and a micro-batch uses it at most four times. */
+    /* Each use of a buffer may need a load and a store, and a micro-batch uses a buffer at most four times. */
     for (uint32_t buffer = 0; problem->remote_bytes_per_ns > 0 && buffer < problem->buffer_count; buffer++)
         total_ns += 8.0 * problem->micro_batch_count *
                     ((double)problem->buffers[buffer].size_bytes / problem->remote_bytes_per_ns);

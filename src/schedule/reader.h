@@ -15,11 +15,11 @@ typedef struct bgi_reader {
     bg_error *error;
 } bgi_reader;
 
-/* `text` ends with NUL; `file_name` NULL: "schedule". */
+/* Begins to read `text`, which ends with NUL. If `file_name` is NULL, errors name "schedule". */
 bgi_reader bgi_reader_begin(const char *text, const char *file_name, bg_error *error);
 
-/* Returns BG_ERROR_PARSE; the message names the expected and the found text at `at`, and never contains a control
- * character. */
+/* Returns BG_ERROR_PARSE; the message has the expected text and the text at the current position, without control
+ * characters. */
 bg_status bgi_reader_reject(const bgi_reader *in, const char *at, const char *expected);
 
 /* Reads decimal digits of a number below 2^32. */

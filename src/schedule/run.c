@@ -35,7 +35,7 @@ typedef struct edge_state {
     double *releases;
 } edge_state;
 
-/* When transfers of a remote buffer are complete; by micro-batch for those of edges. */
+/* The times when transfers of a remote buffer are complete; by micro-batch for a buffer of an edge. */
 typedef struct buffer_state {
     double *loaded, *stored;
 } buffer_state;
@@ -48,7 +48,7 @@ typedef struct execution {
     uint32_t *ready;       /* devices that may continue, each at most once: a stack, or a heap for strict problems */
     uint32_t ready_count;
     /* Strict problems. */
-    const uint64_t **ranks; /* [device][position]: the place in the data flow */
+    const uint64_t **ranks; /* [device][position]: the action's place in the data flow */
     double time;            /* when the last action ended */
     uint32_t action_count;  /* the number of actions since the last call of the stop function */
     bool is_stopped;
@@ -95,7 +95,8 @@ static bg_status prepare(execution *exec, bg_error *error)
     return BG_OK;
 }
 
-/* Whether device a is first in a strict problem, by step, then by place in the data flow. */
+/* Whether, in a strict problem, the next action of device `a` comes before that of `b`, by step, then by place in the
+ * data flow. */
 static bool is_earlier(const execution *exec, uint32_t a, uint32_t b)
 {
     const device_state *first = &exec->devices[a], *second = &exec->devices[b];
@@ -173,8 +174,8 @@ static double latest(double a, double b)
     return a > b ? a : b;
 }
 
-/* Most runs need only numbers below the depth, for which a division would take longer than all other work of the
- * function. */
+/* Returns number % depth. Most runs need only numbers below the depth, for which a division would take longer than the
+ * comparison. */
 static size_t slot_of(uint64_t number, uint32_t depth)
 {
     return number < depth ? (size_t)number : (size_t)(number % depth);
@@ -225,7 +226,7 @@ static void transfer(execution *exec, uint32_t device, const bg_action *action)
     note(exec, device, start, exec->run->is_timed ? state->io_time : start);
 }
 
-/* The time at which the remote buffers of an action are ready for it. */
+/* Returns the time at which the remote buffers of an action are ready for it. */
 static double buffers_ready(const execution *exec, const bg_action *action)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
@@ -275,7 +276,7 @@ static bool try_compute(execution *exec, uint32_t device, uint32_t row, uint64_t
     return true;
 }
 
-/* Returns false when the action has to wait; the device is then parked. */
+/* Executes the device's next action; returns false, and parks the device, when the action has to wait. */
 static bool try_action(execution *exec, uint32_t device)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
@@ -288,7 +289,7 @@ static bool try_action(execution *exec, uint32_t device)
         transfer(exec, device, action);
         return true;
     }
-    row = bgi_schedule_layout_known_row(layout, action); /* bgi_schedule_check has verified that it has a row */
+    row = bgi_schedule_layout_known_row(layout, action); /* bgi_schedule_check has verified that the action has a row */
     number = (uint64_t)state->step * layout->rows[row].count + action->micro_batch;
     if (action->kind == BG_ACTION_RECEIVE)
         return try_receive(exec, device, action->index, number);
@@ -327,7 +328,8 @@ static void advance(execution *exec, uint32_t device)
 
 /* ---- one action at a time ---- */
 
-/* UINT64_MAX - 1: the action has no place itself and takes that of the neighboring compute actions. */
+/* Returns the action's place in the data flow; UINT64_MAX - 1: the action gets the place of a neighboring compute
+ * action. */
 static uint64_t rank_of(const bg_schedule_problem *problem, const bg_action *action)
 {
     const uint64_t positions = bgi_schedule_position_count(problem);
@@ -379,7 +381,8 @@ static bool prepare_ranks(execution *exec)
     return exec->ranks != NULL;
 }
 
-/* Removes the device that can continue in this step and is earliest in the data flow; UINT32_MAX: none. */
+/* Removes and returns the device whose next action is the earliest in the data flow; UINT32_MAX: no device can continue
+ * in this step. */
 static uint32_t take_earliest(execution *exec, uint32_t step)
 {
     if (exec->ready_count == 0 || exec->devices[exec->ready[0]].step != step)
@@ -441,8 +444,8 @@ static bool deepen(execution *exec)
     return false;
 }
 
-/* The schedule was checked, so each awaited action is in its device's list. So each waiting device waits for another
- * device that also waits. */
+/* Reports a deadlock. The schedule was checked, so the awaited action is in the list of another device, which also
+ * waits. */
 static bg_status report_deadlock(const execution *exec, uint32_t device, bg_error *error)
 {
     const device_state *state = &exec->devices[device];

@@ -11,8 +11,8 @@
 
 #include "schedule/layout.h"
 
-/* A record of an executed action. `start` is the time when the device reached a RECEIVE, which ends when its message
- * arrives; other actions start after their wait. */
+/* A record of an executed action. A RECEIVE starts when the device reaches it and ends when its message has arrived;
+ * other actions start after their wait. */
 typedef struct bgi_schedule_record {
     uint32_t device;
     uint32_t position; /* position in the device's list */
@@ -20,12 +20,12 @@ typedef struct bgi_schedule_record {
 } bgi_schedule_record;
 
 typedef struct bgi_schedule_run {
-    const bg_schedule *schedule; /* has passed bgi_schedule_check */
+    const bg_schedule *schedule; /* the schedule has passed bgi_schedule_check */
     const bgi_schedule_layout *layout;
     uint32_t step_count; /* consecutive executions of the lists */
     uint32_t *depths;    /* slots per edge */
-    /* If untimed: when all devices are stuck, an edge without a free slot gets another one, up to one per micro-batch;
-     * with that number a correct schedule never deadlocks. */
+    /* If untimed: when all devices are stuck, an edge without a free slot gets another slot. With one slot per
+     * micro-batch, the largest number, a correct schedule never deadlocks. */
     bool may_deepen;
     bool is_timed; /* computes times; otherwise all times are 0 */
     /* For a strict problem: the device of each action of a step, as an earlier execution recorded it; every step
@@ -35,8 +35,8 @@ typedef struct bgi_schedule_run {
     size_t record_count;
 } bgi_schedule_run;
 
-/* Fails when devices wait for each other; the error names the lowest device, its action and the action that it waits
- * for. */
+/* Executes the schedule. Fails when devices wait for each other; the error names the lowest device, its action and the
+ * action that it waits for. */
 bg_status bgi_schedule_execute(bgi_schedule_run *run, bg_error *error);
 
 #endif

@@ -49,7 +49,7 @@ const char *bgi_action_text(const bg_action *action, char *text)
     const bg_action_kind kind = action->kind;
     size_t at = (size_t)snprintf(text, BGI_ACTION_TEXT_BYTES, "%s%" PRIu32, bg_action_kind_name(kind), action->stage);
 
-    /* Unused fields are printed when they are set, so that the text is complete. */
+    /* A field that the kind does not use is printed when it is not 0, so that the text is complete. */
     if (bgi_action_has_micro_batch(kind) || action->micro_batch != 0)
         at += (size_t)snprintf(text + at, BGI_ACTION_TEXT_BYTES - at, ".%" PRIu32, action->micro_batch);
     if (bgi_action_has_index(kind) || action->index != 0)

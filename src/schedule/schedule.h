@@ -35,7 +35,7 @@ struct bg_schedule {
 /* Creates an empty schedule. */
 bg_status bgi_schedule_create(uint32_t device_count, bg_schedule **out, bg_error *error);
 
-/* The number of actions of all devices together. */
+/* Returns the number of actions of all devices together. */
 size_t bgi_schedule_total(const bg_schedule *schedule);
 
 /* Returns BG_ERROR_CANCELED when problem->stop returns true. */
@@ -47,7 +47,7 @@ enum { BGI_STOP_ACTIONS = 1 << 16 };
 /* Writes "F2.5", "U0:1", "SEND0.3:7" into `text` (BGI_ACTION_TEXT_BYTES) and returns `text`. */
 const char *bgi_action_text(const bg_action *action, char *text);
 
-/* Whether an action of this kind belongs to a micro-batch, and whether its index has a meaning. */
+/* Return whether an action of this kind belongs to a micro-batch, and whether its index has a meaning. */
 bool bgi_action_has_micro_batch(bg_action_kind kind);
 bool bgi_action_has_index(bg_action_kind kind);
 
@@ -57,19 +57,19 @@ bool bgi_action_has_index(bg_action_kind kind);
  * are between existing actions. */
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
 
-/* The stage's place along the data flow. */
+/* Returns the stage's place along the data flow. */
 static inline uint32_t bgi_schedule_position(const bg_schedule_problem *problem, uint32_t stage)
 {
     return problem->stage_positions != NULL ? problem->stage_positions[stage] : stage;
 }
 
-/* One more than the last position. */
+/* Returns one more than the last position. */
 static inline uint32_t bgi_schedule_position_count(const bg_schedule_problem *problem)
 {
     return bgi_schedule_position(problem, problem->stage_count - 1) + 1;
 }
 
-/* The phase of a stage. */
+/* Returns the phase of a stage. */
 static inline uint32_t bgi_schedule_phase(const bg_schedule_problem *problem, uint32_t stage)
 {
     return problem->stage_phases != NULL ? problem->stage_phases[stage] : bgi_schedule_position(problem, stage);
@@ -77,19 +77,19 @@ static inline uint32_t bgi_schedule_phase(const bg_schedule_problem *problem, ui
 
 bool bgi_schedule_stage_has_host_in(const bg_schedule_problem *problem, uint32_t stage);
 bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_t stage);
-/* Whether its replicas exchange new weights after the update. */
+/* Whether the replicas of the stage exchange new weights after the update. */
 bool bgi_schedule_stage_gathers(const bg_schedule_problem *problem, uint32_t stage);
 
 /* Whether a stage has R. */
 bool bgi_schedule_stage_recomputes(const bg_schedule_problem *problem, uint32_t stage);
 
-/* Duration of a compute action; 0 for every other one. */
+/* Returns the duration of a compute action; 0 for every other one. */
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action);
 
 /* ---- require.c, order.c: building blocks of generators ---- */
 
-/* Each function rejects a kind of problem, with reason and remedy. The first rejects two stages on one device, the
- * second training whose W is part of B. The third rejects any placement except a V: stages k and N - 1 - k together on
+/* Each function rejects a kind of problem, with reason and remedy. The first rejects two stages on one device, and the
+ * second a problem whose W is part of B. The third rejects any placement except a V: stages k and N - 1 - k together on
  * a separate device, and no concurrent stages. */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
@@ -103,8 +103,8 @@ bg_status bgi_schedule_emit_action(const bg_schedule_problem *problem, bg_schedu
 bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                     uint32_t stage, uint32_t micro_batch, bg_error *error);
 
-/* Emits the action of the micro-batch at position `offset` of a pipeline at `step`, when a new micro-batch enters every
- * `stride` steps. Emits nothing when the position is empty. */
+/* Emits the action of the micro-batch that is at position `offset` of a pipeline in step `step`, if a new micro-batch
+ * enters every `stride` steps. Emits nothing when the position is empty. */
 bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
 
@@ -112,7 +112,7 @@ bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *
  * then keeps the place where the search continues. */
 bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t device, size_t *begin, bg_error *error);
 
-/* Emits all levels of the weight update, level by level; nothing in inference. */
+/* Emit all levels of the weight update, or those from `first` on, level by level; nothing in inference. */
 bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
 bg_status bgi_schedule_emit_update_levels(const bg_schedule_problem *problem, bg_schedule *schedule, uint32_t first,
                                           bg_error *error);
@@ -123,11 +123,12 @@ bg_status bgi_schedule_emit_one_at_a_time(const bg_schedule_problem *problem, bg
 /* Emits the forwards of all micro-batches stage by stage, then the backwards in the same way, then the update. */
 bg_status bgi_schedule_emit_breadth_first(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
 
-/* Inference: every stage works on a different micro-batch. */
+/* Emits a pipeline for inference, in which every stage works on a different micro-batch. */
 bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule,
                                              bg_error *error);
 
-/* minimum_micro_batches of generators without a pipeline, and of generators whose pipeline N micro-batches fill. */
+/* Functions for the field minimum_micro_batches: of generators without a pipeline, and of those whose pipeline N
+ * micro-batches fill. */
 uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training);
 uint32_t bgi_schedule_minimum_of_stages(uint32_t stage_count, bool training);
 
@@ -156,8 +157,9 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
 
 /* ---- search.c ---- */
 
-/* The cost of a completed schedule: the end of its step by bg_schedule_simulate, and the bytes of slots on each device
- * (array of device_count). It can compare schedules of problems that differ only in splits_weights. */
+/* Computes the cost of a completed schedule: the end of its step according to bg_schedule_simulate, and the bytes of
+ * slots on each device (an array of device_count). Costs of problems that differ only in splits_weights can be
+ * compared. */
 bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_problem *problem, double *device_bytes,
                              double *out_makespan_ns, bg_error *error);
 

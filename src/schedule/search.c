@@ -2,9 +2,9 @@
  * search.c: keeps the state of the search for an order: costs by row, the fast clock, and the best order. It does not
  * know the rules by which orders are made.
  *
- * There are two clocks. bgi_search_time executes only F, R, B, W and U, which never wait for slots, so it is cheap, and
- * its times are never later than the simulator's. Only an order that is better by this clock is completed, verified and
- * simulated, and the simulated time counts.
+ * There are two clocks. bgi_search_time executes only F, R, B, W and U and lets none of them wait for slots, so it is
+ * cheap, and its times are never later than the simulator's. Only an order that is better by this clock is completed,
+ * verified and simulated, and the simulated time counts.
  */
 #include "schedule/automatic.h"
 #include "schedule/verify.h"
@@ -89,7 +89,9 @@ static void fill_edges(bgi_search *search)
             search->delays[edge] = (double)problem->edges[edge].size_bytes / problem->bytes_per_ns;
 }
 
-/* The backward of a loss can follow its forward at once if it waits for nothing else. */
+/* Finds the last stages in which B can follow F immediately, because R and B have no inputs from other stages (merged
+ * loss).
+ */
 static void find_merged(bgi_search *search)
 {
     const bg_schedule_problem *problem = search->problem;
@@ -113,7 +115,8 @@ static const bg_action_kind chain[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, B
 
 enum { CHAIN_LENGTH = sizeof chain / sizeof chain[0] };
 
-/* `step` is 1 or -1. */
+/* Returns the next (`step` 1) or previous (-1) row of the same stage in `chain` that has instances; UINT32_MAX: none.
+ */
 static uint32_t find_neighbor(const bgi_search *search, uint32_t row, int step)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -196,8 +199,8 @@ static void walk_backwards(bgi_search *search, const walk *w, const double *upda
     }
 }
 
-/* The bound of a device: the time until its first stage is reached, all its actions, and the path from its last action
- * to the end of the step. */
+/* Raises bound_ns to the bounds of all rows and devices. That of a device is the time until its first action can start,
+ * the time of all its actions, and the shortest path from a last action to the end of the step. */
 static void find_bound(bgi_search *search, const double *work, double *first, double *after)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -286,8 +289,8 @@ void bgi_search_spend(bgi_search *search)
 
 /* ---- the quick clock ---- */
 
-/* Finds an instance for which an action must wait; UINT32_MAX: none. Raises *start to the time when its inputs
- * exist. */
+/* Returns an instance for which an action must wait; UINT32_MAX: none. Raises *start to the time when the inputs that
+ * exist arrive. */
 static uint32_t find_missing(const bgi_search *search, uint32_t row, uint32_t micro_batch, double *start)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -363,8 +366,8 @@ static double slot_bytes(const bg_schedule_edge *edge)
     return (double)(edge->slot_bytes != 0 ? edge->slot_bytes : edge->size_bytes);
 }
 
-/* The largest number of micro-batches of an edge that its receiving device holds at once, each from its `first` to its
- * `last` action. Both rows are of one device and ascend. */
+/* Returns the largest number of micro-batches of an edge that the receiving device holds at once, each from its
+ * instance of row `first` to that of row `last`. Both rows are of one device, and their places ascend. */
 static uint32_t count_held(const uint32_t *places, const bgi_schedule_row *first, const bgi_schedule_row *last)
 {
     uint32_t most = 0, ended = 0;
@@ -381,7 +384,7 @@ double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32
 {
     const bg_schedule_problem *problem = search->problem;
     const bgi_schedule_layout *layout = &search->layout;
-    uint32_t *places = search->first_waiter; /* the fast clock does not use them now */
+    uint32_t *places = search->first_waiter; /* bgi_search_time does not use this array now */
     double bytes = 0.0;
 
     for (uint32_t at = search->begins[device]; at < search->begins[device + 1]; at++)
@@ -430,7 +433,8 @@ bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_prob
     return BG_OK;
 }
 
-/* Whether a completed schedule is better than the best one; if so, its times are recorded as the best. */
+/* Sets *out_is_better to whether a completed schedule is better than the best one; if so, records its time and bytes as
+ * the best. */
 static bg_status judge(bgi_search *search, const bg_schedule *schedule, bool *out_is_better, bg_error *error)
 {
     const size_t *limits = search->problem->device_slot_bytes;
@@ -486,7 +490,8 @@ cleanup:
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 
-/* Whether F, R and B of a merged loss follow each other; strategies that run all forwards first separate them. */
+/* Whether F, R and B of each merged loss follow each other immediately; strategies that run all forwards first separate
+ * them. */
 static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
 {
     for (uint32_t device = 0; device < schedule->device_count; device++) {
@@ -503,7 +508,8 @@ static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
     return true;
 }
 
-/* Converts the compute actions of a schedule to an order; returns false when they are not those of the search. */
+/* Converts the compute actions of a schedule to an order; returns false when their number differs from that of the
+ * search. */
 static bool read_order(const bgi_search *search, const bg_schedule *schedule, uint32_t *order)
 {
     for (uint32_t device = 0; device < schedule->device_count; device++) {
@@ -525,7 +531,7 @@ static bool read_order(const bgi_search *search, const bg_schedule *schedule, ui
 /* Whether the fast clock and the lists already show that an order is not better than the best. */
 static bool is_worse(bgi_search *search, const uint32_t *order)
 {
-    const uint64_t work_left = search->work_left; /* restored below, because this check uses up no work */
+    const uint64_t work_left = search->work_left; /* restored below, because this check must not use up work */
     double time_ns, bytes = 0.0;
 
     if (!isfinite(search->best_ns))
@@ -559,7 +565,7 @@ bg_status bgi_search_consider_generator(bgi_search *search, const bg_schedule_ge
     schedule->stop = search->problem->stop;
     schedule->stop_user = search->problem->stop_user;
     BGI_TRY_CLEANUP(generator->generate(search->problem, schedule, NULL));
-    /* The place of an omitted R is known only after completion, and so is the order. */
+    /* If the generator omits R, their places are known only after completion, and read_order fails here. */
     if (read_order(search, schedule, scratch) && is_worse(search, scratch))
         goto cleanup;
     BGI_TRY_CLEANUP(make_completed(search, schedule, NULL));

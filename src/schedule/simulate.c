@@ -31,7 +31,8 @@ static bool is_compute(bg_action_kind kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-/* A device's records are in the order of its list, regardless of the order in which devices were advanced. */
+/* Computes makespan, busy times and bubble. A device's records are in the order of its list, regardless of the order in
+ * which devices were advanced, so the sums are always the same. */
 static void summarize(const bg_schedule *schedule, const bgi_schedule_facts *facts, bg_schedule_timing *timing)
 {
     double busy = 0.0;

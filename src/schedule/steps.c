@@ -12,8 +12,8 @@
 #define NEVER UINT32_MAX
 
 typedef struct device_bound {
-    uint32_t any;          /* forward pass: after its last action; late pass: step of its next action */
-    uint32_t after_others; /* forward pass: after its last R, B or W */
+    uint32_t any;          /* forward pass: the step after its last action; late pass: the step of its next action */
+    uint32_t after_others; /* forward pass: the step after its last R, B or W */
 } device_bound;
 
 typedef struct pass {
@@ -21,8 +21,9 @@ typedef struct pass {
     bgi_schedule_picture picture;
     uint32_t *steps;
     device_bound *devices;
-    uint32_t *rows; /* forward pass: after the row's last instance; late pass: step of its next instance */
-    uint32_t taken; /* in a strict problem: steps that have an action */
+    uint32_t
+        *rows; /* by row; forward pass: the step after its last instance; late pass: the step of its next instance */
+    uint32_t taken; /* in a strict problem: the number of steps that have an action */
 } pass;
 
 bool bgi_schedule_row_has_steps(const bgi_schedule_row *row)
@@ -35,8 +36,8 @@ static uint32_t instance_step(const pass *p, uint32_t row, uint32_t micro_batch)
     return p->steps[p->layout->rows[row].first + micro_batch];
 }
 
-/* The number of steps after `from` at which `to` may run. In a pair, a stage's B may read the result of its F in the
- * same step. */
+/* Returns how many steps after `from` the reader `to` may run at the earliest. In a pair, a stage's B may read the
+ * result of its F in the same step. */
 static uint32_t edge_lag(const pass *p, const bgi_schedule_edge_rows *edge)
 {
     const bool is_own = p->layout->rows[edge->from].stage == p->layout->rows[edge->to].stage;
@@ -140,7 +141,7 @@ cleanup:
     return status;
 }
 
-/* The step after the last input that comes from another stage; 0 if there is no such input. */
+/* Returns the step after the last input that comes from another stage; 0 if there is no such input. */
 static uint32_t inputs_ready(const bgi_schedule_layout *layout, const uint32_t *steps, uint32_t row,
                              uint32_t micro_batch)
 {

@@ -90,7 +90,7 @@ static const char *format_action(const drawing *draw, const bg_action *action, c
     return text;
 }
 
-/* The next action of a list, from *position on, that has a step; false at the end. */
+/* Finds the next action of a list, from *position on, that has a step; returns false at the end of the list. */
 static bool next_drawn(const drawing *draw, const bgi_schedule_list *list, size_t *position, uint32_t *out_step)
 {
     const bgi_schedule_layout *layout = &draw->facts->layout;
@@ -115,7 +115,7 @@ static size_t count_digits(uint32_t number)
     return count;
 }
 
-/* The length of format_action's text. */
+/* Returns the length of format_action's text. */
 static size_t measure_action(const drawing *draw, const bg_action *action)
 {
     const size_t stage = draw->names_stages ? count_digits(action->stage) + 1 : 0;
@@ -140,12 +140,12 @@ static void measure(drawing *draw)
             draw->step_count = step + 1 > draw->step_count ? step + 1 : draw->step_count;
         }
     }
-    /* Step numbers must also fit. */
+    /* Step numbers must also fit into a cell. */
     digits = count_digits(draw->step_count > 0 ? draw->step_count - 1 : 0);
     draw->cell_width = digits > draw->cell_width ? digits : draw->cell_width;
 }
 
-/* Steps in the middle are omitted when the timetable would be too large. */
+/* Chooses the steps in the middle that are omitted, if the timetable would be too large. */
 static void leave_out(drawing *draw)
 {
     const size_t column_bytes = ((size_t)draw->schedule->device_count + 1) * (draw->cell_width + 1);

@@ -22,9 +22,9 @@ typedef struct placer {
     const bgi_schedule_layout *layout;
     const bgi_schedule_list *compute;
     bgi_buckets of_stage; /* places of actions by stage, because only actions of its own stages use a buffer */
-    size_t *visits;       /* by action: the beginning of its visit */
+    size_t *visits;       /* by action: the first action of its visit */
     size_t *made;         /* by micro-batch: 1 + place of the producer of the current buffer */
-    size_t *read;         /* by micro-batch: 1 + place of its first reader */
+    size_t *read;         /* by micro-batch: 1 + place of the first reader */
     bgi_transfer_place *places;
     size_t count, capacity;
     bg_error *error;
@@ -44,7 +44,7 @@ static bg_status add(placer *p, size_t at, bg_action_kind kind, uint32_t buffer,
     return BG_OK;
 }
 
-/* The place of a load for action `user`: before the preceding visit, or right before the action. */
+/* Returns the place of a load for action `user`: before the preceding visit, or right before the action. */
 static size_t load_place(const placer *p, const bg_schedule_buffer *buffer, size_t user)
 {
     const size_t visit = p->visits[user];
@@ -64,7 +64,7 @@ static size_t later(size_t a, size_t b)
 /* An interval: the users from `first` to `last`. */
 typedef struct interval {
     size_t first, last;
-    size_t earliest; /* the earliest place of its LOAD: after the preceding interval */
+    size_t earliest; /* the earliest place of the interval's LOAD: after the preceding interval */
     bool is_changed, is_first;
 } interval;
 
@@ -79,15 +79,15 @@ static bg_status place_interval(placer *p, uint32_t b, const interval *at, bool 
     return BG_OK;
 }
 
-/* A buffer that is being summed stays up to the first level of its stage's update, whether or not that level uses
- * it. */
+/* Whether the action keeps a buffer on the device because it is being summed: the first level of the stage's update,
+ * whether or not this level uses the buffer. */
 static bool follows_sum(const placer *p, const bg_schedule_buffer *buffer, const bg_action *action)
 {
     return p->layout->problem->keeps_for_sums && buffer->starts_fresh && action->kind == BG_ACTION_UPDATE &&
            action->stage == buffer->stage && action->index == 0;
 }
 
-/* `turns`: the first user that is not a forward. */
+/* Whether `user` begins a new interval. `turns`: it is the first user that is not a forward. */
 static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, const interval *before, size_t user,
                             bool turns)
 {
@@ -96,8 +96,8 @@ static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, c
     return buffer->residency == BG_RESIDENCY_VISIT || (buffer->residency == BG_RESIDENCY_FORWARD_BACKWARD && turns);
 }
 
-/* Once the places are known, REDUCE is placed before the first level of the update or after a backward that has written
- * its gradients, and GATHER after the last level. */
+/* Whether a REDUCE or GATHER that writes the buffer will be placed beside the update's level: REDUCE before the first
+ * level, if not after a backward, and GATHER after the last level. */
 static bool has_writing_neighbor(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
                                  const bg_action *action)
 {
@@ -145,7 +145,7 @@ static void find_ends(placer *p, const bg_schedule_edge *edge, uint32_t stage)
         const size_t i = p->of_stage.items[at];
         const bg_action *action = &p->compute->actions[i];
         if (action->micro_batch >= p->layout->problem->micro_batch_count)
-            continue; /* the verifier reports it */
+            continue; /* the verifier reports the missing producer */
         if (action->kind == edge->from_kind && action->stage == edge->from_stage)
             p->made[action->micro_batch] = i + 1;
         if (action->kind == edge->to_kind && action->stage == edge->to_stage)

@@ -37,7 +37,8 @@ typedef enum visit { VISIT_FORWARD_DOWN = 0, VISIT_FORWARD_UP, VISIT_BACKWARD_DO
 
 typedef struct block {
     uint64_t down, up;            /* steps from device to device */
-    uint64_t top_gap, bottom_gap; /* further steps when the micro-batch turns: before its backwards, and halfway */
+    uint64_t top_gap, bottom_gap; /* further steps where the micro-batch turns: before its first backward, and between
+                                     its two backwards */
     uint32_t most_kept;           /* the largest number of forwards on a device whose W is not done */
     bool runs_ahead;
 } block;
@@ -45,7 +46,7 @@ typedef struct block {
 typedef struct device_state {
     uint64_t starts[VISITS];
     uint32_t done[VISITS];  /* micro-batches */
-    uint32_t kept, waiting; /* the number of micro-batches without W, and of those the number with B */
+    uint32_t kept, waiting; /* the number of forwards whose W is not done, and of those the number whose B is done */
     size_t weights_begin;   /* see bgi_schedule_emit_oldest_weights */
 } device_state;
 
@@ -74,7 +75,7 @@ static void place_visits(const block *b, uint32_t device_count, uint32_t device,
     starts[VISIT_BACKWARD_UP] = 2 * down_length + up_length + 3 + b->top_gap + b->bottom_gap + up;
 }
 
-/* Whether the previous visit of the same micro-batch is done. */
+/* Whether the visit is possible: the previous visit of the same micro-batch is done. */
 static bool has_input(const weaver *w, uint32_t device, int v)
 {
     const uint32_t micro_batch = w->devices[device].done[v];
@@ -85,8 +86,8 @@ static bool has_input(const weaver *w, uint32_t device, int v)
     return w->devices[is_down ? device - 1 : device + 1].done[v] > micro_batch;
 }
 
-/* The `rank`-th of the device's remaining visits in the order of the blocks, which have no two visits of a device in
- * one step. VISITS if fewer are left. */
+/* Returns the `rank`-th (from 0) of the device's next visits in the order of the blocks, or VISITS if there are fewer.
+ * Blocks have no two visits of a device in one step. */
 static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
 {
     for (int v = 0; v < VISITS; v++) {
@@ -101,7 +102,8 @@ static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
     return VISITS;
 }
 
-/* When the first stage runs ahead, it leaves memory for the last stage, for which all backwards wait. */
+/* Whether the device has the input and the memory for a visit ahead of its turn. The first stage leaves memory for the
+ * last stage, for which all backwards wait. */
 static bool may_run_ahead(const weaver *w, uint32_t device, int v)
 {
     const uint32_t room = w->block->most_kept - (v == VISIT_FORWARD_DOWN ? 1 : 0);
@@ -147,8 +149,8 @@ static bg_status act(weaver *w, bg_schedule *schedule, uint32_t device, int choi
                                     error);
 }
 
-/* Executes the visits in steps of one unit. All devices choose before any of them acts. The remaining visit with the
- * earliest turn always has its input, so every step makes progress. */
+/* Executes the visits in steps, one action for each device and step. All devices choose before any of them acts. The
+ * remaining visit with the earliest turn always has its input, so every step makes progress. */
 static bg_status weave(weaver *w, bg_schedule *schedule, int *choices, bg_error *error)
 {
     uint64_t left = (uint64_t)w->device_count * BLOCK_STEPS * w->problem->micro_batch_count;
@@ -197,7 +199,7 @@ static bg_status generate_zb_v(const bg_schedule_problem *problem, bg_schedule *
     return generate(problem, schedule, &b, error);
 }
 
-/* These gaps put the visits on different steps modulo 6. */
+/* Generates v-half. The gaps put the visits of a device on different steps modulo 6. */
 static bg_status generate_v_half(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     const uint32_t p = problem->stage_count / 2;

@@ -76,8 +76,8 @@ static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule
     return facts->turns != NULL ? BG_OK : bgi_error_memory(error, "turns", total * sizeof *facts->turns);
 }
 
-/* With these depths two steps usually complete, and the times of the first one are known. Otherwise the schedule is
- * executed with more slots and then timed. */
+/* Executes two steps with the depths found, which usually complete, and records the times of the first step. If they do
+ * not, executes them with more slots, and then one step for the times. */
 static bg_status prove_two_steps(bgi_schedule_facts *facts, bgi_schedule_run *run, bg_error *error)
 {
     bg_status status;

@@ -23,20 +23,20 @@ bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *
                                   const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_facts_clear(bgi_schedule_facts *facts);
 
-/* bg_schedule_verify that also returns its facts for later steps. */
+/* Like bg_schedule_verify, and returns the facts for later use. */
 bg_status bgi_schedule_prove(bg_schedule *schedule, const bg_schedule_problem *problem, bgi_schedule_facts *facts,
                              bg_error *error);
-/* bg_schedule_create that does the same. The problem must outlive the facts. */
+/* Like bg_schedule_create, and returns the facts. The problem must outlive the facts. */
 bg_status bgi_schedule_create_proven(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
                                      bg_schedule **out, bgi_schedule_facts *out_facts, bg_error *error);
 
-/* The largest number of instances that are in progress at once. Instance m begins at place begins[m] and ends at
- * ends[m] of one order; both arrays ascend. */
+/* Returns the largest number of instances that are in progress at once. Instance m is in progress from place begins[m]
+ * to ends[m] of one order; both arrays ascend. */
 uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count);
 
 /* ---- simulate.c ---- */
 
-/* Simulates a schedule with its facts. Without events it takes far less time and memory. */
+/* Simulates a schedule with its facts. Without events the function takes far less time and memory. */
 bg_status bgi_schedule_simulate(const bg_schedule *schedule, const bgi_schedule_facts *facts, bool wants_events,
                                 bg_schedule_timing *out, bg_error *error);
 
@@ -47,8 +47,8 @@ bg_status bgi_schedule_timetable(const bg_schedule *schedule, const bgi_schedule
 
 /* ---- check.c ---- */
 
-/* The checks without execution: every action of the problem occurs once, on its device, in a valid place among the
- * device's other actions. Fills positions. */
+/* Checks a schedule without executing it: every action of the problem occurs once, on its device, in a valid place
+ * among the device's other actions. Fills `positions`. */
 bg_status bgi_schedule_check(const bgi_schedule_layout *layout, const bg_schedule *schedule, uint32_t *positions,
                              bg_error *error);
 

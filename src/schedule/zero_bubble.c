@@ -42,7 +42,7 @@ static bg_status emit_stage(const bg_schedule_problem *problem, bg_schedule *sch
     return BG_OK;
 }
 
-/* `depth` is 1 for zb-h1, 2 for zb-h2. */
+/* Emits zb-h1 (`depth` 1) or zb-h2 (`depth` 2). */
 static bg_status generate(const bg_schedule_problem *problem, bg_schedule *schedule, uint64_t depth, bg_error *error)
 {
     const uint64_t positions = bgi_schedule_position_count(problem);

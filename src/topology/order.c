@@ -16,7 +16,7 @@ typedef struct order {
     uint32_t core_count;
 } order;
 
-/* Only processors and cores are requested, because more would take longer. */
+/* Reads the processors and cores of the machine, and no other objects, because those would take longer. */
 static hwloc_topology_t load_topology(void)
 {
     hwloc_topology_t topology;
@@ -32,8 +32,8 @@ static hwloc_topology_t load_topology(void)
     return topology;
 }
 
-/* Adds all allowed processors of a core, or only the one of rank `rank` among them. Returns the number of added
- * processors. */
+/* Adds all allowed processors of a core (`rank` below 0), or only the one at position `rank` (from 0) among them.
+ * Returns the number of added processors. */
 static uint32_t add_core(order *o, int core, int rank)
 {
     const hwloc_obj_t object = hwloc_get_obj_by_type(o->topology, HWLOC_OBJ_CORE, (unsigned)core);
@@ -46,7 +46,8 @@ static uint32_t add_core(order *o, int core, int rank)
     return o->count - before;
 }
 
-/* COMPACT: core after core. Otherwise the n-th allowed processor of every core, for n = 0, 1, ... */
+/* Lists the allowed processors: for COMPACT core after core, otherwise the n-th processor of every core, for n = 0, 1,
+ * ... */
 static void list_cpus(order *o, bg_pinning pinning)
 {
     const int core_count = hwloc_get_nbobjs_by_type(o->topology, HWLOC_OBJ_CORE);

@@ -12,7 +12,7 @@
 #endif
 
 #if defined(VECTOR_BYTES)
-/* May have any address that a float may have. */
+/* A vector with the alignment of a float. */
 typedef float lanes __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
 /* Adds all whole vectors; returns the number of elements done. Most sums have two terms. */

@@ -19,13 +19,13 @@
 
 enum { BLOCK_BYTES = 8192, MOST_TERMS = 16 };
 
-/* 16-bit floats are summed in float. */
+/* A block of sums; those of 16-bit floats are float. */
 typedef union sum_block {
     float f[BLOCK_BYTES / sizeof(float)];
     double d[BLOCK_BYTES / sizeof(double)];
 } sum_block;
 
-/* One exchange of a collective operation. */
+/* One exchange of a collective operation, for the member that does its share. */
 typedef struct share {
     bgi_transport *transport;
     uint32_t group, member, index;
@@ -96,7 +96,8 @@ static const char *find_term(const share *s, uint32_t from, size_t row, size_t a
     return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
 }
 
-/* NULL: this reader gets nothing from this member, or the transport copies it from the caller's result. */
+/* Returns the address for a reader's result; NULL: this reader gets nothing from this member, or the transport copies
+ * the result from the caller's. */
 static void *find_result(const share *s, uint32_t reader, size_t row, size_t at)
 {
     bgi_strip piece;
@@ -117,7 +118,7 @@ static void add_in_order(const share *s, size_t row, size_t at, size_t count, su
         add_block(s->exchange, sum, find_term(s, from, row, at), count);
 }
 
-/* Adds the sums of both halves; they and the result are rounded to the elements' type. */
+/* Adds the sums of both halves and rounds the result to the elements' type; the sums are rounded already. */
 static void join(bg_dtype dtype, sum_block *restrict sum, const sum_block *restrict right, size_t count)
 {
     if (dtype == BG_FLOAT64)
@@ -130,7 +131,8 @@ static void join(bg_dtype dtype, sum_block *restrict sum, const sum_block *restr
         sum->f[i] = bgi_narrow_to_float(dtype, bgi_narrow_from_float(dtype, sum->f[i]));
 }
 
-/* Sums `members` members from `first` on. The recursion is as deep as the tree, with a block on each level. */
+/* Sums the elements of `members` members from `first` on. The recursion is as deep as the tree, with a block on each
+ * level. */
 static void add_tree(const share *s, uint32_t first, uint32_t members, size_t row, size_t at, size_t count,
                      sum_block *sum)
 {
@@ -148,15 +150,15 @@ static void add_tree(const share *s, uint32_t first, uint32_t members, size_t ro
     join(s->exchange->dtype, sum, &right, count);
 }
 
-/* Floats that are summed in order need no separate sum: the result has it. A tree of up to three members has that
- * order. */
+/* Whether float32 terms are summed in order, so that one pass writes the sum to the result directly. A tree of up to
+ * three members has this order. */
 static bool is_one_pass(const bgi_exchange *exchange)
 {
     return exchange->dtype == BG_FLOAT32 && exchange->function == BG_REDUCE_SUM &&
            exchange->pattern.size <= (exchange->is_tree ? 3 : MOST_TERMS);
 }
 
-/* Sums a part of a row for the first of its readers, and copies it to the others. */
+/* Sums a part of a row into the result of its first reader, and copies it to the other readers. */
 static void sum_to_readers(const share *s, bgi_add add, size_t row, size_t at, size_t count)
 {
     const bgi_exchange *exchange = s->exchange;
@@ -244,7 +246,7 @@ static size_t count_bytes(const bgi_exchange *exchange)
     return pattern->count * (is_rows ? pattern->size * pattern->piece : 1) * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* Elements `first` to `first` + `count` - 1 of a sum. */
+/* Returns the exchange of elements `first` .. `first` + `count` - 1 of a sum. */
 static bgi_exchange cut_out(const bgi_exchange *exchange, size_t first, size_t count)
 {
     const size_t offset = first * bg_dtype_size_bytes(exchange->dtype);

@@ -8,7 +8,7 @@ static bgi_region between(size_t first, size_t end)
     return (bgi_region){.first = first, .length = end - first, .stride = end - first, .rows = 1};
 }
 
-/* The member's slice of elements that are cut into almost equal slices. */
+/* Returns the member's slice of all elements, which are cut into almost equal slices. */
 static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t count = pattern->count;
@@ -16,7 +16,7 @@ static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
     return between((size_t)(count * member / pattern->size), (size_t)(count * (member + 1) / pattern->size));
 }
 
-/* The member's piece, cut short where the elements end. */
+/* Returns the member's piece, which may be shorter at the end of the elements. */
 static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t first = (uint64_t)pattern->piece * member, end = first + pattern->piece, count = pattern->count;
@@ -24,7 +24,8 @@ static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
     return between((size_t)(first < count ? first : count), (size_t)(end < count ? end : count));
 }
 
-/* The member's pieces, one in each row of `size`; and the same as separate rows. */
+/* Return the member's pieces, one of the `size` pieces in each row, as a region of the whole; and the region of the
+ * same pieces without the others. */
 static bgi_region find_columns(const bgi_pattern *pattern, uint32_t member)
 {
     return (bgi_region){.first = member * pattern->piece,

@@ -31,8 +31,8 @@ typedef struct bgi_pattern {
     bgi_pattern_kind kind;
     uint32_t size; /* members */
     size_t count;  /* elements of the whole; of *_ROWS: rows */
-    size_t piece;  /* elements of a piece (the end of the whole may cut the last ones short), or of a piece of a row;
-                      SUM, SUM_ALONE: unused */
+    size_t piece;  /* elements of a piece (the last pieces may be shorter), or of a piece of a row; SUM, SUM_ALONE:
+                      unused */
 } bgi_pattern;
 
 /* `rows` times `length` elements, at a distance of `stride`. */
@@ -46,10 +46,12 @@ static inline bool bgi_pattern_sums(const bgi_pattern *pattern)
     return pattern->kind != BGI_PATTERN_GATHER_PIECES && pattern->kind != BGI_PATTERN_GATHER_ROWS;
 }
 
-/* The region that `member` takes of the source of `from`. For sums it is the same for all sources. */
+/* Returns the region that `member` takes of the source of member `from`. For sums the region is the same for all
+ * sources. */
 bgi_region bgi_pattern_take(const bgi_pattern *pattern, uint32_t member, uint32_t from);
-/* The region of `reader`'s destination for the result of `maker`: its sum, or its contribution. Its size is the number
- * of elements that `maker` took, or that `reader` takes of them. It is empty when `reader` gets none of them. */
+/* Returns the region of `reader`'s destination for the result of `maker`, which is its sum or its contribution. The
+ * region has the elements that `maker` took or, for a copy, that `reader` takes; it is empty when `reader` gets none.
+ */
 bgi_region bgi_pattern_put(const bgi_pattern *pattern, uint32_t maker, uint32_t reader);
 
 #endif

@@ -30,14 +30,14 @@ void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
         if (early.run > run)
             r->early[kept++] = early;
         else
-            bgi_ranks_take_note(r, NULL, &early); /* of a kind whose sender does not matter */
+            bgi_ranks_take_note(r, NULL, &early); /* the note is of a kind whose sender is not needed */
     }
     r->early_count = kept;
     pthread_mutex_unlock(&r->moving);
     bgi_ranks_move(r, true);
 }
 
-/* The state of a wait, which ends with an error after the limit without a sign of other ranks. */
+/* The state of a wait, which fails when no message of another rank has arrived within the limit. */
 typedef struct patience {
     uint64_t begun_ns, heard;
     uint32_t looks;
@@ -69,7 +69,7 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
     return BG_OK;
 }
 
-/* The lowest rank that has not reached the end of the run; this rank when all have. */
+/* Returns the lowest rank that has not reached the end of the run; this rank when all have. */
 static uint32_t find_late(ranks *r, uint64_t run)
 {
     uint32_t rank = 0;
@@ -81,7 +81,7 @@ static uint32_t find_late(ranks *r, uint64_t run)
     return rank < r->carrier->rank_count ? rank : r->carrier->rank;
 }
 
-/* Returns false while a message is being sent. */
+/* Whether all notes have been sent. */
 static bool has_said_all(ranks *r)
 {
     bool is_quiet;
@@ -154,7 +154,8 @@ uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank)
     return wanted;
 }
 
-/* The mover, which may be a worker, ends the operation; then the caller owns the operation's memory again. */
+/* Called by the mover, which may be a worker, when the operation is over: gives its memory back to the calling thread.
+ */
 static void end_hand(ranks *r, operation *what)
 {
     atomic_bool *is_over = what->owner;
@@ -185,8 +186,8 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
     while (!atomic_load(&is_over) && status == BG_OK)
         status = wait_a_little(r, &p, "values of another rank", own == from ? to : from, &why);
     if (status != BG_OK) {
-        /* Operations in progress use memory that is about to be freed. A later run fails at once, for the same
-         * reason. */
+        /* Closes the lane, because operations in progress use memory that is about to be freed. A later run fails at
+         * once, with the same reason. */
         bgi_ranks_lose(r, status, why.message);
         pthread_mutex_lock(&r->moving);
         r->carrier->close(r->carrier->user, r->lane);

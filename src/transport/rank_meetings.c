@@ -1,9 +1,9 @@
 /*
  * rank_meetings.c: runs collective operations of groups with members on several ranks. Each member sends every other
  * member the elements that the other member takes. It sums its share in the members' order, and then sends the sum to
- * its readers. Below some size the second round costs more than it saves. If each member is then on a separate rank,
- * each sends its whole contribution and sums everything (the short form). The terms of a sum, and their order, are the
- * same.
+ * its readers. For small exchanges the second round costs more than it saves. If, for such an exchange, each member is
+ * on a separate rank, each member sends its whole contribution to all others and sums everything (the short form). The
+ * terms of a sum, and their order, are the same.
  */
 #include "transport/rank_parts.h"
 
@@ -20,7 +20,7 @@ enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
  * and sending a message of this size takes long compared with the two messages that begin it. */
 enum { ROUND_SHARE_BYTES = 512 << 10 };
 
-/* As with threads, the last member to arrive wakes workers for the others. */
+/* Counts a member's arrival. As with threads, the last member to arrive wakes workers for the others. */
 static void come(ranks *r, bgi_counter *counter, uint32_t size)
 {
     const uint64_t after = atomic_fetch_add(&counter->value, 1) + 1;
@@ -48,7 +48,7 @@ static size_t bytes_of(const bgi_exchange *exchange, const bgi_region *region)
     return region->rows * region->length * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* The address of a region in a tensor. */
+/* Returns the address of a region in a tensor. */
 static char *place_of(const bgi_exchange *exchange, const void *tensor, const bgi_region *region)
 {
     return (char *)(uintptr_t)tensor + region->first * bg_dtype_size_bytes(exchange->dtype);
@@ -69,7 +69,7 @@ static void copy_region(const bgi_exchange *exchange, const bgi_region *region, 
     }
 }
 
-/* All ranks compute the same result. */
+/* Whether the exchanges have the short form; all ranks compute the same answer. */
 static bool is_short(const bgi_exchange *exchanges, uint32_t count, bool are_apart)
 {
     size_t bytes = 0;
@@ -92,7 +92,7 @@ static bgi_pattern choose_pattern(const party *p, bgi_pattern own)
     return own;
 }
 
-/* The region that `member` takes of `from`, and its destination (pattern.h). */
+/* Return the region that `member` takes of `from`, and the destination of a maker's result (pattern.h). */
 static bgi_region find_taken(const party *p, uint32_t index, uint32_t member, uint32_t from)
 {
     const bgi_pattern pattern = choose_pattern(p, p->exchanges[index].pattern);
@@ -107,7 +107,7 @@ static bgi_region find_put(const party *p, uint32_t index, uint32_t maker, uint3
     return bgi_pattern_put(&pattern, maker, reader);
 }
 
-/* A single tensor in one contiguous region needs no buffer. */
+/* Whether no buffer is needed: there is a single tensor, and its region is contiguous. */
 static bool is_plain(const party *p, const bgi_region *region)
 {
     return p->count == 1 && region->rows == 1;
@@ -130,8 +130,8 @@ static bool reserve(ranks *r, char **room, size_t *capacity, size_t size_bytes)
     return true;
 }
 
-/* The place of the next tensor's part in a buffer. Elements are summed where they arrive, so parts are aligned for the
- * largest type. */
+/* Returns the offset of the next tensor's part in a buffer. Elements are summed in the buffer in which they arrive, so
+ * parts are aligned for the largest type. */
 static size_t begin_part(size_t end)
 {
     const size_t mask = sizeof(double) - 1;
@@ -139,8 +139,8 @@ static size_t begin_part(size_t end)
     return (end + mask) & ~mask;
 }
 
-/* The data that the share's member takes of this member: copied without gaps, or sent in place. In the short form all
- * members receive the same data, so one copy is enough. */
+/* Prepares the data that the share's member takes of this member: copies them without gaps, or sends them in place. In
+ * the short form all members receive the same data, so one copy is enough. */
 static bool pack_share(party *p, share *s)
 {
     size_t at = 0;
@@ -193,7 +193,7 @@ static bool make_room(party *p, share *s)
     return reserve(p->of, &s->in_room, &s->in_capacity, at);
 }
 
-/* The bytes of a maker's sums for a reader. */
+/* Returns the bytes of the sums of `maker` that `reader` receives. */
 static size_t count_sums(const party *p, uint32_t maker, uint32_t reader)
 {
     size_t bytes = 0;
@@ -219,7 +219,8 @@ static void copy_sums(const party *p, uint32_t maker, uint32_t reader, char *buf
     }
 }
 
-/* All other readers of this member's sums get the same elements, so they are packed once. */
+/* Prepares this member's sums for their readers, and memory for the sums that it receives. All readers get the same
+ * elements, so these are packed once. */
 static bool pack_sum(party *p)
 {
     const uint32_t reader = p->shares[0].member;
@@ -255,7 +256,7 @@ static bool pack_sum(party *p)
     return true;
 }
 
-/* The exchange with this member is over when no send or receive of it is in progress. */
+/* Counts the end of the exchange with a member, when no send or receive of the share is in progress. */
 static void end_share(share *s)
 {
     party *p = s->of;
@@ -275,15 +276,16 @@ static void begin_sum_in(share *s)
                     s->sum_in_bytes);
 }
 
-/* Records the end of an operation that this member's share waits for before it sums. */
+/* Records the end of an operation for which this member waits before it sums. */
 static void end_offer(share *s)
 {
     if (--s->offering == 0)
         come(s->of->of, &s->of->offered, size_of(s->of));
 }
 
-/* In the short form a member may write its sum to the memory that it sends from, so it waits until the data have been
- * sent. Short data have usually been sent at once, and a copy would take longer. */
+/* Begins to send and receive the contributions. In the short form a member may write its sum to the memory from which
+ * it sends, so it waits until the data have been sent. Short data are usually sent at once, and a copy would take
+ * longer. */
 static void begin_offer(party *p)
 {
     for (uint32_t i = 0; i < p->share_count; i++) {
@@ -496,7 +498,8 @@ bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t memb
         is_ready = pack_share(p, &p->shares[i]) && make_room(p, &p->shares[i]);
     if (is_ready) {
         come_to_all(p, false);
-        atomic_store_explicit(&p->offers, number, memory_order_release); /* the queue orders it before the mover */
+        atomic_store_explicit(&p->offers, number,
+                              memory_order_release); /* the queue orders this store before the mover's load */
         bgi_ranks_kick(r, &p->item);
     }
     return (bgi_wait){&p->offered, number * size};
@@ -547,7 +550,7 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
     return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
 }
 
-/* In the short form all messages were sent before the sums and none follows, so no data remain to be moved. Only this
+/* Ends a collective operation of the short form: all messages were sent before the sums, and none follows. Only this
  * member uses the counter. */
 static void deliver_short(party *p, uint64_t number)
 {

@@ -11,7 +11,7 @@
 
 #include "core/arena.h"
 
-enum { DONE_AT_ONCE = 32, MOST_EAGER = 8 /* messages of an operation */ };
+enum { DONE_AT_ONCE = 32, MOST_EAGER = 8 /* the largest number of eager messages of an operation */ };
 
 void bgi_ranks_lose(ranks *r, bg_status status, const char *why)
 {
@@ -31,8 +31,9 @@ bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why)
 
 /* ---- operations ---- */
 
-/* The size of the messages into which an operation is cut. A message that its receiver must request takes longer than
- * several messages that are sent at once. A parcel of notes may be shorter than its buffer, so it is never cut. */
+/* Returns the size of the messages into which an operation is cut. A message that its receiver must request takes
+ * longer than several messages that are sent at once. A parcel of notes may be shorter than its buffer, so it is never
+ * cut. */
 static size_t choose_message_bytes(const bg_transport *carrier, uint32_t tag, size_t size_bytes)
 {
     const bool is_worth_it = size_bytes > carrier->eager_bytes && (size_bytes - 1) / MOST_EAGER < carrier->eager_bytes;
@@ -47,7 +48,7 @@ void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uin
     const bg_transport *carrier = r->carrier;
     const size_t most = choose_message_bytes(carrier, tag, size_bytes);
     bg_status status = BG_OK;
-    bg_error error; /* large, so it is not zeroed for each message */
+    bg_error error; /* the struct is large, so it is not zeroed for each operation */
     size_t at = 0;
 
     bg_error_clear(&error);
@@ -121,8 +122,8 @@ static void flush_all(ranks *r)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Whether the note must wait until its run has begun on this rank, because the gate is reset and stores are filled
- * until then. */
+/* Whether the note must wait until its run has begun on this rank: before that, the gate is reset and stores are
+ * filled. */
 static bool is_early(const ranks *r, const wire_note *note)
 {
     const bool is_of_run = note->kind == BGI_NOTE_ASK || note->kind == BGI_NOTE_VOTE || note->kind == BGI_NOTE_GRANT ||
@@ -221,7 +222,7 @@ void bgi_ranks_end_piece_in(ranks *r, operation *what)
     keep_piece(r, p);
 }
 
-/* NULL when memory is out; all ranks then fail. */
+/* Returns an unused piece; NULL when memory is out, and all ranks then fail. */
 piece *bgi_ranks_take_piece(ranks *r, void (*end)(ranks *r, operation *what))
 {
     piece *p;
@@ -349,7 +350,7 @@ static void take_queue(ranks *r)
 
     while (item != NULL) {
         queued *next = item->next;
-        atomic_store(&item->is_queued, false); /* later changes queue it again */
+        atomic_store(&item->is_queued, false); /* later changes queue the object again */
         item->handle(item);
         item = next;
     }
@@ -385,8 +386,7 @@ static bool may_move(const ranks *r)
            (r->carrier->takes_any_thread || pthread_equal(pthread_self(), atomic_load(&r->caller)));
 }
 
-/* A thread that finds another thread moving data returns at once: the mover checks the queue once more when it is
- * done. */
+/* Moves data, unless another thread does: this mover checks the queue once more when it is done. */
 bool bgi_ranks_move(ranks *r, bool polls)
 {
     bool has_moved = false;

@@ -17,7 +17,8 @@
 
 enum {
     NOTES_IN_ALL = 64, /* the largest number of notes in a parcel */
-    PARCELS_OUT = 2, /* between ranks with a link or a group in common; other ranks have one parcel in each direction */
+    PARCELS_OUT =
+        2, /* between ranks with a link or a group in common; other pairs of ranks have one parcel in each direction */
     PARCELS_IN = 4,
     TEXT_BYTES = 24, /* of a note */
     WHY_BYTES = 512,
@@ -31,9 +32,10 @@ enum {
 /* Kinds of notes between ranks, in addition to those of the runtime. */
 enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT };
 
-/* All ranks run the same program, so the struct is sent as it is. */
+/* A note as it is sent between ranks; all ranks run the same program, so its bytes are sent unchanged. */
 typedef struct wire_note {
-    uint32_t kind, to, from, place; /* place: link of a credit; for a text its status, 0 when more follows */
+    uint32_t kind, to, from,
+        place; /* `place`: the link of a credit; for a text its status, or 0 when more text follows */
     uint64_t run, value, more;
 } wire_note;
 
@@ -66,11 +68,11 @@ typedef struct channel {
     uint32_t link, rank;
     bool is_out;
     bgi_counter counter;    /* credit, or the number of arrived messages */
-    _Atomic uint64_t asked; /* by the device: posted, or released */
-    uint64_t begun, done;   /* operations begun; operations before which all are done */
-    uint64_t released;      /* of an outgoing channel: as the other side reported. For an incoming channel: the value
-                               that this side reported */
-    char *windows;          /* memory for the windows of an outgoing channel */
+    _Atomic uint64_t asked; /* the number of messages that the device has posted or released */
+    uint64_t begun, done;   /* the number of operations begun, and of those that are done with all before them */
+    uint64_t released; /* the number of released slots: of an outgoing channel, as the other side reported it; of an
+                          incoming channel, as this side reported it */
+    char *windows;     /* memory for the windows of an outgoing channel */
     operation *slots;
 } channel;
 
@@ -81,14 +83,14 @@ typedef struct share {
     operation out, in, sum_out, sum_in;
     char *out_room, *in_room, *sum_room;
     size_t out_capacity, in_capacity, sum_capacity;
-    size_t *offsets; /* by exchange: its offset in in_room */
+    size_t *offsets; /* by exchange: the offset of its data in in_room */
     size_t offset_capacity;
     const char *out_data;
     char *sum_data;
     size_t out_bytes, in_bytes, sum_out_bytes, sum_in_bytes;
     uint32_t offering; /* operations that sums wait for */
     uint32_t pending;  /* operations that the end of the collective operation waits for */
-    bool wants_sum;    /* the sum is received after the data were sent, because they may share memory */
+    bool wants_sum;    /* the sum must be received, after the data were sent, because both may use the same memory */
     bool is_delivered; /* the delivery of the current collective operation has begun */
 } share;
 
@@ -108,7 +110,7 @@ typedef struct party {
     uint64_t begun_offers, begun_deliveries;
     uint32_t share_count;
     share *shares;
-    share **by_member; /* NULL: here */
+    share **by_member; /* NULL: the member is on this rank */
     char *sum;         /* the member's sums, without gaps */
     const char *sum_data;
     size_t sum_bytes, sum_capacity;
@@ -121,7 +123,7 @@ typedef struct peer {
     /* Under the mutex of the notes. */
     wire_note *waiting;
     size_t waiting_count, waiting_capacity;
-    bool is_near; /* it has a link or a group in common with this rank */
+    bool is_near; /* the peer has a link or a group in common with this rank */
     uint32_t out_count, in_count;
     operation out[PARCELS_OUT], in[PARCELS_IN];
     parcel *parcels; /* outgoing, then incoming */
@@ -145,8 +147,8 @@ struct ranks {
     bgi_transport *threads; /* for communication between devices of this rank */
     void *lane;
     channel *channels; /* by link; only of links between ranks */
-    party ***parties;  /* by group, by member; NULL: of another rank, or all members are on this rank */
-    uint32_t *tags;    /* by group: of its first pair */
+    party ***parties;  /* by group, by member; NULL: the member is on another rank, or all members are on this rank */
+    uint32_t *tags;    /* by group: the tag of its first pair of members */
     uint32_t piece_tag;
     peer *peers;               /* by rank; this rank's entry is empty */
     _Atomic uint32_t *pending; /* by device: pieces in flight */
@@ -165,7 +167,7 @@ struct ranks {
 
     pthread_mutex_t mutex;                    /* guards the notes and the fetches that have not begun */
     piece *fetches, **last;                   /* in order */
-    _Atomic uint32_t note_count, fetch_count; /* how many there are */
+    _Atomic uint32_t note_count, fetch_count; /* the numbers of waiting notes and of `fetches` */
 };
 
 static inline ranks *bgi_ranks_of(bgi_transport *transport)
@@ -195,23 +197,23 @@ void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uin
 void bgi_ranks_push(ranks *r, queued *item);
 /* Queues the object, and moves data unless another thread does. */
 void bgi_ranks_kick(ranks *r, queued *item);
-/* Moves the data that can be moved, unless another thread does; `polls`: also receives. Returns whether any data
- * moved. */
+/* Moves the data that can be moved, unless another thread does; if `polls`, also checks for arrivals. Returns whether
+ * any data moved. */
 bool bgi_ranks_move(ranks *r, bool polls);
 void bgi_ranks_add_note(ranks *r, uint32_t rank, const wire_note *note);
 void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note);
-/* Handles the end of operations, and a channel that was queued. */
+/* Handle the end of operations, and a channel that was queued. */
 void bgi_ranks_open_parcels(ranks *r, operation *last);
 void bgi_ranks_end_message(ranks *r, operation *last);
 void bgi_ranks_end_piece_in(ranks *r, operation *what);
 void bgi_ranks_handle_channel(queued *item);
 void *bgi_ranks_slot(const ranks *r, const channel *c, uint64_t sequence);
-/* NULL when memory is out; all ranks then fail. */
+/* Returns an unused piece; NULL when memory is out, and all ranks then fail. */
 piece *bgi_ranks_take_piece(ranks *r, void (*end)(ranks *r, operation *what));
 
 /* ---- rank_meetings.c ---- */
 
-/* Returns false when memory is out. */
+/* Creates a member; returns false when memory is out. */
 bool bgi_ranks_open_party(ranks *r, uint32_t group, uint32_t member);
 void bgi_ranks_free_party(party *p); /* `p` may be NULL */
 bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,

@@ -105,7 +105,8 @@ static bool open_peer(ranks *r, uint32_t rank)
     peer *p = &r->peers[rank];
 
     p->rank = rank;
-    if (rank == r->carrier->rank || r->base.setup.device_count == 0) /* such a rank receives no notes */
+    if (rank == r->carrier->rank ||
+        r->base.setup.device_count == 0) /* this rank itself, and ranks without devices, get no notes */
         return true;
     p->out_count = p->is_near ? PARCELS_OUT : 1;
     p->in_count = p->is_near ? PARCELS_IN : 1;
@@ -121,7 +122,8 @@ static bool open_peer(ranks *r, uint32_t rank)
     return true;
 }
 
-/* The host and notes come first, for any plan; then links, pairs of members, pieces by device. */
+/* Numbers the tags of messages: first those of the host and of notes, which every plan has, then links, pairs of
+ * members, and pieces by device. */
 static bg_status number_tags(ranks *r, bg_error *error)
 {
     const bgi_transport_setup *setup = &r->base.setup;
@@ -250,7 +252,7 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
                             : r->threads->type->release(r->threads, link, sequence);
 }
 
-/* If all members are on this rank, nothing is copied. */
+/* Returns the bytes of a round; SIZE_MAX if all members are on this rank, because nothing is copied. */
 static size_t round_bytes(const bgi_transport *transport, uint32_t group)
 {
     return ((const ranks *)transport)->parties[group] != NULL

@@ -36,10 +36,10 @@ struct bgi_ranks {
     const bg_transport *carrier;
     const uint32_t *owners;              /* by device */
     double wait_limit_s;                 /* the limit of waits for other ranks without progress; INFINITY: no limit */
-    const char (*hosts)[BGI_HOST_BYTES]; /* by rank: the host's name; NULL: unknown; "": unknown for this rank */
+    const char (*hosts)[BGI_HOST_BYTES]; /* by rank: the host's name; NULL: no host is known; "": this one is unknown */
 };
 
-/* "rank 3 on host node2" */
+/* Writes "rank 3 on host node2", or "rank 3", to `text` and returns `text`. */
 enum { BGI_RANK_TEXT_BYTES = BGI_HOST_BYTES + 32 };
 static inline const char *bgi_ranks_name(const bgi_ranks *ranks, uint32_t rank, char text[BGI_RANK_TEXT_BYTES])
 {
@@ -59,10 +59,10 @@ extern const bgi_transport_type bgi_transport_ranks;
 
 /* Whether a rank has reached the end of the current run. */
 bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank);
-/* The `wanted` of a rank's last `finish`. */
+/* Returns the argument `wanted` of a rank's last call of `finish`. */
 uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank);
-/* Sends data from rank `root` to all ranks, between runs or after `finish`. Waits at most wait_limit_s without a sign
- * of the other rank. */
+/* Sends data from rank `root` to all ranks, between runs or after `finish`. Fails when no message of another rank
+ * arrives within wait_limit_s. */
 bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, size_t size_bytes, bg_error *error);
 /* Sends data from rank `from` to rank `to`; other ranks do nothing. */
 bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
@@ -76,7 +76,7 @@ typedef struct bgi_meeting_bytes {
 } bgi_meeting_bytes;
 bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
                                           uint32_t other, bool are_apart);
-/* For a group of `size` members. */
+/* Returns the bytes of a round of a group of `size` members. */
 size_t bgi_ranks_round_bytes(uint32_t size);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct channel {
 
 typedef struct assembly {
     bgi_counter arrived, finished;
-    const bgi_exchange **brought; /* by member; written before `arrived` is raised */
+    const bgi_exchange **brought; /* by member: its exchanges; written before `arrived` is raised */
 } assembly;
 
 typedef struct threads {
@@ -92,7 +92,8 @@ static bgi_counter *arrived(bgi_transport *transport, uint32_t link)
     return &of(transport)->channels[link].produced;
 }
 
-/* One thread at a time raises a counter, in order. */
+/* Raises a counter if `sequence` is the next number, and returns the next number; only one thread at a time raises a
+ * counter. */
 static uint64_t raise_next(bgi_transport *transport, bgi_counter *counter, uint64_t sequence, uint32_t waiting)
 {
     const uint64_t due = atomic_load_explicit(&counter->value, memory_order_relaxed);
@@ -114,8 +115,9 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
 
 /* ---- meetings ---- */
 
-/* The number of arrivals determines the current collective operation, because no member enters the next one before all
- * have arrived. The last member to arrive wakes workers for the others. */
+/* Counts a member's arrival, and returns what it must wait for. The number of arrivals determines the current
+ * collective operation, because no member enters the next one before all have arrived. The last member to arrive wakes
+ * workers for the others. */
 static bgi_wait come(bgi_transport *transport, bgi_counter *counter, uint32_t size)
 {
     const uint64_t before = atomic_fetch_add(&counter->value, 1);
@@ -142,7 +144,7 @@ static bgi_strip contribution(bgi_transport *transport, uint32_t group, uint32_t
     const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype);
     const bgi_region region = bgi_pattern_take(&exchange->pattern, member, from);
 
-    /* The store is only read. */
+    /* The memory is only read. */
     return (bgi_strip){(char *)(uintptr_t)exchange->from + region.first * element_bytes, region.stride * element_bytes};
 }
 

@@ -3,7 +3,7 @@
  *
  * No function blocks. A caller that needs data from another device gets a counter on its own side, which only grows,
  * and the number that the counter must reach. The caller calls again when the counter has reached that number. The
- * transport reports each counter that it raises (events.raise).
+ * transport raises counters by calling events.raise.
  *
  *     message    sender     credit >= sequence + 1 - depth --> window: write --> post
  *                receiver   arrived > sequence --> read its own slot --> release
@@ -12,7 +12,7 @@
  *     note       tell --> events.told                a few numbers: turns, votes, what the host knows
  *
  * Messages. A link joins two devices: `depth` slots in the receiver's arena. A window is the memory in which the sender
- * writes a message: the slot itself, or memory on the sender's side. The sender may read it back until it posts the
+ * writes a message: the slot itself, or memory on the sender's side. The sender may read the window until it posts the
  * message. Messages of a link arrive in order, in the slot sequence % depth; credits are returned in order, too.
  *
  * Collective operations. Members of a group contribute exchanges, which are equal except for their addresses (pattern.h
@@ -20,7 +20,7 @@
  * member does its share, with addresses that the transport gives: contributions to read, results to write. Members sum
  * in the members' order, with code that all transports share, so a sum does not depend on the transport, bit for bit.
  * Large exchanges may be cut into rounds (bgi_exchange_cut), each a separate operation: the data are then summed while
- * they are in a cache, and need small buffers.
+ * they are in a cache, and small buffers suffice.
  *
  * Posts, deliveries and notes of one device reach another device in order; there is no order between different pairs of
  * devices. The owner of the device, or of its queue of loads and stores, calls the functions; any thread may call
@@ -51,7 +51,7 @@ typedef struct bgi_link {
 } bgi_link;
 
 typedef struct bgi_group {
-    uint32_t size; /* 0: has no collective operations */
+    uint32_t size; /* 0: the group has no collective operations */
     const uint32_t *members;
 } bgi_group;
 
@@ -77,12 +77,13 @@ typedef struct bgi_wait {
 } bgi_wait;
 
 typedef enum bgi_note_kind {
-    BGI_NOTE_TURN = 0, /* value: completed instructions of a strict plan's replica */
-    BGI_NOTE_MOVED,    /* value: completed loads and stores of the sender */
+    BGI_NOTE_TURN = 0, /* value: the number of completed instructions of a strict plan's replica */
+    BGI_NOTE_MOVED,    /* value: the number of completed loads and stores of the sender */
     BGI_NOTE_ASK,      /* to the host: the sender has reached iteration `more` */
     BGI_NOTE_VOTE,     /* to the host: value: whether to continue after iteration `more` */
-    BGI_NOTE_GRANT,    /* value: iterations that may begin; more: the iteration at which the run ends */
-    BGI_NOTE_READY,    /* between hosts: value: iterations that have their data; more: where data end */
+    BGI_NOTE_GRANT,    /* value: the number of iterations that may begin; more: the iteration at which the run ends */
+    BGI_NOTE_READY,    /* between hosts: value: the number of iterations with all data; more: the iteration at which the
+                          data end */
     BGI_NOTE_STOP,     /* between hosts: the run should end early */
     BGI_NOTE_ALIVE,    /* between hosts: value: the progress of the sender */
     BGI_NOTE_FAILED    /* to the host: the sender has failed */
@@ -97,12 +98,12 @@ typedef struct bgi_note {
 /* The events that a transport reports to the runtime. They may be called from any function below. */
 typedef struct bgi_transport_events {
     void *user;
-    /* Stores the value and wakes the thread that waits for it with that device. */
+    /* Stores the value in the counter, and wakes a thread for the device if it waits for the counter. */
     void (*raise)(void *user, bgi_counter *counter, uint64_t value, uint32_t device);
-    /* Counters have changed that several devices may wait for. */
+    /* Called when counters have changed for which several devices may wait. */
     void (*changed)(void *user);
     void (*told)(void *user, uint32_t to, const bgi_note *note);
-    /* Another rank has failed, or cannot be reached. */
+    /* Called when another rank has failed, or cannot be reached. */
     void (*lost)(void *user, bg_status status, const char *why);
 } bgi_transport_events;
 
@@ -112,7 +113,7 @@ typedef struct bgi_transport_setup {
     uint32_t device_count, link_count, group_count;
     const bgi_ranks *ranks;     /* NULL: all devices are in this process. This field and the following ones must outlive
                                    the transport */
-    bgi_device *const *devices; /* NULL: on another rank */
+    bgi_device *const *devices; /* an entry is NULL: the device is on another rank */
     const bgi_link *links;
     const bgi_group *groups;
     bgi_isa isa; /* the instruction sets that sums may use; they do not change results */
@@ -144,21 +145,22 @@ struct bgi_transport_type {
     /* Collective operations. `member`: the caller's number in the group. */
     bgi_wait (*offer)(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
                       uint32_t count);
-    /* The pattern by which the member does its share of an exchange with pattern `own`: that pattern or an equivalent
-     * one. NULL: always `own`. */
+    /* Returns the pattern by which the member does its share of an exchange with pattern `own`: this pattern or an
+     * equivalent one. NULL: always `own`. */
     bgi_pattern (*pattern)(bgi_transport *transport, uint32_t group, uint32_t member, bgi_pattern own);
-    /* The caller's part of exchange `index` of `from`. */
+    /* Returns the elements that the caller takes of exchange `index` of member `from`. */
     bgi_strip (*contribution)(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t from, uint32_t index);
-    /* The destination for `reader`'s result. If `data` is NULL, the transport copies the result from the caller's. */
+    /* Returns the destination for `reader`'s result. If its `data` is NULL, the transport copies the result from the
+     * caller's. */
     bgi_strip (*result)(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t reader, uint32_t index);
     bgi_wait (*deliver)(bgi_transport *transport, uint32_t group, uint32_t member);
-    /* The bytes of one of the group's rounds; NULL: everything is exchanged in one operation. */
+    /* Returns the bytes of one of the group's rounds; NULL: everything is exchanged in one operation. */
     size_t (*round_bytes)(const bgi_transport *transport, uint32_t group);
-    /* The two counters that a member may wait for in a collective operation, for reports. */
+    /* Returns one of the two counters for which a member may wait in a collective operation, for reports. */
     bgi_counter *(*meeting)(bgi_transport *transport, uint32_t group, uint32_t member, bool is_delivery);
 
-    /* Begins to copy from the store of device `from` to `to`, which is memory of `device`. Called for one queue of
-     * loads at a time. */
+    /* Begins to copy from the store of device `from` to `to`, which is memory of `device`. Only one thread at a time
+     * calls it for a device. */
     void (*fetch)(bgi_transport *transport, uint32_t device, uint32_t from, size_t offset, void *to, size_t size_bytes);
     /* Whether all fetches that have begun are complete. NULL: `fetch` returns when it is complete. */
     bool (*fetched)(bgi_transport *transport, uint32_t device);
@@ -169,8 +171,9 @@ struct bgi_transport_type {
      * take a device, and continuously while they have no work. NULL: the transport needs no such calls. */
     bool (*progress)(bgi_transport *transport);
 
-    /* Used between processes; NULL in one process. `begin`: a run begins on this rank. `finish`: it has ended on this
-     * rank, and the caller waits until it has ended on all. `wanted`: flags that all other ranks receive (ranks.h). */
+    /* Used between processes; NULL in one process. `begin`: a run begins on this rank. `finish`: the run has ended on
+     * this rank, and the caller waits until it has ended on all ranks. `wanted`: flags that all other ranks receive
+     * (ranks.h). */
     void (*begin)(bgi_transport *transport, uint64_t run);
     bg_status (*finish)(bgi_transport *transport, uint64_t wanted, bg_error *error);
     /* Notifies all other ranks why this rank fails, and waits briefly until the message is sent. */
@@ -183,8 +186,8 @@ struct bgi_transport_type {
 
 /* The progress of cutting exchanges into rounds; begins as zeros. */
 typedef struct bgi_cut {
-    uint32_t exchange; /* the next one; the number of exchanges when none is left */
-    size_t element;    /* the next element of that exchange */
+    uint32_t exchange; /* the next exchange; the number of exchanges when none is left */
+    size_t element;    /* the next element of the next exchange */
 } bgi_cut;
 
 static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, uint32_t group)
@@ -192,9 +195,9 @@ static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, ui
     return transport->type->round_bytes != NULL ? transport->type->round_bytes(transport, group) : SIZE_MAX;
 }
 
-/* Writes the exchanges of the next round and returns their number, at most `count`. A single exchange is not cut. Of
- * several sums, one of more than `round_bytes` is cut, and its parts have separate rounds; smaller sums share rounds of
- * at most `round_bytes`. This may change which member sums an element, but not the result. */
+/* Writes the exchanges of the next round and returns their number, at most `count`. If there are several exchanges, a
+ * BGI_PATTERN_SUM of more than `round_bytes` is cut, and its parts have separate rounds; smaller exchanges share rounds
+ * of at most `round_bytes`. This may change which member sums an element, but not the result. */
 uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uint32_t count, bgi_cut *cut,
                           bgi_exchange *out_round);
 

@@ -110,7 +110,7 @@ error 2 '--device-speeds has 2 values and --device-memory has 3' mnist --device-
 error 2 '--auto-round-devices is given without --ipu-limits' mnist --auto-round-devices
 error 1 'device_mapping has 2 devices, but there are 4 stages' plan mnist --device-mapping 0,1
 error 1 'device_mapping and @ in stages' plan mnist --stages 'B1@0|B2,B3,B4@1' --device-mapping 0,1
-error 1 'needs a device a stage, but there are 4 stages and 2 devices' plan mnist --devices 2
+error 1 'needs one device for each stage, but there are 4 stages and 2 devices' plan mnist --devices 2
 error 1 'the model can be cut into at most 4 stages at block borders' plan mnist --stages auto:9
 error 1 'stages are `auto:none`' plan mnist --stages auto:none
 error 1 'no cut into 2 stages fits' plan mnist --stages auto:2 --device-memory 500K

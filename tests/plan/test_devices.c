@@ -124,7 +124,7 @@ static void test_placement_refusals(void **state)
         {{4, "", "", ""},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 2},
-         "schedule `line` needs a device a stage, but there are 4 stages and 2 devices"},
+         "schedule `line` needs one device for each stage, but there are 4 stages and 2 devices"},
         {{5, "", "", ""},
          &fold,
          {.execution.strategy = BG_STRATEGY_PIPELINED},

@@ -377,10 +377,10 @@ static void arrays_are_checked_with_every_factor(void **state)
     assert_int_equal(bg_session_check_input(session, 0, &type, &error), BG_OK);
     type = bg_matrix(BG_FLOAT32, 12, COLUMNS);
     assert_int_equal(bg_session_check_input(session, 0, &type, &error), BG_ERROR_SHAPE);
-    assert_string_equal(error.message,
-                        "input `x`: an array float32[12,2]; a run takes 1 samples of a micro-batch x 3 device "
-                        "iterations x 1 accumulation x (4 replicas / input_group_size 2) = 6 in the first dimension, "
-                        "of micro-batches float32[1,2]");
+    assert_string_equal(
+        error.message, "input `x` is float32[12,2], but a run takes 1 samples of a micro-batch x 3 device iterations x "
+                       "1 accumulation x (4 replicas / input_group_size 2) = 6 in the first dimension; a micro-batch "
+                       "is float32[1,2]");
     assert_int_equal(bg_session_check_input(session, 1, &type, NULL), BG_ERROR_INVALID);
     bg_session_destroy(session);
     bg_plan_destroy(plan);

@@ -498,7 +498,7 @@ static void pieces_are_taken(void **state)
         assert_int_equal(bg_weights_at(weights, count, &weight, NULL), BG_ERROR_INVALID);
         assert_int_equal(bg_weights_find(weights, "embedding.split_embeddings.7.weight", &weight, &error),
                          BG_ERROR_NOT_FOUND);
-        assert_non_null(strstr(error.message, "weights have all of it, `embedding.weight`"));
+        assert_non_null(strstr(error.message, "the weights have the whole, `embedding.weight`"));
         memset(&error, 0, sizeof error);
         /* Sets a piece of an existing whole tensor, for any number of pieces. */
         fill(values + 6 * WIDTH, 6 * WIDTH, 9.0f);

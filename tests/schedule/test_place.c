@@ -94,7 +94,8 @@ static void assert_refused(const char *name, uint32_t stage_count, uint32_t devi
 static void test_counts_that_do_not_fit(void **state)
 {
     (void)state;
-    assert_refused("interleaved", 4, 3, "schedule `interleaved` needs a device a stage, but there are 4 stages and 3");
+    assert_refused("interleaved", 4, 3,
+                   "schedule `interleaved` needs one device for each stage, but there are 4 stages and 3");
     assert_refused("looped", 5, 2, "needs a multiple of the devices as stages, but there are 5 stages and 2");
     assert_refused("zb-v", 5, 2, "needs two stages on each device");
     assert_refused("v-min", 4, 3,
