@@ -82,15 +82,23 @@ static bg_dataset *open_houses(const char *path)
 
 /* ---- the model ---- */
 
-static bg_value add_model(bg_graph *graph)
+/* The network without the loss, for `houses` at a time. */
+static bg_value add_network(bg_graph *graph, uint32_t houses)
 {
-    const bg_type houses = bg_matrix(BG_FLOAT32, MICRO_BATCH, FEATURES), prices = bg_matrix(BG_FLOAT32, MICRO_BATCH, 1);
-    bg_value x = bg_graph_input(graph, "x", &houses);
+    const bg_type type = bg_matrix(BG_FLOAT32, houses, FEATURES);
+    bg_value x = bg_graph_input(graph, "x", &type);
 
     bg_block_start(graph, "first", BG_DEVICE_NONE);
     x = bg_relu(graph, bg_linear_layer(graph, "fc1", x, 16, true));
     bg_block_start(graph, "second", BG_DEVICE_NONE);
-    x = bg_linear_layer(graph, "fc2", x, 1, true);
+    return bg_linear_layer(graph, "fc2", x, 1, true);
+}
+
+static bg_value add_model(bg_graph *graph)
+{
+    const bg_type prices = bg_matrix(BG_FLOAT32, MICRO_BATCH, 1);
+    const bg_value x = add_network(graph, MICRO_BATCH);
+
     return bg_mse_loss(graph, "loss", x, bg_graph_input(graph, "y", &prices), BG_LOSS_MEAN);
 }
 
@@ -113,6 +121,32 @@ static double run_epoch(bg_session *session, bg_loader *loader, uint64_t epoch)
         sum += loss / MICRO_BATCHES;
         calls++;
     }
+}
+
+/* ---- new houses ---- */
+
+/* Predicts with the weights of a file, as another program would: nothing is left of the training. */
+static void predict(const char *path)
+{
+    const float houses[2][FEATURES] = {{3, 90, 20}, {6, 120, 70}};
+    float x[2][FEATURES], y[2];
+    bg_graph *graph;
+    bg_weights *weights;
+    bg_session *session;
+
+    for (int i = 0; i < 2; i++)
+        scale(NULL, 0, 0, (const void *[]){houses[i], &(float){0}}, (void *[]){x[i], &y[i]}, NULL);
+    check(bg_graph_create(&graph, &error));
+    bg_graph_output(graph, "y", add_network(graph, 2));
+    const bg_options options = bg_options_defaults();
+    check(bg_weights_create(&weights, &error));
+    check(bg_weights_load(weights, path, NULL, NULL, &error));
+    check(bg_session_create_inference(graph, &options, weights, &session, &error));
+    check(bg_session_run(session, (const void *[]){x}, (void *[]){y}, &error));
+    for (int i = 0; i < 2; i++)
+        printf("%.0f rooms, area %.0f, age %.0f: price %.0f\n", (double)houses[i][0], (double)houses[i][1],
+               (double)houses[i][2], (double)(y[i] * 200 + 300));
+    bg_session_destroy(session), bg_weights_destroy(weights), bg_graph_destroy(graph);
 }
 
 int main(void)
@@ -155,6 +189,9 @@ int main(void)
             printf("epoch %2d: training %.1f, test %.1f\n", (int)epoch + 1, training_error,
                    run_epoch(testing, test_loader, 0));
     }
+
+    check(bg_weights_save(bg_session_weights(training), "houses.safetensors", NULL, &error));
+    predict("houses.safetensors");
 
     bg_loader_destroy(training_loader), bg_loader_destroy(test_loader);
     bg_session_destroy(testing), bg_session_destroy(training);

@@ -84,16 +84,21 @@ typedef struct bg_csv_options {
     size_t struct_bytes; /* 0, or sizeof(bg_csv_options): see base.h */
     char delimiter;      /* 0: a comma */
     bool has_no_header;
+    /* Leave out each row in which a column that is read has no number: a blank field, NA, N/A, null, none, nan or inf,
+     * in any case. Otherwise such a field is an error, as other text always is. */
+    bool skip_incomplete;
     /* Columns of the features: names in the header, or numbers from 0; column_count 0: all columns except the label. */
     const char *const *columns;
     uint32_t column_count;
-    const char *label; /* a column of whole numbers; NULL: no label */
+    const char *label;     /* a column of whole numbers; NULL: no label */
+    uint64_t *out_skipped; /* set on success to the number of rows that were left out; NULL: not needed */
 } bg_csv_options;
 
 /*
  * Reads a table of numbers. Lines end with LF or CRLF, fields may be enclosed in double quotes (a doubled quote is a
  * literal one), and every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels
- * int32 [rows], unchanged without a label.
+ * int32 [rows], unchanged without a label. Errors name the line and the column. BG_ERROR_PARSE, also if skip_incomplete
+ * leaves out every row; BG_ERROR_NOT_FOUND (no such file or column), BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
                              bg_array *out_labels, bg_error *error);

@@ -2174,9 +2174,11 @@ bg_csv_options._fields_ = [
     ("struct_bytes", c_size_t),
     ("delimiter", c_char),
     ("has_no_header", c_bool),
+    ("skip_incomplete", c_bool),
     ("columns", POINTER(c_char_p)),
     ("column_count", c_uint32),
     ("label", c_char_p),
+    ("out_skipped", POINTER(c_uint64)),
 ]
 bg_ipu_strategy._fields_ = [
     ("struct_bytes", c_size_t),

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/narrow.h"
+#include "core/text.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_folder.h"
 
@@ -31,18 +32,38 @@ static bool is_folder(const char *path)
     return stat(path, &state) == 0 && S_ISDIR(state.st_mode);
 }
 
+/* Whether a file can be a safetensors file by its first bytes: eight for the length of its header, at most 100 MB, and
+ * the header's `{`. */
+static bool begins_safetensors(const unsigned char *begin, size_t size_bytes)
+{
+    uint64_t header_bytes = 0;
+
+    if (size_bytes < 9)
+        return true; /* the reader says that the file is too short */
+    for (int i = 0; i < 8; i++)
+        header_bytes |= (uint64_t)begin[i] << (8 * i);
+    return header_bytes <= BGI_SAFETENSORS_HEADER_LIMIT && begin[8] == '{';
+}
+
 /* Sets *out to whether the file begins as a ZIP archive does. A safetensors file cannot begin so, because its first
- * bytes are the length of its header, at most 100 MB. */
+ * bytes are the length of its header. Returns BG_ERROR_PARSE if the file begins as neither format does. */
 static bg_status is_archive(const char *path, bool *out, bg_error *error)
 {
-    char begin[4];
+    unsigned char begin[9];
     FILE *stream = NULL;
+    size_t size_bytes;
 
     BGI_TRY(bgi_file_open(path, &stream, error));
-    *out = fread(begin, 1, sizeof begin, stream) == sizeof begin &&
-           (memcmp(begin, "PK\3\4", 4) == 0 || memcmp(begin, "PK\5\6", 4) == 0);
+    size_bytes = fread(begin, 1, sizeof begin, stream);
     fclose(stream);
-    return BG_OK;
+    *out = size_bytes >= 4 && (memcmp(begin, "PK\3\4", 4) == 0 || memcmp(begin, "PK\5\6", 4) == 0);
+    if (*out || begins_safetensors(begin, size_bytes))
+        return BG_OK;
+    return bg_error_set(
+        error, BG_ERROR_PARSE, "%s: is not a safetensors or .npz file%s", path,
+        bgi_text_ends_with(path, ".onnx")
+            ? ", but an ONNX model, which is itself the argument MODEL.onnx of `brigade train` and `infer`"
+            : "");
 }
 
 static bg_status make_room(bgi_weights_source *s, size_t count, bg_error *error)
@@ -78,7 +99,10 @@ static bg_status open_folder(bgi_weights_source *s, bg_error *error)
 
 static bg_status open_archive(bgi_weights_source *s, bg_error *error)
 {
-    BGI_TRY(bg_npz_read(s->path, &s->npz, error));
+    const bg_status status = bg_npz_read(s->path, &s->npz, error);
+
+    if (status != BG_OK)
+        return bg_error_context(error, status, "read as a .npz file, because it is a ZIP archive");
     BGI_TRY(make_room(s, s->npz.count, error));
     for (uint32_t i = 0; i < s->npz.count; i++)
         s->items[s->count++] =

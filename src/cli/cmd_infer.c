@@ -1,6 +1,6 @@
 /*
  * cmd_infer.c: `brigade infer MODEL.onnx`: runs a model from a file on arrays from files and writes the outputs as
- * .npy.
+ * .npy or .csv.
  */
 #include "cli/onnx_model.h"
 
@@ -15,6 +15,7 @@
 #include "cli/profile.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/narrow.h"
 #include "core/text.h"
 
 typedef struct infer_settings {
@@ -30,7 +31,9 @@ static const cli_option infer_flags[] = {
      .help = "data of an input of the model, in the forms of `brigade train`: x=IMAGES.npy, x=DATA.npz:ARRAY, "
              "x=TABLE.csv:COLUMN, an IDX file, a folder of images"},
     {CLI_TEXT_LIST, "output", AT(outputs), .value = "NAME=FILE...",
-     .help = "file for an output: y=FILE.npy; FILE.npy without a name is for the first output"},
+     .help =
+         "file for an output: y=FILE.npy, or y=FILE.csv for an output of one or two dimensions; a file without a name "
+         "is for the first output"},
     {CLI_COUNT, "batch-size", AT(model.recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
     {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST", .default_text = "do not normalize",
@@ -39,7 +42,7 @@ static const cli_option infer_flags[] = {
     {CLI_TEXT_LIST, "size", AT(model.sizes), .value = "NAME=N...", .default_text = "by the data",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_TEXT, "init", AT(model.recipe.init_path), .value = "FILE", .default_text = "the model's weights",
-     .help = "use the weights of a safetensors file"},
+     .help = "use the weights of a .safetensors or .npz file, or of a folder of safetensors files"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
      .help = "number of leading parts of a scope that name its block; with 1, layer1/0/conv1 is in block layer1; 0 "
              "means all parts"},
@@ -77,8 +80,8 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
         }
         if (index >= contents->output_count || (equals != NULL && equals[1] == '\0')) {
             bg_error_set(error, BG_ERROR_INVALID,
-                         "--output is `%s`; it must be NAME=FILE.npy with an output of the model: %s", text,
-                         list.data != NULL ? list.data : "it has none");
+                         "--output is `%s`; it must be NAME=FILE.npy or NAME=FILE.csv with an output of the model: %s",
+                         text, list.data != NULL ? list.data : "it has none");
             bgi_string_clear(&list);
             return BG_ERROR_INVALID;
         }
@@ -87,14 +90,51 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
             return bg_error_set(error, BG_ERROR_INVALID, "--output names output `%s` twice",
                                 contents->outputs[index].name);
         files[index] = equals != NULL ? equals + 1 : text;
-        if (strlen(files[index]) < 4 || strcmp(files[index] + strlen(files[index]) - 4, ".npy") != 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "--output %s: the file's name must end in .npy", text);
+        if (!bgi_text_ends_with(files[index], ".npy") && !bgi_text_ends_with(files[index], ".csv"))
+            return bg_error_set(error, BG_ERROR_INVALID, "--output %s: the file's name must end in .npy or .csv", text);
         BGI_TRY(cli_save_check(files[index], "output", error));
     }
     if (settings->outputs.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "no output is named; give --output NAME=FILE.npy for each output to write");
     return BG_OK;
+}
+
+static void print_element(bgi_file_writer *writer, bg_dtype dtype, const void *data, int64_t i)
+{
+    if (dtype == BG_INT64)
+        bgi_file_print(writer, "%" PRId64, ((const int64_t *)data)[i]);
+    else if (dtype == BG_INT32)
+        bgi_file_print(writer, "%" PRId32, ((const int32_t *)data)[i]);
+    else if (dtype == BG_UINT8)
+        bgi_file_print(writer, "%u", ((const uint8_t *)data)[i]);
+    else if (dtype == BG_FLOAT64)
+        bgi_file_print(writer, "%.17g", ((const double *)data)[i]);
+    else if (dtype == BG_FLOAT32)
+        bgi_file_print(writer, "%.9g", (double)((const float *)data)[i]);
+    else
+        bgi_file_print(writer, "%.9g", (double)bgi_narrow_to_float(dtype, ((const uint16_t *)data)[i]));
+}
+
+/* Writes a line for each sample, without a line of names. The digits restore every number exactly. */
+static bg_status write_table(const char *file, const bg_array *array, bg_error *error)
+{
+    const int64_t rows = array->type.rank > 0 ? array->type.dims[0] : 1;
+    const int64_t columns = array->type.rank > 1 ? array->type.dims[1] : 1;
+    char text[BG_TYPE_TEXT_BYTES];
+    bgi_file_writer writer = {0};
+
+    if (array->type.rank > 2)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: the output is %s, but a .csv file has at most two dimensions; write a .npy file", file,
+                            bg_type_text(&array->type, text));
+    BGI_TRY(bgi_file_writer_begin(&writer, file, error));
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t column = 0; column < columns; column++) {
+            print_element(&writer, array->type.dtype, array->data, row * columns + column);
+            bgi_file_write(&writer, column + 1 < columns ? "," : "\n", 1);
+        }
+    return bgi_file_writer_commit(&writer, error);
 }
 
 /* Writes an output without the rows that were added to fill a batch. */
@@ -105,7 +145,8 @@ static bg_status write_output(const char *file, bg_array *array, uint64_t sample
 
     if (array->type.rank > 0 && made > samples && (uint64_t)array->type.dims[0] % made == 0)
         array->type.dims[0] = (int64_t)((uint64_t)array->type.dims[0] / made * samples);
-    if (bg_npy_write(file, array, error) != BG_OK)
+    if ((bgi_text_ends_with(file, ".csv") ? write_table(file, array, error) : bg_npy_write(file, array, error)) !=
+        BG_OK)
         return bg_error_context(error, error->status, "--output");
     if (!quiet)
         printf("%s: %s\n", file, bg_type_text(&array->type, text));
@@ -235,6 +276,8 @@ static int run(infer_settings *settings, bg_error *error)
         onnx_check_precision(model->recipe.library.options.numerics.precision, error) != BG_OK)
         return CLI_USAGE;
     onnx_choose_strategy(model);
+    if (cli_weights_check(model->recipe.init_path, error) != BG_OK)
+        return CLI_FAILED;
     if (onnx_open_model(model, error) != BG_OK)
         return model->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
     files = calloc(bg_onnx_contents_of(model->onnx)->output_count + 1, sizeof *files);

@@ -297,8 +297,12 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
     BGI_TRY(print_ops(contents, error));
     status = onnx_try(&settings->model, error);
     print_weights(contents, settings->model.recipe.debug);
-    if (status == BG_ERROR_UNSUPPORTED && contents->problem_count > 0)
+    if (status == BG_ERROR_UNSUPPORTED && contents->problem_count > 0) {
         print_problems(contents);
+        bg_error_clear(error); /* it lists the same nodes */
+        bg_error_set(error, status, "%s: %" PRIu32 " node%s not supported; the list is above", settings->model.path,
+                     contents->problem_count, contents->problem_count == 1 ? " is" : "s are");
+    }
     if (status != BG_OK)
         return status;
     print_work(settings);

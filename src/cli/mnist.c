@@ -34,6 +34,8 @@ static int resolve(void *settings, bg_error *error)
     if (code == CLI_DONE &&
         (mnist_config_read_options(config, error) != BG_OK || mnist_config_check(config, error) != BG_OK))
         return CLI_USAGE;
+    if (code == CLI_DONE && cli_weights_check(config->recipe.init_path, error) != BG_OK)
+        return CLI_FAILED;
     return code;
 }
 
@@ -140,7 +142,6 @@ static bg_status open_run(cli_training *training, bg_error *error)
     if (config->recipe.profile)
         printf("Profiling is enabled.\n");
     print_data(config, &run->data);
-    printf("Training...\n");
     fflush(stdout);
     return BG_OK;
 }
@@ -153,6 +154,8 @@ static bg_status begin(cli_training *training, bg_error *error)
 
     if (config->recipe.init_path != NULL)
         BGI_TRY(cli_weights_load(bg_trainer_weights(training->trainer), config->recipe.init_path, error));
+    printf("Training...\n");
+    fflush(stdout);
     BGI_TRY(cli_checkpoint_resume(&config->recipe, training, &run->common.is_resumed, NULL, error));
     BGI_TRY(cli_checkpoint_reserve(&config->recipe, training, error));
     BGI_TRY(mnist_test_check(config, &run->data, error));

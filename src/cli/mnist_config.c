@@ -67,7 +67,7 @@ const cli_option mnist_flags[] = {
     {CLI_TEXT, "save", AT(recipe.save_path), .value = "FILE", .default_text = "brigade-mnist.safetensors",
      .help = "file for the trained weights: safetensors, or the whole network as x.onnx"},
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "random weights",
-     .help = "begin with the weights of a safetensors file"},
+     .help = "begin with the weights of a .safetensors or .npz file, or of a folder of safetensors files"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
      .help = "file or pipe for JSON lines: the configuration, then each weight update. With several ranks the first "
              "one writes it; with %r in the name each rank writes its own"},

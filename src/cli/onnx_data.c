@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "data/source.h"
 
 static const char *const target_word = "target";
 
@@ -163,14 +164,49 @@ typedef struct sources {
     const bg_onnx_port *ports[BG_DATASET_MAX_TENSORS];
     bg_dataset *sets[BG_DATASET_MAX_TENSORS];
     bg_dataset *target; /* NULL: none */
+    bool is_deferred;   /* only names are collected, because open_complete opens all of them together */
+    char *names[BG_DATASET_MAX_TENSORS], *target_file;
 } sources;
 
 static void close_sources(sources *s)
 {
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
         bg_dataset_destroy(s->sets[i]);
+        free(s->names[i]);
+    }
     bg_dataset_destroy(s->target);
+    free(s->target_file);
     *s = (sources){.option = s->option};
+}
+
+/* Opens a file, or notes its name. */
+static bg_status add_file(const sources *s, const char *option, const char *file, bg_dataset **out_set, char **out_name,
+                          bg_error *error)
+{
+    if (!s->is_deferred)
+        return open_source(option, file, out_set, error);
+    *out_name = strdup(file);
+    return *out_name != NULL ? BG_OK : bgi_error_memory(error, "a name", strlen(file) + 1);
+}
+
+/* Opens the files whose names were noted, without rows that have missing values. */
+static bg_status open_complete(sources *s, uint64_t *out_skipped, bg_error *error)
+{
+    const char *names[BG_DATASET_MAX_TENSORS + 1];
+    bg_dataset *sets[BG_DATASET_MAX_TENSORS + 1] = {NULL};
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < s->count; i++)
+        names[count++] = s->names[i];
+    if (s->target_file != NULL)
+        names[count++] = s->target_file;
+    if (count == 0)
+        return BG_OK;
+    if (bgi_sources_open_complete(names, count, sets, out_skipped, error) != BG_OK)
+        return bg_error_context(error, error->status, "--%s with --skip-incomplete", s->option);
+    memcpy(s->sets, sets, s->count * sizeof *sets);
+    s->target = sets[s->count];
+    return BG_OK;
 }
 
 static bg_status add_source(const onnx_settings *settings, const char *text, bool with_target, sources *s,
@@ -180,10 +216,13 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     const char *file;
 
     BGI_TRY(find_input(settings, s->option, text, with_target, &port, &file, error));
+    if (with_target && strstr(file, ";target=") != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; separate the files by a comma: x=FILE,target=FILE",
+                            s->option, text);
     if (port == NULL) {
-        if (s->target != NULL)
+        if (s->target != NULL || s->target_file != NULL)
             return bg_error_set(error, BG_ERROR_INVALID, "--%s gives target=FILE twice", s->option);
-        return open_source(s->option, file, &s->target, error);
+        return add_file(s, s->option, file, &s->target, &s->target_file, error);
     }
     for (uint32_t i = 0; i < s->count; i++)
         if (s->ports[i] == port)
@@ -191,7 +230,7 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     if (s->count == BG_DATASET_MAX_TENSORS - 1)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "--%s: more than %d inputs", s->option,
                             BG_DATASET_MAX_TENSORS - 1);
-    BGI_TRY(open_source(s->option, file, &s->sets[s->count], error));
+    BGI_TRY(add_file(s, s->option, file, &s->sets[s->count], &s->names[s->count], error));
     s->ports[s->count++] = port;
     return BG_OK;
 }
@@ -517,14 +556,19 @@ static bg_status join(onnx_settings *settings, sources *s, onnx_data *out, bg_er
     return join_inputs(settings, s, out, error);
 }
 
-static bg_status open_lists(const onnx_settings *settings, sources *training, sources *test, bg_error *error)
+static bg_status open_lists(onnx_settings *settings, sources *training, sources *test, bg_error *error)
 {
+    training->is_deferred = test->is_deferred = settings->skip_incomplete;
     for (uint32_t i = 0; i < settings->inputs.count; i++)
         BGI_TRY(add_source(settings, settings->inputs.values[i], false, training, error));
     for (uint32_t i = 0; i < settings->validation.count; i++)
         BGI_TRY(add_list(settings, settings->validation.values[i], test, error));
     if (settings->target != NULL)
-        BGI_TRY(open_source("target", settings->target, &training->target, error));
+        BGI_TRY(add_file(training, "target", settings->target, &training->target, &training->target_file, error));
+    if (settings->skip_incomplete) {
+        BGI_TRY(open_complete(training, &settings->data.skipped, error));
+        BGI_TRY(open_complete(test, &settings->test.skipped, error));
+    }
     if (training->count > 0)
         BGI_TRY(check_counts(settings, training, error));
     return test->count > 0 || test->target != NULL ? check_counts(settings, test, error) : BG_OK;

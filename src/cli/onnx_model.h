@@ -61,6 +61,7 @@ const onnx_metric *onnx_metric_find(const char *name);
 typedef struct onnx_data {
     bg_dataset *set; /* NULL: no data were given */
     const char *names[BG_DATASET_MAX_TENSORS];
+    uint64_t skipped; /* rows that were left out because of missing values */
 } onnx_data;
 
 typedef struct onnx_settings {
@@ -68,6 +69,7 @@ typedef struct onnx_settings {
     const char *path; /* path of the model */
     cli_texts inputs, validation, sizes, freeze, unfreeze;
     const char *target, *loss_name, *output, *metric, *normalize, *mode;
+    bool skip_incomplete;
     uint64_t block_depth;
     /* Derived from the options above (onnx_open_model, onnx_open_data). */
     bg_onnx *onnx;

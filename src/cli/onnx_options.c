@@ -38,6 +38,9 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "do not normalize",
      .help = "MEAN,DEVIATION of float inputs, or the means of all channels and then their deviations; uint8 is divided "
              "by 255 first"},
+    {CLI_FLAG, "skip-incomplete", AT(skip_incomplete),
+     .help = "leave out the rows of a CSV file in which an input or the target is missing (a blank field, NA, nan, "
+             "inf); inputs and target must be columns of one file"},
     {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the samples in the files' order"},
     {CLI_CHOICE, "last-batch", AT(recipe.last_batch), .choices = "drop|smaller",
      .default_text = "smaller; drop if the file fixes the batch",
@@ -97,7 +100,7 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT, "save", AT(recipe.save_path), .value = "FILE", .default_text = "none",
      .help = "file for the trained weights: OUT.onnx (the model with new weights), .safetensors or .npz"},
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "the model's weights",
-     .help = "begin with the weights of a safetensors file"},
+     .help = "begin with the weights of a .safetensors or .npz file, or of a folder of safetensors files"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
      .help = "file or pipe for JSON lines, one for each weight update. With several ranks the first one writes it; "
              "with %r in the name each rank writes its own"},
@@ -250,6 +253,8 @@ int onnx_resolve(void *settings, bg_error *error)
     recipe->no_validation = own->validation.count > 0 ? NULL : "give --validation, or use another rule";
     if (check(own, error) != BG_OK)
         return CLI_USAGE;
+    if (cli_weights_check(recipe->init_path, error) != BG_OK)
+        return CLI_FAILED;
     if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {
         if (own->path == NULL)
             bg_error_set(error, BG_ERROR_INVALID,

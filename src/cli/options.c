@@ -24,14 +24,24 @@ static bool is_end(const cli_option *option)
 
 static bg_status report_unknown(const cli_option *options, const char *name, bg_error *error)
 {
+    /* Names of other frameworks, which are not near to those here. */
+    static const struct {
+        const char *other, *own;
+    } aliases[] = {
+        {"lr", "learning-rate"}, {"weights", "init"}, {"model", "init"}, {"bs", "batch-size"}, {"batch", "batch-size"}};
     const char *names[CLI_OPTION_LIMIT];
-    const char *nearest;
+    const char *nearest = NULL;
     uint32_t count = 0;
 
     for (; !is_end(options) && count < CLI_OPTION_LIMIT; options++)
         if (options->kind != CLI_HEADING)
             names[count++] = options->name;
-    nearest = bgi_text_nearest(name, names, count);
+    for (size_t i = 0; nearest == NULL && i < sizeof aliases / sizeof aliases[0]; i++)
+        for (uint32_t k = 0; strcmp(name, aliases[i].other) == 0 && k < count; k++)
+            if (strcmp(names[k], aliases[i].own) == 0)
+                nearest = names[k];
+    if (nearest == NULL)
+        nearest = bgi_text_nearest(name, names, count);
     if (nearest != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; did you mean --%s?", name, nearest);
     return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; --help all lists the options", name);

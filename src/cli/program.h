@@ -55,8 +55,11 @@ enum { CLI_LOG_DIGITS = 9 };
 
 /* ---- weight files (weights.c) ---- */
 
-/* Loads weights from a file, which must have every parameter with the right shape, and nothing else. An error lists all
- * differences. */
+/* Opens a file of --init, in any format of bg_weights_load, and closes it, to find errors early. NULL: nothing is
+ * checked. */
+bg_status cli_weights_check(const char *path, bg_error *error);
+/* Loads weights from such a file, which must have every parameter with the right shape, and nothing else. An error
+ * lists the first differences. */
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
 /* Saves the weights to a file; with several ranks, the first rank writes it. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);

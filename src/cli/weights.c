@@ -1,15 +1,18 @@
 /*
- * weights.c: reads and writes trained values in safetensors files, under PyTorch's names. Optimizer state is not part
- * of such a file.
+ * weights.c: writes trained values to safetensors files, under PyTorch's names, and reads them from every format of
+ * bg_weights_load. Optimizer state is not part of such a file.
  */
 #include "cli/program.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <brigade/onnx.h>
 #include <brigade/safetensors.h>
+#include <brigade/weights.h>
 
+#include "checkpoint/weights_source.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -95,69 +98,76 @@ bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char 
 
 /* ---- into a network ---- */
 
-/* Adds a line with the problems of one weight. */
-static void compare(const bg_weight *weight, const bg_safetensors *file, bgi_string *problems)
-{
-    const bg_safetensors_entry *entry = bg_safetensors_find(file, weight->name);
-    char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
+enum { NAMES_SHOWN = 5 };
 
-    if (entry == NULL)
-        bgi_string_add(problems, "; `%s` is missing", weight->name);
-    else if (!bg_type_equal(&entry->type, &weight->type))
-        bgi_string_add(problems, "; `%s` is %s, but the network has %s", weight->name,
-                       bg_type_text(&entry->type, given), bg_type_text(&weight->type, have));
+/* Lists the first weights with one outcome. */
+static void list_problems(const bg_weights_report *report, bg_weights_outcome outcome, uint32_t *shown, bgi_string *out)
+{
+    for (uint32_t i = 0; i < report->result_count && *shown < NAMES_SHOWN; i++) {
+        const bg_weights_result *result = &report->results[i];
+        char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
+
+        if (result->outcome != outcome)
+            continue;
+        if (outcome == BG_WEIGHTS_MISSING)
+            bgi_string_add(out, "; `%s` is missing", result->name);
+        else if (outcome == BG_WEIGHTS_UNEXPECTED)
+            bgi_string_add(out, "; the network has no `%s`", result->name);
+        else
+            bgi_string_add(out, "; `%s` is %s, but the network has %s", result->name,
+                           bg_type_text(&result->found, given), bg_type_text(&result->wanted, have));
+        ++*shown;
+    }
 }
 
-static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, bgi_string *problems, bg_error *error)
+/* Replaces the library's message, whose advice is about members of a struct. */
+static bg_status fail_weights(const char *path, const bg_weights_report *report, bg_error *error)
 {
-    for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
-        bg_weight weight;
-        BGI_TRY(bg_weights_at(weights, i, &weight, error));
-        if (is_model_weight(&weight))
-            compare(&weight, file, problems);
-    }
-    for (size_t i = 0; i < bg_safetensors_count(file); i++) {
-        const char *name = bg_safetensors_at(file, i)->name;
-        bg_weight weight;
-        bg_status status = bg_weights_find(weights, name, &weight, NULL);
-        if (status != BG_OK || !is_model_weight(&weight))
-            bgi_string_add(problems, "; the network has no `%s`", name);
-    }
+    const uint32_t *counts = report->counts;
+    const uint32_t total = counts[BG_WEIGHTS_MISFIT] + counts[BG_WEIGHTS_MISSING] + counts[BG_WEIGHTS_UNEXPECTED];
+    bgi_string text = {0};
+    uint32_t shown = 0;
+
+    list_problems(report, BG_WEIGHTS_MISFIT, &shown, &text);
+    list_problems(report, BG_WEIGHTS_MISSING, &shown, &text);
+    list_problems(report, BG_WEIGHTS_UNEXPECTED, &shown, &text);
+    if (total > shown)
+        bgi_string_add(&text,
+                       "; and %" PRIu32 " more (%" PRIu32 " of another shape or type, %" PRIu32 " missing, %" PRIu32
+                       " that the network does not have)",
+                       total - shown, counts[BG_WEIGHTS_MISFIT], counts[BG_WEIGHTS_MISSING],
+                       counts[BG_WEIGHTS_UNEXPECTED]);
+    bg_error_clear(error);
+    bg_error_set(error, BG_ERROR_SHAPE, "--init %s does not hold this network's weights: %s", path,
+                 text.data != NULL && !text.failed ? text.data + 2 : "");
+    bgi_string_clear(&text);
+    return BG_ERROR_SHAPE;
+}
+
+bg_status cli_weights_check(const char *path, bg_error *error)
+{
+    bgi_weights_source *source = NULL;
+
+    if (path == NULL)
+        return BG_OK;
+    if (bgi_weights_source_open(path, &source, error) != BG_OK)
+        return bg_error_context(error, error->status, "--init");
+    bgi_weights_source_close(source);
     return BG_OK;
 }
 
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error)
 {
-    bg_safetensors *file = NULL;
-    bgi_string problems = {0};
-    char *text = NULL;
-    void *value = NULL;
-    bg_status status;
+    bg_weights_report report = {.result_count = 0};
+    bg_status status = bg_weights_load(weights, path, NULL, &report, error);
 
-    if (bg_safetensors_open_header(path, &file, error) != BG_OK)
-        return bg_error_context(error, error->status, "--init");
-    BGI_TRY_CLEANUP(find_problems(weights, file, &problems, error));
-    BGI_TRY_CLEANUP(bgi_string_finish(&problems, &text, error));
-    if (text[0] != '\0') {
-        status =
-            bg_error_set(error, BG_ERROR_SHAPE, "--init %s does not hold this network's weights: %s", path, text + 2);
-        goto cleanup;
-    }
-    for (size_t i = 0; i < bg_safetensors_count(file); i++) {
-        const bg_safetensors_entry *entry = bg_safetensors_at(file, i);
-        const size_t size_bytes = bg_type_size_bytes(&entry->type);
-        free(value);
-        value = malloc(size_bytes);
-        if (value == NULL)
-            BGI_TRY_CLEANUP(bgi_error_memory(error, entry->name, size_bytes));
-        BGI_TRY_CLEANUP(bg_safetensors_read(file, entry, 0, size_bytes, value, error));
-        BGI_TRY_CLEANUP(bg_weights_set(weights, entry->name, &entry->type, value, error));
-    }
-cleanup:
-    free(value);
-    bgi_string_clear(&problems);
-    free(text);
-    bg_safetensors_destroy(file);
+    if (status != BG_OK)
+        status = report.counts[BG_WEIGHTS_MISFIT] + report.counts[BG_WEIGHTS_MISSING] +
+                             report.counts[BG_WEIGHTS_UNEXPECTED] >
+                         0
+                     ? fail_weights(path, &report, error)
+                     : bg_error_context(error, status, "--init");
+    bg_weights_report_clear(&report);
     return status;
 }
 

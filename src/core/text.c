@@ -121,11 +121,11 @@ bool bgi_text_is_utf8(const char *text)
 
 enum { NAME_LIMIT = 48 };
 
-/* Computes Levenshtein's distance row by row. Names longer than NAME_LIMIT are at the largest distance from every
- * name. */
+/* Computes Levenshtein's distance row by row, where two exchanged neighbors count as one edit. Names longer than
+ * NAME_LIMIT are at the largest distance from every name. */
 static uint32_t edit_distance(const char *a, const char *b)
 {
-    uint32_t row[NAME_LIMIT + 1];
+    uint32_t row[NAME_LIMIT + 1], above[NAME_LIMIT + 1] = {0};
     size_t a_length = strlen(a), b_length = strlen(b);
 
     if (a_length > NAME_LIMIT || b_length > NAME_LIMIT)
@@ -133,17 +133,23 @@ static uint32_t edit_distance(const char *a, const char *b)
     for (size_t j = 0; j <= b_length; j++)
         row[j] = (uint32_t)j;
     for (size_t i = 1; i <= a_length; i++) {
-        uint32_t diagonal = row[0];
+        uint32_t diagonal = row[0], upper = 0; /* upper: two rows above and two columns to the left */
         row[0] = (uint32_t)i;
         for (size_t j = 1; j <= b_length; j++) {
             uint32_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
+            const uint32_t up = row[j], exchanged = upper;
+            upper = above[j - 1];
+            above[j - 1] = diagonal;
+            diagonal = up;
+            if (up + 1 < best)
+                best = up + 1;
             if (row[j - 1] + 1 < best)
                 best = row[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && exchanged + 1 < best)
+                best = exchanged + 1;
             row[j] = best;
         }
+        above[b_length] = diagonal;
     }
     return row[b_length];
 }

@@ -19,6 +19,7 @@
 #include "formats/safetensors.h"
 
 enum { SHOWN_NAMES = 8, LARGEST_COLUMN_LIST = 1024 };
+static const size_t LARGEST_SOURCE_BYTES = ((size_t)4 << 30) - 1;
 
 /* The parts of a source's name. */
 typedef struct place {
@@ -199,28 +200,46 @@ static bg_status list_columns(const char *name, char *text, const char **columns
     return BG_OK;
 }
 
+/* The columns that a source names: a copy of the names, and the list. */
+typedef struct column_list {
+    char *text;
+    const char **names;
+    uint32_t count; /* 0: all columns */
+} column_list;
+
+/* Clear the list also after a failure. */
+static bg_status make_list(const char *name, const char *part, column_list *out, bg_error *error)
+{
+    *out = (column_list){.text = NULL};
+    if (part == NULL)
+        return BG_OK;
+    out->text = strdup(part);
+    out->names = calloc(LARGEST_COLUMN_LIST, sizeof *out->names);
+    if (out->text == NULL || out->names == NULL)
+        return bgi_error_memory(error, "a list of columns", LARGEST_COLUMN_LIST * sizeof *out->names);
+    return list_columns(name, out->text, out->names, &out->count, error);
+}
+
+static void clear_list(column_list *list)
+{
+    free(list->names);
+    free(list->text);
+}
+
 static bg_status parse_csv(const char *name, const char *part, const char *content, size_t size_bytes, bg_array *out,
                            bg_error *error)
 {
     bg_csv_options options = {.has_no_header = !has_header(content)};
-    const char **columns = NULL;
-    char *text = NULL;
-    bg_status status = BG_OK;
+    column_list list;
+    bg_status status = make_list(name, part, &list, error);
 
-    if (part != NULL) {
-        text = strdup(part);
-        columns = calloc(LARGEST_COLUMN_LIST, sizeof *columns);
-        status = text != NULL && columns != NULL
-                     ? list_columns(name, text, columns, &options.column_count, error)
-                     : bgi_error_memory(error, "a list of columns", LARGEST_COLUMN_LIST * sizeof *columns);
-        options.columns = columns;
-    }
+    options.columns = list.names;
+    options.column_count = list.count;
     if (status == BG_OK)
-        status = bgi_csv_parse(name, content, size_bytes, &options, out, NULL, error);
+        status = bgi_csv_parse(name, content, size_bytes, &options, NULL, out, NULL, error);
     if (status == BG_OK)
         drop_single(out);
-    free(columns);
-    free(text);
+    clear_list(&list);
     return status;
 }
 
@@ -265,14 +284,13 @@ static bg_status read_tensor(const place *p, bg_array *out, bg_error *error)
 
 static bg_status read_file(const place *p, bg_array *out, bg_error *error)
 {
-    const size_t limit = ((size_t)4 << 30) - 1;
     char *content = NULL;
     size_t size_bytes = 0;
     bg_status status;
 
     if (p->kind == BGI_SOURCE_SAFETENSORS)
         return read_tensor(p, out, error);
-    BGI_TRY(bgi_file_load(p->path, limit, &content, &size_bytes, error));
+    BGI_TRY(bgi_file_load(p->path, LARGEST_SOURCE_BYTES, &content, &size_bytes, error));
     status = bgi_source_parse(p->path, p->kind, p->part, content, size_bytes, out, error);
     free(content);
     if (status != BG_OK && p->kind == BGI_SOURCE_IDX && p->part == NULL)
@@ -325,5 +343,94 @@ bg_status bg_dataset_open(const char *source, bg_dataset **out, bg_error *error)
     BGI_TRY(find_place(source, &p, error));
     status = p.is_folder ? open_folder(&p, out, error) : open_file(&p, out, error);
     free(p.path);
+    return status;
+}
+
+/* ---- complete rows of a table ---- */
+
+/* Reads one list of columns of the table, where the columns of `all` must have numbers too. */
+static bg_status open_list(const char *path, const char *content, size_t size_bytes, const column_list *list,
+                           const bgi_csv_columns *all, bg_dataset **out, uint64_t *out_skipped, bg_error *error)
+{
+    const bg_csv_options options = {.has_no_header = !has_header(content),
+                                    .skip_incomplete = true,
+                                    .columns = list->names,
+                                    .column_count = list->count,
+                                    .out_skipped = out_skipped};
+    bg_array array = {.data = NULL};
+    bg_status status;
+
+    BGI_TRY(bgi_csv_parse(path, content, size_bytes, &options, all, &array, NULL, error));
+    drop_single(&array);
+    status = bgi_dataset_own_arrays(&array, 1, out, error);
+    bg_array_clear(&array);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", path);
+}
+
+static bg_status open_lists(const char *path, const char *content, size_t size_bytes, const column_list *lists,
+                            uint32_t count, bg_dataset **out, uint64_t *out_skipped, bg_error *error)
+{
+    const char **names = calloc((size_t)count * LARGEST_COLUMN_LIST, sizeof *names);
+    bgi_csv_columns all = {.names = names};
+    bg_status status = BG_OK;
+
+    if (names == NULL)
+        return bgi_error_memory(error, "a list of columns", (size_t)count * LARGEST_COLUMN_LIST * sizeof *names);
+    for (uint32_t i = 0; i < count; i++) {
+        all.has_all = all.has_all || lists[i].count == 0;
+        for (uint32_t k = 0; k < lists[i].count; k++)
+            names[all.count++] = lists[i].names[k];
+    }
+    for (uint32_t i = 0; status == BG_OK && i < count; i++)
+        status = open_list(path, content, size_bytes, &lists[i], &all, &out[i], out_skipped, error);
+    free(names);
+    return status;
+}
+
+static bg_status check_table(const place *p, const place *first, bg_error *error)
+{
+    if (p->is_folder || p->kind != BGI_SOURCE_CSV)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: rows with missing values can be left out only of a CSV file (a name ending in .csv)",
+                            p->path);
+    if (strcmp(p->path, first->path) == 0)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "%s and %s are different files, whose rows cannot be left out together; put all columns into "
+                        "one CSV file",
+                        first->path, p->path);
+}
+
+bg_status bgi_sources_open_complete(const char *const *sources, uint32_t count, bg_dataset **out, uint64_t *out_skipped,
+                                    bg_error *error)
+{
+    place places[BG_DATASET_MAX_TENSORS] = {{.path = NULL}};
+    column_list lists[BG_DATASET_MAX_TENSORS] = {{.text = NULL}};
+    char *content = NULL;
+    size_t size_bytes = 0;
+    bg_status status = BG_OK;
+
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = NULL;
+    for (uint32_t i = 0; status == BG_OK && i < count; i++) {
+        status = find_place(sources[i], &places[i], error);
+        if (status == BG_OK)
+            status = check_table(&places[i], &places[0], error);
+        if (status == BG_OK)
+            status = make_list(places[i].path, places[i].part, &lists[i], error);
+    }
+    if (status == BG_OK)
+        status = bgi_file_load(places[0].path, LARGEST_SOURCE_BYTES, &content, &size_bytes, error);
+    if (status == BG_OK)
+        status = open_lists(places[0].path, content, size_bytes, lists, count, out, out_skipped, error);
+    for (uint32_t i = 0; i < count; i++) {
+        if (status != BG_OK) {
+            bg_dataset_destroy(out[i]);
+            out[i] = NULL;
+        }
+        clear_list(&lists[i]);
+        free(places[i].path);
+    }
+    free(content);
     return status;
 }

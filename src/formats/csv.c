@@ -1,7 +1,7 @@
 /*
  * csv.c: reads numbers from comma-separated text (RFC 4180). Two passes over the text in memory: the first counts
  * fields and lines and checks the quotes, the second converts the chosen columns. It reads only numbers, in C's
- * notation in every locale.
+ * notation in every locale. A row without one of them is an error, or is left out (skip_incomplete).
  */
 #include "formats/csv.h"
 
@@ -11,8 +11,10 @@
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const size_t LARGEST_FILE_BYTES = (size_t)4 << 30;
 enum { LARGEST_COLUMN_COUNT = 65536, FIELD_BYTES = 256 };
@@ -22,6 +24,8 @@ typedef struct table {
     const char *at, *end;
     uint64_t line, column; /* line and column of the next field, from 1 */
     char delimiter;
+    bool has_header, skips;
+    char (*names)[FIELD_BYTES]; /* the fields of the first line */
     uint32_t column_count;
     uint32_t *features; /* column of each feature */
     uint32_t feature_count;
@@ -34,12 +38,46 @@ static bg_status fail_field(const table *t, const char *what, bg_error *error)
                         what);
 }
 
+/* Columns are chosen by names or by numbers from 0, so messages about their values use these. */
+static bg_status fail_value(const table *t, const char *what, bg_error *error)
+{
+    if (t->has_header)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": column `%s`: %s", t->name, t->line,
+                            t->names[t->column - 1], what);
+    return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": column %" PRIu64 " (from 0): %s", t->name, t->line,
+                        t->column - 1, what);
+}
+
+/* Whether a field stands for a missing value, or for one that is not finite. */
+static bool is_missing(const char *field)
+{
+    static const char *const words[] = {"", "na", "n/a", "nan", "null", "none", "inf", "infinity"};
+    const char *begin = field + strspn(field, " \t");
+    size_t length;
+
+    begin += *begin == '+' || *begin == '-';
+    length = strcspn(begin, " \t");
+    if (begin[length + strspn(begin + length, " \t")] != '\0' || (length == 0 && begin > field && begin[-1] > ' '))
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strlen(words[i]) == length && strncasecmp(words[i], begin, length) == 0)
+            return true;
+    return false;
+}
+
 static bg_status refuse_number(const table *t, const char *field, bg_error *error)
 {
-    if (field[0] == '\0')
-        return fail_field(t, "is empty but must be a number", error);
-    return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": field %" PRIu64 ": `%.40s` is not a number", t->name,
-                        t->line, t->column, field);
+    char what[3 * FIELD_BYTES];
+
+    if (is_missing(field))
+        snprintf(
+            what, sizeof what,
+            "%s%.40s%s, but every row needs a number here; fill the gaps, or leave such rows out: --skip-incomplete "
+            "of `brigade train`, skip_incomplete in C",
+            field[0] == '\0' ? "the field is empty" : "`", field, field[0] == '\0' ? "" : "` is a missing value");
+    else
+        snprintf(what, sizeof what, "`%.40s` is not a number", field);
+    return fail_value(t, what, error);
 }
 
 /* Reads the next field without its quotes, cut to FIELD_BYTES - 1 bytes (a number is shorter). Sets *out_is_last for
@@ -98,7 +136,7 @@ static bool is_number(const char *text, uint64_t *out)
 }
 
 /* Reads the first line, and counts the columns, whether it is a header or not. */
-static bg_status read_first_line(table *t, char (**names)[FIELD_BYTES], bg_error *error)
+static bg_status read_first_line(table *t, bg_error *error)
 {
     bool is_last = false;
 
@@ -108,23 +146,22 @@ static bg_status read_first_line(table *t, char (**names)[FIELD_BYTES], bg_error
 
         if (t->column_count == LARGEST_COLUMN_COUNT)
             return fail_field(t, "the file has more than 65536 columns", error);
-        grown = realloc(*names, (t->column_count + 1) * sizeof **names);
+        grown = realloc(t->names, (t->column_count + 1) * sizeof *t->names);
         if (grown == NULL)
-            return bgi_error_memory(error, "the names of columns", (t->column_count + 1) * sizeof **names);
-        *names = grown;
+            return bgi_error_memory(error, "the names of columns", (t->column_count + 1) * sizeof *t->names);
+        t->names = grown;
         BGI_TRY(take_field(t, grown[t->column_count], &is_last, error));
         t->column_count++;
     }
     return BG_OK;
 }
 
-static bg_status find_column(const table *t, char (*names)[FIELD_BYTES], bool has_header, const char *wanted,
-                             uint32_t *out, bg_error *error)
+static bg_status find_column(const table *t, const char *wanted, uint32_t *out, bg_error *error)
 {
     uint64_t number = 0;
 
-    for (uint32_t i = 0; has_header && i < t->column_count; i++)
-        if (strcmp(names[i], wanted) == 0) {
+    for (uint32_t i = 0; t->has_header && i < t->column_count; i++)
+        if (strcmp(t->names[i], wanted) == 0) {
             *out = i;
             return BG_OK;
         }
@@ -134,23 +171,22 @@ static bg_status find_column(const table *t, char (*names)[FIELD_BYTES], bool ha
     }
     return bg_error_set(error, BG_ERROR_NOT_FOUND,
                         "%s: there is no column `%s`; use %sa number from 0 to %" PRIu32 "%s", t->name, wanted,
-                        has_header ? "a name of the first line or " : "", t->column_count - 1,
+                        t->has_header ? "a name of the first line or " : "", t->column_count - 1,
                         t->column_count == 1 ? " (the file has one column: are its fields separated by commas?)" : "");
 }
 
-static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_csv_options *options, bg_error *error)
+static bg_status choose_columns(table *t, const bg_csv_options *options, bg_error *error)
 {
-    const bool has_header = !options->has_no_header;
     const uint32_t room = options->column_count > t->column_count ? options->column_count : t->column_count;
 
     t->label = t->column_count;
     if (options->label != NULL)
-        BGI_TRY(find_column(t, names, has_header, options->label, &t->label, error));
+        BGI_TRY(find_column(t, options->label, &t->label, error));
     t->features = calloc(room, sizeof *t->features);
     if (t->features == NULL)
         return bgi_error_memory(error, "the columns", room * sizeof *t->features);
     for (uint32_t i = 0; i < options->column_count; i++)
-        BGI_TRY(find_column(t, names, has_header, options->columns[i], &t->features[t->feature_count++], error));
+        BGI_TRY(find_column(t, options->columns[i], &t->features[t->feature_count++], error));
     for (uint32_t i = 0; options->column_count == 0 && i < t->column_count; i++)
         if (i != t->label)
             t->features[t->feature_count++] = i;
@@ -162,11 +198,13 @@ static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_c
 
 /* ---- rows ---- */
 
-/* Reads the wanted columns of one line into values[column_count]; if `values` is NULL, it only counts the fields. */
-static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_error *error)
+/* Reads one line into values[column_count], which may be NULL. Sets *out_is_complete to whether all wanted columns have
+ * numbers; without skip_incomplete the others are errors. */
+static bg_status read_row(table *t, double *values, const bool *is_wanted, bool *out_is_complete, bg_error *error)
 {
     bool is_last = false;
 
+    *out_is_complete = true;
     begin_line(t);
     for (; !is_last; t->column++) {
         char field[FIELD_BYTES], *stop;
@@ -179,10 +217,13 @@ static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_er
             continue;
         /* strtod accepts blanks, "inf", "nan" and hexadecimal, which are not numbers here. */
         value = strtod(field, &stop);
-        if (field[0] == '\0' || field[strspn(field, "+-0123456789.eE")] != '\0' || *stop != '\0')
-            return refuse_number(t, field, error);
-        if (!isfinite(value))
-            return fail_field(t, "the number is too large for float64", error);
+        if (field[0] == '\0' || field[strspn(field, "+-0123456789.eE")] != '\0' || *stop != '\0') {
+            if (!t->skips || !is_missing(field))
+                return refuse_number(t, field, error);
+            *out_is_complete = false;
+        } else if (!isfinite(value)) {
+            return fail_value(t, "the number is too large for float64", error);
+        }
         values[t->column - 1] = value;
     }
     if (t->column <= t->column_count)
@@ -198,92 +239,123 @@ static bg_status take_row(table *t, const double *values, float *features, int32
         t->column = t->features[i] + 1;
         features[i] = (float)values[t->features[i]];
         if (!isfinite(features[i]))
-            return fail_field(t, "the number is too large for float32", error);
+            return fail_value(t, "the number is too large for float32", error);
     }
     if (t->label < t->column_count) {
         const double value = values[t->label];
 
         t->column = t->label + 1;
         if (value != floor(value) || fabs(value) > INT32_MAX)
-            return fail_field(t, "the label must be a whole number of 32 bits", error);
+            return fail_value(t, "the label must be a whole number of 32 bits", error);
         *label = (int32_t)value;
     }
     return BG_OK;
 }
 
-static bg_status read_rows(table *t, uint64_t row_count, double *values, bool *is_wanted, bg_array *features,
-                           bg_array *labels, bg_error *error)
+/* Reads the rows into arrays of `row_count` rows, and then sets the arrays' number of rows. */
+static bg_status read_rows(table *t, uint64_t row_count, double *values, const bool *is_wanted, bg_array *features,
+                           bg_array *labels, uint64_t *out_skipped, bg_error *error)
 {
     const bg_type matrix = bg_matrix(BG_FLOAT32, (int64_t)row_count, t->feature_count);
     const bg_type vector = bg_vector(BG_INT32, (int64_t)row_count);
+    const uint64_t first_line = t->line + 1;
+    uint64_t kept = 0;
 
     BGI_TRY(bg_array_init(features, &matrix, error));
-    if (t->label < t->column_count) {
+    if (t->label < t->column_count)
         BGI_TRY(bg_array_init(labels, &vector, error));
-        is_wanted[t->label] = true;
+    for (uint64_t row = 0; row < row_count; row++) {
+        bool is_complete;
+
+        BGI_TRY(read_row(t, values, is_wanted, &is_complete, error));
+        if (!is_complete)
+            continue;
+        BGI_TRY(take_row(t, values, (float *)features->data + kept * t->feature_count,
+                         labels->data != NULL ? (int32_t *)labels->data + kept : NULL, error));
+        kept++;
     }
+    if (kept == 0)
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s:%" PRIu64 ": each of the %" PRIu64 " rows has a missing value in the columns to read",
+                            t->name, first_line, row_count);
+    features->type.dims[0] = (int64_t)kept;
+    if (labels->data != NULL)
+        labels->type.dims[0] = (int64_t)kept;
+    *out_skipped = row_count - kept;
+    return BG_OK;
+}
+
+/* Marks the columns that are read, and those of `also`, which are only checked. */
+static bg_status want_columns(const table *t, const bgi_csv_columns *also, bool *is_wanted, bg_error *error)
+{
     for (uint32_t i = 0; i < t->feature_count; i++)
         is_wanted[t->features[i]] = true;
-    for (uint64_t row = 0; row < row_count; row++) {
-        BGI_TRY(read_row(t, values, is_wanted, error));
-        BGI_TRY(take_row(t, values, (float *)features->data + row * t->feature_count,
-                         labels->data != NULL ? (int32_t *)labels->data + row : NULL, error));
+    if (t->label < t->column_count)
+        is_wanted[t->label] = true;
+    for (uint32_t i = 0; also != NULL && i < also->count; i++) {
+        uint32_t column;
+
+        BGI_TRY(find_column(t, also->names[i], &column, error));
+        is_wanted[column] = true;
     }
+    for (uint32_t i = 0; also != NULL && also->has_all && i < t->column_count; i++)
+        is_wanted[i] = true;
     return BG_OK;
 }
 
 /* Counts the lines of data, and then reads them. */
-static bg_status read_body(table *t, bg_array *features, bg_array *labels, bg_error *error)
+static bg_status read_body(table *t, const bgi_csv_columns *also, bg_array *features, bg_array *labels,
+                           uint64_t *out_skipped, bg_error *error)
 {
     const table start = *t;
     double *values;
-    bool *is_wanted;
+    bool *is_wanted, is_complete;
     uint64_t row_count = 0;
     bg_status status;
 
     for (; t->at < t->end; row_count++)
-        BGI_TRY(read_row(t, NULL, NULL, error));
+        BGI_TRY(read_row(t, NULL, NULL, &is_complete, error));
     if (row_count == 0)
         return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": the file has no lines of numbers", t->name,
                             t->line + 1);
     *t = start;
     values = calloc(t->column_count, sizeof *values);
     is_wanted = calloc(t->column_count, sizeof *is_wanted);
-    if (values == NULL || is_wanted == NULL)
-        status = bgi_error_memory(error, "a row", t->column_count * sizeof *values);
-    else
-        status = read_rows(t, row_count, values, is_wanted, features, labels, error);
+    status = values != NULL && is_wanted != NULL ? want_columns(t, also, is_wanted, error)
+                                                 : bgi_error_memory(error, "a row", t->column_count * sizeof *values);
+    if (status == BG_OK)
+        status = read_rows(t, row_count, values, is_wanted, features, labels, out_skipped, error);
     free(values);
     free(is_wanted);
     return status;
 }
 
-static bg_status parse_table(table *t, const bg_csv_options *options, bg_array *features, bg_array *labels,
-                             bg_error *error)
+static bg_status parse_table(table *t, const bg_csv_options *options, const bgi_csv_columns *also, bg_array *features,
+                             bg_array *labels, uint64_t *out_skipped, bg_error *error)
 {
-    char(*names)[FIELD_BYTES] = NULL;
     const table start = *t;
-    bg_status status = read_first_line(t, &names, error);
 
-    if (status == BG_OK)
-        status = choose_columns(t, names, options, error);
-    free(names);
-    if (status == BG_OK && options->has_no_header) {
+    BGI_TRY(read_first_line(t, error));
+    BGI_TRY(choose_columns(t, options, error));
+    if (!t->has_header) {
         t->at = start.at;
         t->line = start.line;
     }
-    return status == BG_OK ? read_body(t, features, labels, error) : status;
+    return read_body(t, also, features, labels, out_skipped, error);
 }
 
 bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
-                        bg_array *out_features, bg_array *out_labels, bg_error *error)
+                        const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels, bg_error *error)
 {
     const size_t mark = size_bytes >= 3 && memcmp(content, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     table t = {.name = name,
                .at = content + mark,
                .end = content + size_bytes,
-               .delimiter = options->delimiter != '\0' ? options->delimiter : ','};
+               .delimiter = options->delimiter != '\0' ? options->delimiter : ',',
+               .has_header = !options->has_no_header,
+               .skips = options->skip_incomplete};
     bg_array features = {.data = NULL}, labels = {.data = NULL};
+    uint64_t skipped = 0;
     locale_t plain, usual;
     bg_status status;
 
@@ -295,10 +367,11 @@ bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes
     if (plain == (locale_t)0)
         return bgi_error_memory(error, "a locale", 0);
     usual = uselocale(plain);
-    status = parse_table(&t, options, &features, &labels, error);
+    status = parse_table(&t, options, also, &features, &labels, &skipped, error);
     uselocale(usual);
     freelocale(plain);
     free(t.features);
+    free(t.names);
     if (status != BG_OK) {
         bg_array_clear(&features);
         bg_array_clear(&labels);
@@ -307,6 +380,8 @@ bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes
     *out_features = features;
     if (labels.data != NULL)
         *out_labels = labels;
+    if (options->out_skipped != NULL)
+        *options->out_skipped = skipped;
     return BG_OK;
 }
 
@@ -326,7 +401,7 @@ bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array 
     bg_status status;
 
     BGI_TRY(bgi_file_load(path, LARGEST_FILE_BYTES, &content, &size_bytes, error));
-    status = bgi_csv_parse(path, content, size_bytes, options, out_features, out_labels, error);
+    status = bgi_csv_parse(path, content, size_bytes, options, NULL, out_features, out_labels, error);
     free(content);
     return status;
 }

@@ -6,9 +6,16 @@
 
 #include <brigade/readers.h>
 
-/* Reads columns of a table. The content must end with a zero byte that size_bytes does not count. Errors: those of
- * bg_csv_read. */
+/* Columns that are not read, but that must have numbers too. */
+typedef struct bgi_csv_columns {
+    const char *const *names; /* or numbers */
+    uint32_t count;
+    bool has_all; /* all columns of the table */
+} bgi_csv_columns;
+
+/* Reads columns of a table. The content must end with a zero byte that size_bytes does not count. `also` may be NULL;
+ * with skip_incomplete, its columns leave out rows as those that are read do. Errors: those of bg_csv_read. */
 bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
-                        bg_array *out_features, bg_array *out_labels, bg_error *error);
+                        const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels, bg_error *error);
 
 #endif

@@ -92,8 +92,9 @@ static bg_status read_entry(const archive *a, size_t *at, size_t end, member *m,
                             "%s: byte %zu: a member has 4 GiB or more (ZIP64), which is not supported", a->name, *at);
     if (memchr(p + ENTRY_BYTES, 0, length) != NULL || length < 5 ||
         memcmp(p + ENTRY_BYTES + length - 4, ".npy", 4) != 0)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte %zu: a member's name does not end in .npy", a->name,
-                            *at);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: byte %zu: this is not a .npz file: `%.*s` does not end in .npy", a->name, *at,
+                            length < 200 ? (int)length : 200, (const char *)p + ENTRY_BYTES);
     m->name = calloc(1, length + 1);
     if (m->name == NULL)
         return bgi_error_memory(error, "a member's name", length + 1);

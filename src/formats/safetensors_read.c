@@ -155,8 +155,9 @@ static bg_status check_offsets(const parser *p, const char *tensor, const descri
     if (start < 0 || end < start || (uint64_t)end > p->data_bytes)
         return bg_error_set(p->error, BG_ERROR_PARSE,
                             "%s: tensor `%.200s`: data offsets %" PRId64 " to %" PRId64
-                            " are not within the file's %" PRIu64 " bytes of data",
-                            p->name, tensor, start, end, p->data_bytes);
+                            " are not within the file's %" PRIu64 " bytes of data%s",
+                            p->name, tensor, start, end, p->data_bytes,
+                            start >= 0 && end > start ? ": the file is truncated, or its header is wrong" : "");
     if ((uint64_t)(end - start) != expected)
         return bg_error_set(p->error, BG_ERROR_PARSE,
                             "%s: tensor `%.200s`: data offsets %" PRId64 " to %" PRId64 " hold %" PRId64
@@ -431,6 +432,12 @@ static bg_status parse_input(bg_safetensors *file, bool keeps_foreign, bg_error 
     BGI_TRY(bgi_input_read(&file->input, 0, start, sizeof start, error));
     for (int i = 0; i < LENGTH_BYTES; i++)
         header_bytes |= (uint64_t)start[i] << (8 * i);
+    if (header_bytes > size_bytes - LENGTH_BYTES && header_bytes <= BGI_SAFETENSORS_HEADER_LIMIT &&
+        start[LENGTH_BYTES] == '{')
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: byte %" PRIu64 ": the file is truncated: its header length is %" PRIu64
+                            ", so at least %" PRIu64 " bytes are needed, but the file has %" PRIu64,
+                            file->input.name, size_bytes, header_bytes, LENGTH_BYTES + header_bytes, size_bytes);
     if (header_bytes < SHORTEST_HEADER || header_bytes > BGI_SAFETENSORS_HEADER_LIMIT ||
         header_bytes > size_bytes - LENGTH_BYTES)
         return bg_error_set(error, BG_ERROR_PARSE,

@@ -172,15 +172,25 @@ const bgi_tensor *bgi_map_if_known(const bgi_mapper *m, uint32_t input)
     return bgi_map_given(m, input) && m->inputs[input]->kind == BGI_ITEM_KNOWN ? m->inputs[input]->known : NULL;
 }
 
+static bool is_model_input(const bgi_mapper *m, const char *name)
+{
+    const bg_onnx_contents *contents = &m->build->onnx->contents;
+
+    for (uint32_t i = 0; i < contents->input_count; i++)
+        if (strcmp(contents->inputs[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 const bgi_tensor *bgi_map_known(bgi_mapper *m, uint32_t input)
 {
     const bgi_tensor *known = bgi_map_if_known(m, input);
 
     if (known == NULL && bgi_map_given(m, input))
-        bgi_map_refuse(m,
-                       "input %u (`%s`) must be known when the graph is built; where it is an input of the model, fix "
-                       "its value",
-                       input, m->inputs[input]->name);
+        bgi_map_refuse(m, "input %u (`%s`) must be known when the graph is built, but %s", input,
+                       m->inputs[input]->name,
+                       is_model_input(m, m->inputs[input]->name) ? "it is an input of the model; fix its value"
+                                                                 : "it is computed from data");
     else if (known == NULL)
         bgi_map_refuse(m, "input %u is missing", input);
     return known;

@@ -435,14 +435,19 @@ static bool is_word(const char *text, size_t length, const char *word)
 
 static bg_status refuse_kind(const char *text, size_t length, bg_error *error)
 {
-    char names[128] = "";
+    const char *known[ROW_COUNT], *nearest;
+    char names[128] = "", wrong[65];
 
     for (size_t i = 0; i < ROW_COUNT; i++) {
+        known[i] = rows[i].name;
         strcat(names, i > 0 ? ", " : "");
         strcat(names, rows[i].name);
     }
-    return bg_error_set(error, BG_ERROR_INVALID, "optimizer: there is no `%.*s`; the optimizers are %s",
-                        (int)(length < 64 ? length : 64), text, names);
+    snprintf(wrong, sizeof wrong, "%.*s", (int)(length < 64 ? length : 64), text);
+    nearest = bgi_text_nearest(wrong, known, ROW_COUNT);
+    return bg_error_set(error, BG_ERROR_INVALID, "optimizer: there is no `%s`; the optimizers are %s%s%s%s", wrong,
+                        names, nearest != NULL ? "; did you mean `" : "", nearest != NULL ? nearest : "",
+                        nearest != NULL ? "`?" : "");
 }
 
 static bg_status refuse_field(const char *text, size_t length, bg_optimizer_kind kind, bg_error *error)

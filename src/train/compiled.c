@@ -5,6 +5,7 @@
 #include "train/trainer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +231,17 @@ static bg_status take_rates(bgi_compiled *compiled, const bg_trainer_options *op
                : bgi_error_memory(error, "learning rates", compiled->shape.iterations * sizeof *compiled->rates);
 }
 
+/* A plan of an incomplete call has fewer micro-batches than the user asked for, so its messages say what it is for.
+ * `user` is the options of complete calls. */
+static void log_rest(void *user, bg_log_level level, const char *text)
+{
+    const bg_options *usual = user;
+    char line[1024];
+
+    snprintf(line, sizeof line, "the last, smaller batch: %s", text);
+    usual->reporting.log(usual->reporting.log_user, level, line);
+}
+
 bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const bgi_call_shape *shape, bool is_rest,
                               bgi_compiled *out, bg_error *error)
 {
@@ -251,6 +263,10 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     BGI_TRY(check_files(&options, is_rest, error));
     if (is_rest) {
         options.execution.ipu_limits = false;
+        if (options.reporting.log != NULL) {
+            options.reporting.log = log_rest;
+            options.reporting.log_user = &trainer->tasks[task].options;
+        }
         if (shape->replicas != trainer->tasks[task].options.replicas.count)
             options.execution.layout = NULL; /* it may list the devices of all replicas */
         BGI_TRY(adapt_outputs(&options, &requests, error));

@@ -68,6 +68,12 @@ static bg_status assign_automatic(const bg_graph *graph, const bg_options *optio
     return stages->stage_count == 0 ? add_next(stages, BG_DEVICE_NONE, error) : BG_OK;
 }
 
+/* Text that may be meant as a number of stages. */
+static bool is_number(const char *text)
+{
+    return text != NULL && text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
 bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbors, bgi_stages *out,
                             bg_error *error)
 {
@@ -84,12 +90,18 @@ bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bo
         *out = stages;
         return BG_OK;
     }
-    BGI_TRY_CLEANUP(options->execution.stages != NULL
-                        ? bgi_read_stages(graph, options->execution.stages, merges_neighbors, &stages, error)
-                        : assign_automatic(graph, options, merges_neighbors, &stages, error));
-    BGI_TRY_CLEANUP(bgi_check_stages(graph, &stages, error));
-    *out = stages;
-    return BG_OK;
+    status = options->execution.stages != NULL
+                 ? bgi_read_stages(graph, options->execution.stages, merges_neighbors, &stages, error)
+                 : assign_automatic(graph, options, merges_neighbors, &stages, error);
+    if (status == BG_OK)
+        status = bgi_check_stages(graph, &stages, error);
+    if (status == BG_OK) {
+        *out = stages;
+        return BG_OK;
+    }
+    if (is_number(options->execution.stages))
+        bg_error_context(error, status, "\"%s\" names a block; for %s stages write auto:%s", options->execution.stages,
+                         options->execution.stages, options->execution.stages);
 cleanup:
     bgi_stages_clear(&stages);
     return status;

@@ -153,7 +153,7 @@ model() {
     error 1 "$2" gpt generate --hf-model bad --prompt the --length 2
 }
 model ': >bad/model.safetensors' 'model.safetensors: is 0 bytes long but must be at least 10'
-model 'head -c 1000 hf/model.safetensors >bad/model.safetensors' 'model.safetensors: byte 0: header length '
+model 'head -c 1000 hf/model.safetensors >bad/model.safetensors' 'model.safetensors: byte 1000: the file is truncated: its header length is '
 model 'head -c 9000 hf/model.safetensors >bad/model.safetensors' 'are not within the file'
 model 'printf "\377\377\377\377\377\377\377\377{}" >bad/model.safetensors' 'header length is 18446744073709551615 but must be 2 to 2'
 model 'printf "{" | dd of=bad/model.safetensors bs=1 seek=20 conv=notrunc 2>dd' 'bad/model.safetensors: '

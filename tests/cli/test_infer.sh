@@ -54,12 +54,20 @@ infer "$net" --input "$x" --output a.npy --init saved.safetensors
 infer saved.onnx --input "$x" --output b.npy
 check "weights of a file" cmp -s a.npy b.npy
 
+begin_case table
+infer "$net" --input "$x" --normalize 0.4,0.3 --output logits=logits.csv --batch-size 45
+check "a line for each sample, with a number for each class" awk -F, 'NF != 4 { exit 1 } END { exit NR != 45 }' logits.csv
+infer "$net" --input "$x" --normalize 0.4,0.3 --output whole.npy --batch-size 45
+od -A n -t f4 -v -w4 -j 128 whole.npy | tr -d ' ' >numbers.npy
+tr ',' '\n' <logits.csv >numbers.csv
+near "the numbers" numbers.csv numbers.npy
+
 begin_case mistakes
 error 2 'no model is given; give the path of an ONNX file' infer
 error 2 'no output is named; give --output NAME=FILE.npy for each output to write' infer "$net" --input "$x"
-error 2 '--output is `scores=a.npy`; it must be NAME=FILE.npy with an output of the model: `logits`' infer "$net" --input "$x" --output scores=a.npy
+error 2 '--output is `scores=a.npy`; it must be NAME=FILE.npy or NAME=FILE.csv with an output of the model: `logits`' infer "$net" --input "$x" --output scores=a.npy
 error 2 '--output names output `logits` twice' infer "$net" --input "$x" --output a.npy --output logits=b.npy
-error 2 "--output logits=a.txt: the file's name must end in .npy" infer "$net" --input "$x" --output logits=a.txt
+error 2 "--output logits=a.txt: the file's name must end in .npy or .csv" infer "$net" --input "$x" --output logits=a.txt
 error 2 '--input: there are no data for `x`' infer "$net" --output a.npy
 error 1 '--output: nowhere/a.npy' infer "$net" --input "$x" --output nowhere/a.npy
 error 1 'a sample is float32[3], but the model needs float32[1,8,8]' infer "$net" --input "x=$files/table.csv:0,1,2" --output c.npy
@@ -89,7 +97,8 @@ check "a model that is not supported fails" test $? -eq 1
 for line in '^Not supported: 2$' '^  /find (NonZero): ' '^  /odd (Unheard): its domain is "com.example"'; do
     check "$line" grep -q "$line" inspect.out
 done
-check "with all of it: $(cat inspect.err)" grep -q '2 nodes cannot be expressed.*find.*odd' inspect.err
+check "which the error does not repeat: $(cat inspect.err)" grep -q 'refused.onnx: 2 nodes are not supported; the list is above$' inspect.err
+check "an input whose value matters: $(cat inspect.out)" grep -q '^  /find (NonZero): .*, but it is an input of the model; fix its value$' inspect.out
 "$program" inspect "$files/quantized.onnx" >inspect.out 2>&1
 check "a quantized one is for inference" grep -q '^Training: .*a quantized model cannot be trained' inspect.out
 

@@ -21,6 +21,31 @@ sed 's/layer3\.bias/layer9.bias/' base.safetensors >renamed.safetensors
 error 1 '`layer3.bias` is missing; the network has no `layer9.bias`' mnist $small --init renamed.safetensors
 sed 's/"shape":\[256,320\]/"shape":[320,256]/' base.safetensors >turned.safetensors
 error 1 '`layer3.weight` is float32[320,256], but the network has float32[256,320]' mnist $small --init turned.safetensors
+# Of many differences the first are listed.
+sed 's/layer\([1-9]\)/other\1/g' base.safetensors >others.safetensors
+error 1 '`layer3.bias` is missing; and 11 more (0 of another shape or type, 8 missing, 8 that the network does not have)' \
+    mnist $small --init others.safetensors
+
+begin_case formats
+mkdir -p folder
+cp base.safetensors folder/model.safetensors
+train folded --epochs 0 --init folder
+same base folded
+if command -v zip >/dev/null; then
+    printf text >note.txt
+    zip -q note.zip note.txt
+    error 1 '--init: read as a .npz file, because it is a ZIP archive: note.zip: byte ' mnist $small --init note.zip
+    error 1 'this is not a .npz file: `note.txt` does not end in .npy' mnist $small --init note.zip
+fi
+printf 'weights of a network\n' >text.safetensors
+error 1 '--init: text.safetensors: is not a safetensors or .npz file' mnist $small --init text.safetensors
+error 1 'net.onnx: is not a safetensors or .npz file, but an ONNX model' mnist $small --init "$root/tests/oracle/train/net.onnx"
+length=$(od -A n -t u1 -N 2 base.safetensors | awk '{ print $1 + 256 * $2 }')
+head -c 100 base.safetensors >cut.safetensors
+error 1 "cut.safetensors: byte 100: the file is truncated: its header length is $length, so at least $((length + 8)) bytes are needed, but the file has 100" \
+    mnist $small --init cut.safetensors
+head -c $((length + 20)) base.safetensors >cut.safetensors
+error 1 "bytes of data: the file is truncated, or its header is wrong" mnist $small --init cut.safetensors
 
 # interrupt SIGNAL CODE: a training run ends with the code, after a whole call, with the weights saved.
 interrupt() {

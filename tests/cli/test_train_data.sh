@@ -92,6 +92,20 @@ infer_scikit scikit_regressor y f4 y
 error 2 'nothing is left to train: the model has no parameter' train "$files/scikit_linear.onnx" \
     --input "X=$files/table.csv:area,rooms,age" --target "$files/table.csv:price"
 
+begin_case incomplete
+# Rows without a value in an input or in the target are left out of both, so the table trains as one without these rows.
+sed -e '3s/^[^,]*/NA/' -e '7s/,[^,]*,\([^,]*\)$/,,\1/' "$table" >gaps.csv
+sed -e '3d' -e '7d' "$table" >whole.csv
+for name in gaps whole; do
+    skip=
+    [ $name = gaps ] && skip=--skip-incomplete
+    train $name "$files/table.onnx" --input x=$name.csv:area,rooms,age --target $name.csv:price --no-shuffle $skip \
+        --validation x=$name.csv:area,rooms,age,target=$name.csv:price --batch-size 8 --save $name.safetensors
+done
+check "the same weights" cmp -s gaps.safetensors whole.safetensors
+check "the rows are counted: $(grep '^Data' gaps.out)" grep -q \
+    '^Data: 43 samples (2 rows with missing values left out), 43 for validation (2 rows with missing values left out);' gaps.out
+
 begin_case fixed-batch
 train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$files/labels.npy" --normalize 0.4,0.3 --epochs 3 \
     $like_pytorch $validation

@@ -37,6 +37,15 @@ error 1 'a folder of images has no part of that name' train "$net" --input "x=$f
 error 1 'read as an IDX file, because the name does not end in' train "$net" --input "x=$root/README.md" --target "$y"
 error 1 'samples, but the target has 13; both need the same number of samples' train "$net" --input $x --target "$files/test.npz:labels"
 error 1 'a sample is float32[3], but the model needs float32[1,8,8]' train "$net" --input "x=$files/table.csv:0,1,2" --target "$y"
+printf 'area,rooms,age,price\n1,2,3,4\n1,NA,3,4\n1,2,3,\n5,6,7,8\n' >gaps.csv
+error 1 '--input: gaps.csv:3: column `rooms`: `NA` is a missing value, but every row needs a number here; fill the gaps, or leave such rows out: --skip-incomplete' \
+    train "$files/table.onnx" --input x=gaps.csv:area,rooms,age --target gaps.csv:price
+error 2 'gaps.csv and '"$files"'/table.csv are different files, whose rows cannot be left out together' train "$files/table.onnx" \
+    --input x=gaps.csv:0,1,2 --target "$files/table.csv:price" --skip-incomplete
+error 2 '--input with --skip-incomplete: '"$files"'/images.npy: rows with missing values can be left out only of a CSV file' train "$net" \
+    --input $x --target "$y" --skip-incomplete
+error 2 '--validation is `x=a.npy;target=b.npy`; separate the files by a comma: x=FILE,target=FILE' train "$net" --input $x \
+    --target "$y" --validation 'x=a.npy;target=b.npy'
 head -c 500 "$files/images.npy" >cut.npy
 error 1 'cut.npy' train "$net" --input x=cut.npy --target "$y"
 
@@ -86,6 +95,13 @@ error 2 '--limit-val-batches is `-1`; it must be' train $good --limit-val-batche
 error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
 error 2 '--resume is given without a folder; add --checkpoint DIR' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
+error 2 'rmsprop, lamb, adagrad, adadelta; did you mean `adam`?' train $good --optimizer adma
+error 2 'unknown option --lr; did you mean --learning-rate?' train $good --lr 0.1
+error 2 'unknown option --weights; did you mean --init?' train $good --weights w.npz
+error 2 'unknown option --bs; did you mean --batch-size?' train $good --bs 8
+error 1 '--init: none.npz: cannot open' train "$net" --input x=none.npy --target "$y" --init none.npz
+error 1 '"2" names a block; for 2 stages write auto:2: ' train $good --stages 2
+check "nothing has begun: $(cat out)" sh -c '! grep -q Training out'
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
 error 2 '--rate-schedule plateau: it uses the losses of validations, but there is no validation; give --validation, or use another rule' \
     train $good --rate-schedule plateau

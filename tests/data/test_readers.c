@@ -124,16 +124,17 @@ static void test_npy_refusals(void **state)
 static void test_npz(void **state)
 {
     static const char *const files[] = {"npz/stored", "npz/deflated", "npz/comment"};
-    static const bad_file cases[] = {{"npz/cut", "the end record of a ZIP archive is missing", BG_ERROR_PARSE},
-                                     {"npz/empty", "the end record of a ZIP archive is missing", BG_ERROR_PARSE},
-                                     {"npz/no_members", "0 arrays", BG_ERROR_PARSE},
-                                     {"npz/not_npy", "name does not end in .npy", BG_ERROR_UNSUPPORTED},
-                                     {"npz/twice", "`x` occurs twice", BG_ERROR_PARSE},
-                                     {"npz/damaged", "x", BG_ERROR_PARSE},
-                                     {"npz/bad_crc", "`y` is damaged (its checksum", BG_ERROR_PARSE},
-                                     {"npz/bomb", "`y` cannot have 1879048192 bytes in", BG_ERROR_PARSE},
-                                     {"npz/encrypted", "`y` is encrypted", BG_ERROR_UNSUPPORTED},
-                                     {"npz/directory_far", "is beyond the end", BG_ERROR_PARSE}};
+    static const bad_file cases[] = {
+        {"npz/cut", "the end record of a ZIP archive is missing", BG_ERROR_PARSE},
+        {"npz/empty", "the end record of a ZIP archive is missing", BG_ERROR_PARSE},
+        {"npz/no_members", "0 arrays", BG_ERROR_PARSE},
+        {"npz/not_npy", "this is not a .npz file: `x.txt` does not end in .npy", BG_ERROR_UNSUPPORTED},
+        {"npz/twice", "`x` occurs twice", BG_ERROR_PARSE},
+        {"npz/damaged", "x", BG_ERROR_PARSE},
+        {"npz/bad_crc", "`y` is damaged (its checksum", BG_ERROR_PARSE},
+        {"npz/bomb", "`y` cannot have 1879048192 bytes in", BG_ERROR_PARSE},
+        {"npz/encrypted", "`y` is encrypted", BG_ERROR_UNSUPPORTED},
+        {"npz/directory_far", "is beyond the end", BG_ERROR_PARSE}};
     const char *const names[] = {"y", "z"};
     bg_dataset *dataset = NULL;
     bg_error error = {0};
@@ -370,12 +371,12 @@ static void test_csv(void **state)
     bg_array features = {0}, labels = {0}, none = {0};
     (void)state;
 
-    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &plain, &features, &labels, NULL), BG_OK);
+    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &plain, NULL, &features, &labels, NULL), BG_OK);
     assert_memory_equal(features.data, ((float[]){1, -25, 4, 0.5F}), 4 * sizeof(float));
     assert_memory_equal(labels.data, ((int32_t[]){3, -1}), 2 * sizeof(int32_t));
     bg_array_clear(&features);
     bg_array_clear(&labels);
-    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &chosen, &features, &none, NULL), BG_OK);
+    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &chosen, NULL, &features, &none, NULL), BG_OK);
     assert_memory_equal(features.data, ((float[]){-25, 1, 0.5F, 4}), 4 * sizeof(float));
     assert_null(none.data);
     bg_array_clear(&features);
@@ -385,21 +386,26 @@ static void test_csv_refusals(void **state)
 {
     static const struct {
         const char *text, *label, *words;
-    } cases[] = {{"", NULL, "t:1: the file is empty"},
-                 {"a,b\n", NULL, "t:2: the file has no lines"},
-                 {"a,b\n1\n", NULL, "t:2: the line has 1 fields but must have 2"},
-                 {"a,b\n1,2,3\n", NULL, "t:2: field 3: the line has more fields"},
-                 {"a,b\n1,2\n3,x\n", NULL, "t:3: field 2: `x` is not a number"},
-                 {"a\nnan\n", NULL, "t:2: field 1: `nan` is not a number"},
-                 {"a\n0x1\n", NULL, "is not a number"},
-                 {"a\n1e999\n", NULL, "too large"},
-                 {"a\n1e39\n", NULL, "too large for float32"},
-                 {"a,b\n,1\n", NULL, "t:2: field 1: is empty but must be a number"},
-                 {"a\n\"1\n", NULL, "t:2: field 1: the quoted field has no closing quote"},
-                 {"a\n\"1\"2\n", NULL, "there is text after the closing quote"},
-                 {"a,b\n1,0.5\n", "b", "t:2: field 2: the label must be a whole number"},
-                 {"a,b\n1,2\n", "c", "there is no column `c`"},
-                 {"a\n1\n", "a", "no column besides the label"}};
+    } cases[] = {
+        {"", NULL, "t:1: the file is empty"},
+        {"a,b\n", NULL, "t:2: the file has no lines"},
+        {"a,b\n1\n", NULL, "t:2: the line has 1 fields but must have 2"},
+        {"a,b\n1,2,3\n", NULL, "t:2: field 3: the line has more fields"},
+        {"a,b\n1,2\n3,x\n", NULL, "t:3: column `b`: `x` is not a number"},
+        {"a\nnan\n", NULL, "t:2: column `a`: `nan` is a missing value, but every row needs a number here"},
+        {"a,b\n1, NA\n", NULL, "t:2: column `b`: ` NA` is a missing value"},
+        {"a,b\n1,-\n", NULL, "t:2: column `b`: `-` is not a number"},
+        {"a\n0x1\n", NULL, "is not a number"},
+        {"a\n1e999\n", NULL, "too large"},
+        {"a\n1e39\n", NULL, "too large for float32"},
+        {"a,b\n,1\n", NULL,
+         "t:2: column `a`: the field is empty, but every row needs a number here; fill the gaps, or leave such rows "
+         "out: --skip-incomplete"},
+        {"a\n\"1\n", NULL, "t:2: field 1: the quoted field has no closing quote"},
+        {"a\n\"1\"2\n", NULL, "there is text after the closing quote"},
+        {"a,b\n1,0.5\n", "b", "t:2: column `b`: the label must be a whole number"},
+        {"a,b\n1,2\n", "c", "there is no column `c`"},
+        {"a\n1\n", "a", "no column besides the label"}};
     (void)state;
 
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -408,11 +414,56 @@ static void test_csv_refusals(void **state)
         bg_error error = {0};
 
         assert_int_not_equal(
-            bgi_csv_parse("t", cases[c].text, strlen(cases[c].text), &options, &features, &labels, &error), BG_OK);
+            bgi_csv_parse("t", cases[c].text, strlen(cases[c].text), &options, NULL, &features, &labels, &error),
+            BG_OK);
         assert_says(&error, cases[c].words);
         assert_null(features.data);
         assert_null(labels.data);
     }
+}
+
+/* Rows with missing values in a column that is read, or in one that is only checked, are left out. */
+static void test_csv_skipping(void **state)
+{
+    static const char text[] =
+        "a,b,c,d\n1,2,3,x\n,2,4,x\n5,NA,6,x\n7,8,-Inf,x\n9,10,11,x\n12, n/a ,null,x\n13,14,15,\n";
+    static const char *const columns[] = {"a", "b"}, *const more[] = {"2"};
+    const bgi_csv_columns checked = {.names = more, .count = 1}, all = {.has_all = true};
+    bg_csv_options options = {.columns = columns, .column_count = 2, .skip_incomplete = true, .label = "c"};
+    bg_array features = {0}, labels = {0};
+    uint64_t skipped = 0;
+    bg_error error = {0};
+    (void)state;
+
+    options.out_skipped = &skipped;
+    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &options, NULL, &features, &labels, &error), BG_OK);
+    assert_int_equal(skipped, 4);
+    assert_int_equal(features.type.dims[0], 3);
+    assert_memory_equal(features.data, ((float[]){1, 2, 9, 10, 13, 14}), 6 * sizeof(float));
+    assert_memory_equal(labels.data, ((int32_t[]){3, 11, 15}), 3 * sizeof(int32_t));
+    bg_array_clear(&features);
+    bg_array_clear(&labels);
+    options.label = NULL;
+    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &options, NULL, &features, &labels, &error), BG_OK);
+    assert_int_equal(skipped, 3);
+    bg_array_clear(&features);
+    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &options, &checked, &features, &labels, &error), BG_OK);
+    assert_int_equal(skipped, 4);
+    assert_int_equal(features.type.dims[0], 3);
+    bg_array_clear(&features);
+    assert_int_equal(bgi_csv_parse("t", text, sizeof text - 1, &options, &all, &features, &labels, &error),
+                     BG_ERROR_PARSE);
+    assert_says(&error, "t:2: column `d`: `x` is not a number");
+    bg_error_clear(&error);
+    options.column_count = 0;
+    options.has_no_header = true;
+    assert_int_equal(bgi_csv_parse("t", "1,\nnan,3\n", 9, &options, NULL, &features, &labels, &error), BG_ERROR_PARSE);
+    assert_says(&error, "t:1: each of the 2 rows has a missing value");
+    bg_error_clear(&error);
+    options.skip_incomplete = false;
+    assert_int_equal(bgi_csv_parse("t", "1,\nnan,3\n", 9, &options, NULL, &features, &labels, &error), BG_ERROR_PARSE);
+    assert_says(&error, "t:1: column 1 (from 0): the field is empty");
+    assert_null(features.data);
 }
 
 /* ---- PNG ---- */
@@ -526,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_arrays_stay_when_their_file_shrinks),
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_csv_refusals),
+        cmocka_unit_test(test_csv_skipping),
         cmocka_unit_test(test_png),
         cmocka_unit_test(test_png_refusals),
         cmocka_unit_test(test_image_folders),

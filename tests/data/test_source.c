@@ -121,6 +121,49 @@ static void test_column_values(void **state)
     bg_array_clear(&array);
 }
 
+/* Rows that are incomplete in one of the columns are left out of all. */
+static void test_complete_rows(void **state)
+{
+    static const char table[] = "a,b,c\n1,2,3\n4,,6\n7,8,nan\n9,10,11\n";
+    char folder[TEST_FOLDER_BYTES], names[3][128], other[128];
+    const char *const sources[] = {names[0], names[1]}, *const mixed[] = {names[0], other},
+                      *const kinds[] = {names[0], FILES "images.npy"}, *const alone[] = {names[2]};
+    bg_dataset *sets[2] = {NULL};
+    uint64_t skipped = 0;
+    float value;
+    FILE *file;
+
+    (void)state;
+    test_folder_create(folder);
+    snprintf(names[0], sizeof names[0], "%s/t.csv:a,c", folder);
+    snprintf(names[1], sizeof names[1], "%s/t.csv:b", folder);
+    snprintf(names[2], sizeof names[2], "%s/t.csv", folder);
+    snprintf(other, sizeof other, "%s/u.csv:b", folder);
+    file = fopen(names[2], "w");
+    assert_non_null(file);
+    fputs(table, file);
+    fclose(file);
+    require(bgi_sources_open_complete(sources, 2, sets, &skipped, &error));
+    assert_int_equal(skipped, 2);
+    assert_int_equal(bg_dataset_sample_count(sets[0]), 2);
+    assert_int_equal(bg_dataset_sample_count(sets[1]), 2);
+    read_sample(sets[1], 1, &value);
+    assert_true(value == 10);
+    bg_dataset_destroy(sets[0]);
+    bg_dataset_destroy(sets[1]);
+    require(bgi_sources_open_complete(alone, 1, sets, &skipped, &error));
+    assert_int_equal(bg_dataset_sample_type(sets[0], 0)->dims[0], 3);
+    bg_dataset_destroy(sets[0]);
+    bg_error_clear(&error);
+    assert_int_equal(bgi_sources_open_complete(mixed, 2, sets, &skipped, &error), BG_ERROR_INVALID);
+    assert_says("u.csv are different files, whose rows cannot be left out together");
+    assert_null(sets[0]);
+    bg_error_clear(&error);
+    assert_int_equal(bgi_sources_open_complete(kinds, 2, sets, &skipped, &error), BG_ERROR_INVALID);
+    assert_says("images.npy: rows with missing values can be left out only of a CSV file");
+    test_folder_remove(folder);
+}
+
 static void test_refusals(void **state)
 {
     static const struct {
@@ -196,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_forms_have_the_same_samples),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_column_values),
+        cmocka_unit_test(test_complete_rows),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_files_of_our_own),
     };

@@ -30,12 +30,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.columns = columns;
     options.column_count = data[0] >> 2 & 3 ? (data[0] >> 2 & 3) % 3 : 0;
     options.delimiter = data[0] & 16 ? ';' : '\0';
+    options.skip_incomplete = data[0] & 32;
     text = malloc(size);
     if (text == NULL)
         return 0;
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
-    if (bgi_csv_parse("input", text, size - 1, &options, &features, &labels, &error) == BG_OK)
+    if (bgi_csv_parse("input", text, size - 1, &options, NULL, &features, &labels, &error) == BG_OK)
         memset(features.data, 1, bg_type_size_bytes(&features.type));
     else
         check_message(&error);

@@ -140,6 +140,53 @@ static const bg_op_type swish = {
     .output_count = 1,   .infer = infer_swish, .gradient = derive_swish, .kernel = choose_swish,
 };
 
+/* ---- a user's op with attributes: y = factor x ---- */
+
+typedef struct scale_attributes {
+    double factor;
+} scale_attributes;
+
+static bg_status infer_scale(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const scale_attributes *attributes = op->attributes;
+
+    if (!isfinite(attributes->factor))
+        return bg_error_set(error, BG_ERROR_INVALID, "the factor is %g but must be finite", attributes->factor);
+    outputs[0] = op->types[0];
+    return BG_OK;
+}
+
+static void run_scale(const bg_kernel_call *call, uint32_t part)
+{
+    const scale_attributes *attributes = call->attributes;
+    const int64_t count = bg_type_element_count(&call->types[0]);
+
+    for (int64_t i = part; i < count; i += 2)
+        write_element(call, 1, i, attributes->factor * read_element(call, 0, i));
+}
+
+static bg_status choose_scale(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
+{
+    (void)op, (void)policy, (void)error;
+    *out = (bg_kernel){.name = "scale", .run = run_scale, .part_count = 2};
+    return BG_OK;
+}
+
+static const bg_op_type scale;
+
+static bg_status derive_scale(bg_op_gradient *gradient, bg_error *error)
+{
+    gradient->input_gradients[0] =
+        bg_graph_add(gradient->graph, &scale, NULL, gradient->output_gradients, 1, gradient->op.attributes, NULL);
+    return bg_graph_check(gradient->graph, error);
+}
+
+static const bg_op_type scale = {
+    BG_OP_TYPE_DEFAULTS,      .name = "scale",        .minimum_inputs = 1,
+    .maximum_inputs = 1,      .output_count = 1,      .infer = infer_scale,
+    .gradient = derive_scale, .kernel = choose_scale, .attributes_bytes = sizeof(scale_attributes),
+};
+
 /* ---- gradient rules with different errors ---- */
 
 /* This rule omits the second operand's gradient. */
@@ -203,6 +250,18 @@ static void check_fails(const bg_op_type *type, const void *const *values, bg_st
     if (found != wanted || strstr(error.message, expected) == NULL)
         fail_msg("wanted %s \"%s\", got %s \"%s\"", bg_status_name(wanted), expected, bg_status_name(found),
                  error.message);
+}
+
+static void test_attributes_reach_every_rule(void **state)
+{
+    const bg_type x = bg_vector(BG_FLOAT64, 5);
+    bg_error error = {0};
+
+    (void)state;
+    assert_int_equal(bg_gradient_check(&scale, &(scale_attributes){.factor = 2.5}, &x, NULL, 1, NULL, &error), BG_OK);
+    assert_int_equal(bg_gradient_check(&scale, &(scale_attributes){.factor = INFINITY}, &x, NULL, 1, NULL, &error),
+                     BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "the factor is inf but must be finite"));
 }
 
 static void test_a_forgotten_gradient_is_named(void **state)
@@ -329,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_users_op_is_right),
+        cmocka_unit_test(test_attributes_reach_every_rule),
         cmocka_unit_test(test_a_forgotten_gradient_is_named),
         cmocka_unit_test(test_a_wrong_element_is_named),
         cmocka_unit_test(test_the_check_says_that_it_is_over_float64),
