@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -82,13 +83,23 @@ static bg_status open_alone(loader *l, const char *name, const uint64_t *expecte
     return report(l, name, expected, status, &inner);
 }
 
+static bg_status refuse_folder(loader *l)
+{
+    struct stat found;
+    const bool is_there = stat(l->directory, &found) == 0;
+
+    return bg_error_set(l->error, BG_ERROR_NOT_FOUND,
+                        is_there ? "checkpoint: %s has no checkpoint" : "checkpoint: the folder %s does not exist",
+                        l->directory);
+}
+
 static bg_status choose_alone(loader *l)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
 
     BGI_TRY(bgi_checkpoint_find(l->directory, &l->list, l->error));
     if (l->options.file == NULL && l->list.count == 0)
-        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: %s has no checkpoint", l->directory);
+        return refuse_folder(l);
     if (l->options.file == NULL)
         bgi_checkpoint_name(l->list.steps[0], name);
     BGI_TRY(take_path(l, l->options.file != NULL ? l->options.file : name));
@@ -219,7 +230,7 @@ static bg_status choose_together(loader *l)
     if (root == UINT32_MAX && file != NULL)
         return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "%s: no rank has such a file", l->found.path);
     if (root == UINT32_MAX)
-        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: %s has no checkpoint", l->directory);
+        return refuse_folder(l);
     if (file == NULL) {
         file = bgi_checkpoint_name(step, name);
         expected = &step;

@@ -87,6 +87,7 @@ bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *er
     bg_quantized quantized;
 
     BGI_TRY(bg_weights_quantized(model->weights, &quantized, error));
+    fflush(stdout); /* the line begins after the text when both streams are one */
     if (quantized.count > 0)
         fprintf(to,
                 "Weights: %" PRIu32 " matrices rounded to %.2f bits a weight, %.1f MB instead of %.1f; largest error "

@@ -480,6 +480,18 @@ static void set_locations(const gpt_options *options, const bgi_gpt_config *conf
             BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* a device then stores the values of only one phase */
 }
 
+/* Whether the user, and not only a preset, sets training.stochastic_rounding. A file of the user counts as setting it.
+ */
+static bool asks_for_rounding(const gpt_options *options)
+{
+    bool asks =
+        options->config_file != NULL || bg_run_options_is_given(options->library.run_options, "stochastic_rounding");
+
+    for (uint32_t i = 0; i < options->assignments.count; i++)
+        asks = asks || strstr(options->assignments.values[i], "stochastic_rounding") != NULL;
+    return asks;
+}
+
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config)
 {
     bg_options plan = cli_library_options(&options->library);
@@ -499,7 +511,11 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.reporting.output_gradient_norm = true;
     plan.reporting.output_mode = BG_OUTPUT_ALL;
     plan.numerics.loss_scaling = config->loss_scaling;
-    plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns when no tensor has 16 bits */
+    /* The library warns when no tensor has 16 bits, which only a user who asked for the rounding needs to know. */
+    plan.numerics.stochastic_rounding =
+        config->stochastic_rounding &&
+        (asks_for_rounding(options) ||
+         cli_library_keeps_16_bits(&options->library, bg_dtype_name(bgi_gpt_config_weights(config))));
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
     /* The guard is also enabled if the run writes checkpoints or remote buffers in files. */

@@ -25,7 +25,7 @@ static const cli_command commands[] = {
     {"report", "show where time and memory of a run went; compare two runs", cli_report, false},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},
     {"config", "show, check, change and explain IPU configurations", cli_config, false},
-    {"checkpoint", "inspect, verify, compare and convert checkpoints", cli_checkpoint, false},
+    {"checkpoint", "inspect, verify, diff and convert checkpoints", cli_checkpoint, false},
     {"doctor", "describe this machine and find bad settings", cli_doctor, true},
     {"launch", "start ranks, watch them, restart them when they fail", cli_launch, false},
     {"data", "make data sets, measure how fast data are read, tokenize texts", cli_data, false},

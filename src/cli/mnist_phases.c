@@ -7,6 +7,7 @@
 #include "cli/mnist.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -184,11 +185,14 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     const uint64_t count = bg_dataset_sample_count(run->data.test_set);
     const uint64_t iterations = mnist_test_iterations(config, count);
     const uint64_t samples = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_TEST);
+    const char *limit = config->recipe.limits[BG_TRAINER_TEST];
     /* Images are read in order, so that the remaining ones are the end of the set. */
     bg_loader_options loading = describe_loader(config, MNIST_LAST_SMALLER, false);
     bg_trainer_data data = {.names = mnist_inputs};
     bg_status status;
 
+    if (limit != NULL && strtod(limit, NULL) == 0.0) /* --limit-test-batches 0 */
+        return BG_OK;
     printf("Testing...\n");
     fflush(stdout);
     print_shrunk(config, &run->data, iterations);

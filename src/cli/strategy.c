@@ -24,8 +24,8 @@ bg_status cli_classes_find(const char *option, const char *list, size_t length, 
             memcpy(name, list + begin, end - begin);
         if (!bgi_location_class_find(name, &location_class))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--%s names `%.*s`; it must be activations, weights, optimizer or accumulators", option,
-                                (int)(end - begin), list + begin);
+                                "--%s names `%.*s`; it must be activations, weights, optimizer, accumulators or none",
+                                option, (int)(end - begin), list + begin);
         *out |= 1u << location_class;
         begin = end + 1;
     }

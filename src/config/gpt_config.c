@@ -520,8 +520,9 @@ static bg_status find_named(const char *name, const field **out, bg_error *error
         *out = find_alias(name);
     for (const field *other = *out; other != NULL && other < fields + FIELDS; other++)
         if (other != *out && strcmp(last_word(other), name) == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "`%s` can mean %s or %s; give the full name", name,
-                                (*out)->path, other->path);
+            return bg_error_set(
+                error, BG_ERROR_INVALID, "`%s` can mean %s or %s; give the full name%s", name, (*out)->path,
+                other->path, strcmp(name, "steps") == 0 ? " (`brigade gpt pretrain --steps N` ends a run early)" : "");
     if (*out != NULL)
         return BG_OK;
     if (is_group(name))
@@ -713,7 +714,8 @@ static void check_batch(const bgi_gpt_config *config, bgi_problems *problems)
     if (config->global_batch_size % share != 0)
         bgi_problems_add(problems, NULL,
                          "training.global_batch_size %" PRId64 " is not divisible by execution.data_parallel %" PRId64
-                         " x execution.micro_batch_size %" PRId64 " = %" PRId64 "; %" PRId64 " would be",
+                         " x execution.micro_batch_size %" PRId64 " = %" PRId64 "; a global_batch_size of %" PRId64
+                         " would be",
                          config->global_batch_size, config->data_parallel, config->micro_batch_size, share,
                          nearest > 0 ? nearest : share);
     if (config->steps % config->device_iterations != 0)

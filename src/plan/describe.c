@@ -147,37 +147,86 @@ bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *e
     return bgi_string_finish(&text, out_text, error);
 }
 
-/* Finds the largest class of memory on a device and the advice that makes it smaller. */
-static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_class *out_class)
+static bg_memory_class find_largest_class(const bg_plan *plan, uint32_t device)
 {
     bg_memory_class largest = BG_MEMORY_WEIGHTS;
 
     for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
         if (k != BG_MEMORY_REMOTE && plan->devices[device].class_bytes[k] > plan->devices[device].class_bytes[largest])
             largest = (bg_memory_class)k;
-    *out_class = largest;
-    switch (largest) {
+    return largest;
+}
+
+/* The largest number of micro-batches in the stash of a device. */
+static uint32_t find_stash_depth(const bg_plan *plan, uint32_t device)
+{
+    uint32_t depth = 0;
+
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        if (plan->edges[e].is_stash && plan->edges[e].to_device == device && plan->edges[e].depth > depth)
+            depth = plan->edges[e].depth;
+    return depth;
+}
+
+static void add_stash_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, const char *smaller)
+{
+    const bool has_several = find_stash_depth(plan, device) > 1;
+
+    if (plan->options.memory.recompute == BG_RECOMPUTE_NONE)
+        bgi_string_add(text, "recompute activations instead of stashing them (--recompute auto), %s%smore stages%s",
+                       has_several ? "use a schedule with fewer micro-batches in flight, " : "use ",
+                       has_several && smaller[0] == '\0' ? "or " : "", smaller);
+    else if (plan->device_count > 1 && has_several)
+        bgi_string_add(text, "use schedule `interleaved` or `sequential`, which have fewer micro-batches in flight%s",
+                       smaller);
+    else
+        bgi_string_add(text, "use more stages%s", smaller);
+}
+
+/* Names only what is not in use yet. */
+static void add_transient_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, const char *smaller)
+{
+    const bool offloads = plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0,
+               recomputes = plan->options.memory.recompute == BG_RECOMPUTE_NONE &&
+                            plan->devices[device].class_bytes[BG_MEMORY_STASH] > 0;
+
+    bgi_string_add(text, "use more stages%s, or split this op over devices (tensor parallelism)", smaller);
+    if (offloads || recomputes)
+        bgi_string_add(text, ", or keep something else off the device (%s%s%s)", offloads ? "--offload optimizer" : "",
+                       offloads && recomputes ? ", " : "", recomputes ? "--recompute auto" : "");
+}
+
+/* Adds advice that makes a class of memory smaller. */
+static void add_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, bg_memory_class class)
+{
+    const uint32_t micro_batch = bg_plan_summarize(plan).micro_batch;
+    char smaller[64] = "";
+
+    if (micro_batch > 1)
+        snprintf(smaller, sizeof smaller, ", or a smaller micro-batch (now %u)", micro_batch);
+    bgi_string_add(text, "; ");
+    switch (class) {
     case BG_MEMORY_STATE:
-        return "offload the optimizer's state (--offload optimizer), or use more stages";
+        bgi_string_add(text, "offload the optimizer's state (--offload optimizer), or use more stages");
+        break;
     case BG_MEMORY_WINDOW:
-        return "use more stages, or load remote tensors on demand (--phase-liveness off_chip_after_each_phase)";
+        bgi_string_add(text, "use more stages, or load remote tensors on demand (--phase-liveness "
+                             "off_chip_after_each_phase)");
+        break;
     case BG_MEMORY_STASH:
-        if (plan->options.memory.recompute == BG_RECOMPUTE_NONE)
-            return "recompute activations instead of stashing them (--recompute auto), use a schedule with fewer "
-                   "micro-batches in flight, more stages, or a smaller micro-batch";
-        return plan->device_count > 1 ? "use schedule `interleaved` or `sequential`, which have fewer micro-batches in "
-                                        "flight, or a smaller micro-batch"
-                                      : "use more stages, or a smaller micro-batch";
+        add_stash_remedy(text, plan, device, smaller);
+        break;
     case BG_MEMORY_TRANSIENT:
-        return "use a smaller micro-batch, or more stages; if this op needs as much for a smaller micro-batch, split "
-               "it over devices (tensor parallelism) or keep something else off the device (--offload optimizer, "
-               "--recompute auto)";
+        add_transient_remedy(text, plan, device, smaller);
+        break;
     case BG_MEMORY_STREAM:
-        return "use a smaller micro-batch, or more stages";
+        bgi_string_add(text, "use more stages%s", smaller);
+        break;
     default:
-        return plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0
-                   ? "use more stages, or offload the optimizer's state (--offload optimizer)"
-                   : "use more stages";
+        bgi_string_add(text, "use more stages%s",
+                       plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0
+                           ? ", or offload the optimizer's state (--offload optimizer)"
+                           : "");
     }
 }
 
@@ -215,7 +264,8 @@ static void add_largest_op(bgi_string *text, const bgi_plan_device *device)
             }
         }
     if (largest != NULL)
-        bgi_string_add(text, ", of which the op `%s` needs %s at once", largest->name, bgi_bytes_text(most, size));
+        bgi_string_add(text, ", of which the op `%s`%s%s needs %s at once", largest->name,
+                       largest->block[0] != '\0' ? " of block " : "", largest->block, bgi_bytes_text(most, size));
 }
 
 static void add_largest_edge(bgi_string *text, const bg_plan *plan, uint32_t device, bool is_stash)
@@ -233,9 +283,9 @@ static void add_largest_edge(bgi_string *text, const bg_plan *plan, uint32_t dev
         }
     }
     if (largest != NULL)
-        bgi_string_add(text, ", and the largest part of it is %s of stage %u, %u slots of %zu bytes, %s",
+        bgi_string_add(text, ", and the largest part of it is %s of stage %u, %u slot%s of %zu bytes, %s",
                        is_stash ? "the stash" : "the stream", plan->problem.edges[largest - plan->edges].to_stage,
-                       largest->depth, largest->slot_bytes, bgi_bytes_text(most, size));
+                       largest->depth, largest->depth == 1 ? "" : "s", largest->slot_bytes, bgi_bytes_text(most, size));
 }
 
 static void add_largest_variable(bgi_string *text, const bg_plan *plan, uint32_t device)
@@ -280,20 +330,20 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, uint32_t device, bg_erro
     char need[32], have[32], part[32];
     uint32_t worst = device != UINT32_MAX ? device : 0;
     bg_memory_class largest;
-    const char *remedy;
     size_t budget;
 
     for (uint32_t d = 1; d < plan->device_count && device == UINT32_MAX; d++)
         if (bytes_over(plan, d) > bytes_over(plan, worst))
             worst = d;
     budget = bgi_options_budget(&plan->options, worst);
-    remedy = remedy_for(plan, worst, &largest);
+    largest = find_largest_class(plan, worst);
     bgi_string_add(&text, "device %u needs %s (%zu bytes), but its budget is %s (%zu bytes); most of it is %s (%s)",
                    worst, bgi_bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
                    bgi_bytes_text(budget, have), budget, bg_memory_class_name(largest),
                    bgi_bytes_text(plan->devices[worst].class_bytes[largest], part));
     add_largest(&text, plan, worst, largest);
-    bgi_string_add(&text, "; %s\n", remedy);
+    add_remedy(&text, plan, worst, largest);
+    bgi_string_add(&text, "\n");
     add_memory_rows(&text, plan);
     if (text.length > 0 && !text.failed)
         text.data[text.length - 1] = '\0'; /* an error must not end in a newline */

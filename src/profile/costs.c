@@ -44,6 +44,14 @@ static double find_mean(samples *set)
     return set->count > 0 ? sum / (double)set->count : 0.0;
 }
 
+static bg_status add_sample(samples *set, double ns, bg_error *error)
+{
+    if (!bgi_array_reserve((void **)&set->values, &set->capacity, set->count + 1, sizeof *set->values))
+        return bgi_error_memory(error, "costs", (set->count + 1) * sizeof *set->values);
+    set->values[set->count++] = ns;
+    return BG_OK;
+}
+
 static int find_kind(bg_action_kind kind)
 {
     switch (kind) {
@@ -71,8 +79,8 @@ static bool is_meeting(bg_action_kind kind)
  * events, if a sum begins in the middle of it. The events of an action count as one sample. The levels of an update run
  * one after another, and a cost covers all of them. The caller sums `level_count` medians, so each level has separate
  * samples: [stage][kind, further levels]. */
-static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
-                         double *send_bytes, bg_error *error)
+static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, samples *sends,
+                         bg_error *error)
 {
     const uint32_t stage_count = bg_plan_summarize(plan).stage_count;
 
@@ -87,10 +95,8 @@ static bg_status collect(const bgi_events *events, const bg_plan *plan, samples 
             const uint32_t at = events->devices[d].instructions[i];
             samples *set;
             if (event->action.kind == BG_ACTION_SEND && at != BGI_NO_INSTRUCTION &&
-                bg_plan_instruction_at(plan, d % events->device_count, at).copies) {
-                *send_ns += ns;
-                *send_bytes += (double)bg_plan_edge_at(plan, event->action.index).payload_bytes;
-            }
+                bg_plan_instruction_at(plan, d % events->device_count, at).copies)
+                BGI_TRY(add_sample(&sends[event->action.index], ns, error));
             has_met = has_met || is_meeting(event->action.kind);
             if (kind == KIND_COUNT || at == BGI_NO_INSTRUCTION || event->action.stage >= stage_count)
                 continue;
@@ -103,9 +109,7 @@ static bg_status collect(const bgi_events *events, const bg_plan *plan, samples 
             before = event;
             before_at = at;
             has_met = false;
-            if (!bgi_array_reserve((void **)&set->values, &set->capacity, set->count + 1, sizeof *set->values))
-                return bgi_error_memory(error, "costs", (set->count + 1) * sizeof *set->values);
-            set->values[set->count++] = ns;
+            BGI_TRY(add_sample(set, ns, error));
         }
     }
     return BG_OK;
@@ -131,24 +135,37 @@ static bg_status take_costs(samples *sets, uint32_t width, uint32_t stage_count,
     return BG_OK;
 }
 
+/* The rate of copied messages. A send that another thread interrupts can take many times as long as the copy, so each
+ * edge counts with the median (or mean) of its sends; 0 without copies. */
+static double find_rate(const bg_plan *plan, samples *sends, uint32_t edge_count, summarize of)
+{
+    double ns = 0.0, bytes = 0.0;
+
+    for (uint32_t e = 0; e < edge_count; e++) {
+        ns += of(&sends[e]) * (double)sends[e].count;
+        bytes += (double)bg_plan_edge_at(plan, e).payload_bytes * (double)sends[e].count;
+    }
+    return ns > 0.0 ? bytes / ns : 0.0;
+}
+
 static bg_status find_costs(const bg_session *session, const bg_plan *plan, summarize of, bg_stage_cost *out_costs,
                             double *out_bytes_per_ns, bg_error *error)
 {
     const bg_plan_summary summary = bg_plan_summarize(plan);
     const uint32_t levels = summary.update_levels > 0 ? summary.update_levels : 1, width = KIND_UPDATE + levels;
-    double send_ns = 0.0, send_bytes = 0.0;
+    const size_t stage_sets = (size_t)summary.stage_count * width, set_count = stage_sets + summary.edge_count;
     bgi_events events;
     samples *sets;
     bg_status status;
 
     BGI_TRY(bgi_events_read(session, plan, &events, error));
-    sets = calloc((size_t)summary.stage_count * width, sizeof *sets);
-    status = sets != NULL ? collect(&events, plan, sets, width, &send_ns, &send_bytes, error)
-                          : bgi_error_memory(error, "costs", (size_t)summary.stage_count * width * sizeof *sets);
+    sets = calloc(set_count, sizeof *sets);
+    status = sets != NULL ? collect(&events, plan, sets, width, sets + stage_sets, error)
+                          : bgi_error_memory(error, "costs", set_count * sizeof *sets);
     if (status == BG_OK)
         status = take_costs(sets, width, summary.stage_count, of, out_costs, error);
-    *out_bytes_per_ns = send_ns > 0 ? send_bytes / send_ns : 0.0;
-    for (uint32_t i = 0; sets != NULL && i < summary.stage_count * width; i++)
+    *out_bytes_per_ns = sets != NULL ? find_rate(plan, sets + stage_sets, summary.edge_count, of) : 0.0;
+    for (size_t i = 0; sets != NULL && i < set_count; i++)
         free(sets[i].values);
     free(sets);
     bgi_events_clear(&events);

@@ -89,6 +89,16 @@ error_first() { # WORDS ARGUMENT...: exit code 1, and the words in the first lin
 }
 error_first 'device 2 needs' mnist $small --device-memory 64M,64M,10K,64M
 error_first 'device 3 needs' mnist $small --device-memory 64M,64M,64M,1K
+# Phases are already offloaded and recomputed, so the advice does not name these options.
+"$program" gpt pretrain --config tiny --set hidden_size=128 sequence_length=64 precision=float32 tensor_parallel_1=1 tensor_parallel_2=1 \
+    max_positional_length=64 data_parallel=1 global_batch_size=8 micro_batch_size=4 --strategy phased --device-memory 100K >/dev/null 2>"$folder/err"
+check "phased: the block, and the size of the micro-batch: $(cat "$folder/err")" \
+    grep -q 'of block [A-Za-z0-9-]* needs .* smaller micro-batch (now 4)' "$folder/err"
+check "phased: no option that is in use" sh -c '! grep -q -e --offload -e --recompute "$1"' sh "$folder/err"
+"$program" gpt pretrain --config tiny --set hidden_size=128 layers=2 precision=float32 tensor_parallel_1=1 tensor_parallel_2=1 \
+    data_parallel=1 global_batch_size=64 micro_batch_size=64 --strategy single --device-memory 100K >/dev/null 2>"$folder/err"
+check "single: one slot: $(cat "$folder/err")" grep -q ', 1 slot of ' "$folder/err"
+check "single: no schedule with fewer micro-batches" sh -c '! grep -q "in flight" "$1"' sh "$folder/err"
 "$program" mnist $small --device-memory 64M --save "$folder/kept.safetensors" >/dev/null 2>"$folder/err"
 check "enough memory is no failure" test $? -eq 0
 

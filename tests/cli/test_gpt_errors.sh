@@ -44,9 +44,9 @@ wrong steps=5 '`steps` can mean training.steps or checkpoint.steps; give the ful
 
 wrong heads=5 'model.hidden_size 64 is not divisible by model.attention.heads 5'
 wrong sequence_length=16 'model.sequence_length 16 is longer than model.embedding.max_positional_length 8'
-error 2 'training.global_batch_size 16 is not divisible by execution.data_parallel 1 x execution.micro_batch_size 3 = 3; 15 would be' \
+error 2 'training.global_batch_size 16 is not divisible by execution.data_parallel 1 x execution.micro_batch_size 3 = 3; a global_batch_size of 15 would be' \
     gpt pretrain $one micro_batch_size=3
-error 2 'training.global_batch_size 16 is not divisible by execution.data_parallel 3 x execution.micro_batch_size 1 = 3; 15 would be' \
+error 2 'training.global_batch_size 16 is not divisible by execution.data_parallel 3 x execution.micro_batch_size 1 = 3; a global_batch_size of 15 would be' \
     gpt pretrain $one data_parallel=3
 wrong tensor_parallel_1=8 'model.attention.heads 4 is not divisible by execution.tensor_parallel_1 8'
 wrong tensor_parallel_2=5 'model.hidden_size 64 is not divisible by execution.tensor_parallel_2 5'
@@ -164,7 +164,7 @@ error 1 'n_head is 4, but the program'"'"'s heads is 2; n_layer is 2, but the pr
     gpt pretrain $one heads=2 layers=3 vocab_size=200 --hf-model hf
 error 1 '--hf-model: none/config.json: cannot open' gpt pretrain $one --hf-model none
 
-error 1 '--load: checkpoint: none has no checkpoint' gpt pretrain $one --load none
+error 1 '--load: checkpoint: the folder none does not exist' gpt pretrain $one --load none
 error 1 '--load: checkpoint: hf has no checkpoint' gpt pretrain $one --load hf
 error 1 'hf/config.json' gpt pretrain $one --load hf/config.json
 error 1 '`transformer.wte.weight` is float32[128,64], but the weight is float32[128,32]' \

@@ -42,9 +42,10 @@ check "its moments are float32" test "$(grep -a -c -F '"dtype":"F32"' moments)" 
 check "the preset rounds at random" sh -c '! cmp -s preset.safetensors nearest16.safetensors'
 
 begin_case idle-rounding
-# The presets request stochastic rounding, which has no effect for float32. The warning is one line, also in the
-# library's log file, for compiled and cached plans.
-default='--set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 precision=float32'
+# Stochastic rounding has no effect for float32. The warning is one line, also in the library's log file, for compiled
+# and cached plans. The presets request the rounding too, which is no mistake of the user.
+preset='--set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 precision=float32'
+default="$preset stochastic_rounding=true"
 idle="stochastic rounding has no effect: weights and the optimizer's state are kept in float32; keep weights in bfloat16 or"
 for run in compiled cached; do
     "$program" gpt pretrain $default --steps 1 --quiet --cache-dir idle.plans --log-dir idle.$run >out 2>err
@@ -54,7 +55,9 @@ for run in compiled cached; do
 done
 "$program" gpt bench $default >out 2>err
 check "bench says so too" grep -q "warning: $idle" err
-"$program" gpt pretrain $default stochastic_rounding=false --steps 1 --quiet >out 2>err
+"$program" gpt pretrain $preset --steps 1 --quiet >out 2>err
+check "only the preset asks for it, nothing is said: $(cat err)" test ! -s err
+"$program" gpt pretrain $preset stochastic_rounding=false --steps 1 --quiet >out 2>err
 check "left off, nothing is said" test ! -s err
 
 begin_case saved-bfloat16

@@ -48,6 +48,8 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 begin_case limits
 train limits --epochs 1 --limit-train-batches 2 --limit-test-batches 0.5
 lines limits.out '^2/2 ' '^Accuracy on test set: ' '^Accuracy on [0-9]* of [0-9]* test images: '
+train untested --steps 2 --limit-test-batches 0 --profile --profile-dir untested.profile
+check "no test batches: nothing is tested" sh -c '! grep -q -e Testing -e "Accuracy on" untested.out'
 
 begin_case help
 "$program" mnist --help all >help.out

@@ -348,7 +348,7 @@ static void test_what_goes_together(void **state)
                     "model.hidden_size 64 is not divisible by model.attention.heads 5");
     refuse_together((const char *const[]){"global_batch_size=17", NULL},
                     "training.global_batch_size 17 is not divisible by execution.data_parallel 2 x "
-                    "execution.micro_batch_size 1 = 2; 16 would be");
+                    "execution.micro_batch_size 1 = 2; a global_batch_size of 16 would be");
     refuse_together((const char *const[]){"sequence_length=9", NULL},
                     "model.sequence_length 9 is longer than model.embedding.max_positional_length 8");
     refuse_together((const char *const[]){"training.steps=7", "device_iterations=2", NULL},

@@ -65,4 +65,20 @@ echo "$lines" | awk '
     /^validate after [0-9]+ updates: loss [0-9.]+, [0-9.]+% of 800 right$/ { lines++; if (lines > 1 && $6 + 0 >= last + 0) rising++; last = $6; found = $5 $6 $7 }
     /^test after 120 updates: loss [0-9.]+, [0-9.]+% of 800 right$/ { same = found == $5 $6 $7 }
     END { exit lines == 3 && !rising && same && last < 1 ? 0 : 1 }' && pass || fail "trainer: $lines"
+
+# The first text is printed while it is drawn and again with the results; the program's own model has eight positions.
+begin_case generate
+own=$folder/own
+"$program" gpt pretrain --config tiny --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 --steps 2 --quiet \
+    --save-hf "$own" >/dev/null 2>&1
+for type in '' int8; do
+    # shellcheck disable=SC2086
+    lines=$("$build/examples/generate" "$own" $type)
+    check "generate $type: $lines" test $? -eq 0
+    check "generate $type: three results" test "$(echo "$lines" | grep -c '^\[full length, [0-9]* tokens\] ')" -eq 3
+    check "generate $type: the text is that of the callback" \
+        test "ROMEO:$(echo "$lines" | head -n 1)" = "$(echo "$lines" | sed -n 's/^\[full length, 2 tokens\] \(ROMEO:\)/\1/p')"
+done
+lines=$("$build/examples/generate" "$folder/none" 2>&1)
+check "a missing folder: $lines" test $? -eq 1
 finish

@@ -18,6 +18,8 @@
 
 #include "plan/plan.h"
 #include "profile/costs.h"
+#include "runtime/engine.h"
+#include "runtime/session.h"
 
 enum { MICRO_BATCH = 4, ACCUMULATION = 6, STAGES = 4 };
 
@@ -337,6 +339,57 @@ static void test_bad_files(void **state)
     }
 }
 
+/* ---- interrupted sends ---- */
+
+/* Lengthens the longest recorded send of each device by a second, as an interruption does. */
+static void interrupt_sends(bg_session *session, uint32_t device_count)
+{
+    for (uint32_t d = 0; d < device_count; d++) {
+        bgi_trace_ring *ring = &session->engine->runners[d].trace;
+        bg_trace_event *longest = NULL;
+        for (uint64_t i = 0; i < ring->count && i < ring->capacity; i++) {
+            bg_trace_event *event = &ring->events[i];
+            if (event->action.kind == BG_ACTION_SEND &&
+                (longest == NULL || event->end_ns - event->start_ns > longest->end_ns - longest->start_ns))
+                longest = event;
+        }
+        if (longest != NULL)
+            longest->end_ns += 1000000000;
+    }
+}
+
+static void test_an_interrupted_send_does_not_count(void **state)
+{
+    bg_options options = make_options("interleaved");
+    bg_stage_cost costs[STAGES];
+    bg_error error = {0};
+    bg_plan *plan = NULL;
+    bg_session *session = NULL;
+    void *inputs[4] = {0}, *outputs[4] = {0};
+    double before = 0.0, after = -1.0;
+
+    (void)state;
+    options.reporting.trace = true;
+    require(make_plan(&options, &plan, &error), &error);
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
+        bg_stream stream;
+        require(bg_session_input(session, i, &stream, &error), &error);
+        inputs[i] = calloc(1, stream.size_bytes);
+        assert_non_null(inputs[i]);
+    }
+    require(bg_session_run(session, (const void *const *)inputs, outputs, &error), &error);
+    require(bg_profile_costs(session, plan, costs, &before, &error), &error);
+    interrupt_sends(session, bg_plan_summarize(plan).device_count);
+    require(bg_profile_costs(session, plan, costs, &after, &error), &error);
+    assert_true(before > 0.0);
+    assert_float_equal(after, before, 0.0);
+    for (int i = 0; i < 4; i++)
+        free(inputs[i]);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+}
+
 /* ---- collectives ---- */
 
 /* Collectives of a tensor-parallel model split a forward action into several events; the action's cost is their sum. */
@@ -400,6 +453,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_action_in_pieces_has_one_cost),
         cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_an_interrupted_send_does_not_count),
         cmocka_unit_test(test_costs_change_no_bit),
         cmocka_unit_test(test_weights_apart),
         cmocka_unit_test(test_costs_of_halves),
