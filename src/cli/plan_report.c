@@ -69,12 +69,16 @@ static void report_sums(const bg_plan *plan, const bg_plan_summary *summary)
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured)
 {
     const bg_plan_summary summary = bg_plan_summarize(plan);
+    char mesh[80] = "";
 
-    printf("%u stage%s on %u device%s, %u replica%s; %u micro-batches of %u %s an update, %u updates a call\n"
+    if (summary.data_replicas != summary.replicas)
+        snprintf(mesh, sizeof mesh, " (data_parallel %u x tensor parallel %u)", summary.data_replicas,
+                 summary.replicas / summary.data_replicas);
+    printf("%u stage%s on %u device%s, %u replica%s%s; %u micro-batches of %u %s an update, %u updates a call\n"
            "%.2f Mflop a micro-batch; %s in %.1f ms\n",
            summary.stage_count, cli_s(summary.stage_count), summary.device_count, cli_s(summary.device_count),
-           summary.replicas, cli_s(summary.replicas), summary.micro_batches_per_step, summary.micro_batch, samples,
-           summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch,
+           summary.replicas, cli_s(summary.replicas), mesh, summary.micro_batches_per_step, summary.micro_batch,
+           samples, summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch,
            summary.is_cached ? "loaded from cache" : "compiled", summary.compile_ms);
     report_idle_share(plan, &summary, is_measured);
     if (summary.recomputed_op_count > 0)

@@ -14,7 +14,7 @@ for model in mnist gpt; do
     check "--help names $model" sh -c '"$1" plan --help | grep -q "^  $2 .*as .brigade $2"' sh "$program" $model
 done
 "$program" plan gpt --strategy pipelined --layers 2 --device-memory 1M >pipelined.out 2>&1
-check "gpt: options and fields are those of the program" grep -q '^4 stages on 4 devices, 8 replicas; ' pipelined.out
+check "gpt: options and fields are those of the program" grep -q '^4 stages on 4 devices, 8 replicas (data_parallel [0-9]* x tensor parallel [0-9]*); ' pipelined.out
 "$program" gpt pretrain --strategy pipelined --layers 2 --device-memory 1M --compile-only --quiet >compiled.out 2>&1
 check "the same plan as --compile-only" test "$(sed -n '/^Memory$/,/^$/p' pipelined.out)" = "$(sed -n '/^Memory$/,/^$/p' compiled.out)"
 check "memory by phase for phases" test "$(grep -c '^F stage' gpt.out)" -gt 1
