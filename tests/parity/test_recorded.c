@@ -323,11 +323,14 @@ static void language_models_have_their_bits(void **state)
 static void bfloat16_has_its_bits(void **state)
 {
     const bg_mesh none = {1, 1, 1};
-    uint32_t missing = 0, count = 0;
+    const uint32_t ways = sizeof narrow_ways / sizeof narrow_ways[0];
+    uint32_t unrecorded = 0, count = 0;
 
     (void)state;
-    for (int isa = BGI_ISA_PORTABLE; isa < (int)BGI_ISA_COUNT; isa = next_isa(isa))
-        for (size_t w = 0; w < sizeof narrow_ways / sizeof narrow_ways[0]; w++, count++) {
+    for (int isa = BGI_ISA_PORTABLE; isa < (int)BGI_ISA_COUNT; isa = next_isa(isa), count++) {
+        uint32_t missing = 0;
+
+        for (uint32_t w = 0; w < ways; w++) {
             char options[128], name[64];
 
             snprintf(options, sizeof options, "%s kernels=%s", narrow_ways[w],
@@ -336,7 +339,12 @@ static void bfloat16_has_its_bits(void **state)
             check("gpt", name, bgi_isa_name((bgi_isa)isa),
                   run(true, BG_BFLOAT16, &none, w == 1 ? gpt_stages : "", options, name), &missing);
         }
-    finish(missing, count);
+        if (missing < ways)
+            assert_int_equal(missing, 0);
+        else
+            unrecorded++; /* no machine with these instructions has recorded them yet */
+    }
+    finish(unrecorded == count ? count : 0, count);
 }
 
 /* Runs the portable kernels, on every architecture. */
