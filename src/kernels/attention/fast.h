@@ -70,7 +70,7 @@ static inline double bgi_attention_flops(const bgi_attention *a, bool is_causal,
            (is_causal ? 0.5 : 1.0);
 }
 
-/* The floats of one part. */
+/* Returns the floats of scratch of one part. */
 static inline int64_t bgi_attention_forward_floats(const bgi_attention *a)
 {
     return 2 * BGI_ATTENTION_KEYS * a->padded + 2 * BGI_ATTENTION_RUN * (a->padded + 1) +
@@ -158,8 +158,8 @@ static inline bgi_attention bgi_attention_apart_backward_plan(const bg_type *q, 
     return bgi_attention_cut_backward(bgi_attention_read_apart(q, k, attributes, state), attributes);
 }
 
-/* The plan of the bias's gradient. A piece is a run of the bias's rows; for each row it sums over all samples, heads
- * and queries that share the row. Scratch: as in the backward pass, for one head and a block of queries; and the
+/* Returns the plan of the bias's gradient. A piece is a run of the bias's rows; for each row it sums over all samples,
+ * heads and queries that share the row. Scratch: as in the backward pass, for one head and a block of queries; and the
  * piece's sums for a block of keys. */
 static inline bgi_attention bgi_attention_bias_plan(const bg_type *q, const bg_type *k, const bg_type *bias,
                                                     const bgi_attention_attributes *attributes, const void *state)

@@ -2,9 +2,10 @@
  * reference.c: multi-head attention in plain C, one row of scores at a time, so no array of size S x S is stored. For
  * sample n, head h, query i (operands as in attributes.h; D: the width of a head):
  *
- *     s_ij = scale q_i . k_j + b_ij  for the keys j that i may see; b_ij: the bias, and what falls with distance
- *     lse_i = log sum_j exp(s_ij)   p_ij = exp(s_ij - lse_i)      m_ij: the dropout's factor, 0 or 1 / (1 -
- * probability) y_i = sum_j m_ij p_ij v_j
+ *     s_ij = scale q_i . k_j + b_ij  for the keys j that i may see; b_ij: the bias minus the slope times the distance
+ *     lse_i = log sum_j exp(s_ij)
+ *     p_ij = exp(s_ij - lse_i)
+ *     y_i = sum_j m_ij p_ij v_j      m_ij: the dropout factor, 0 or 1 / (1 - probability)
  *
  * Backward, with g_i = dy_i . y_i, which is sum_j p_ij m_ij dy_i . v_j:
  *
@@ -61,7 +62,7 @@ static double load_input(const head_of *head, int which, int64_t token, int64_t 
     return bgi_load(head->dtype, rows->data, rows->start + token * rows->stride + d);
 }
 
-/* Of y, dy. */
+/* Returns the index in y and dy of element `d` of a token. */
 static int64_t column_of(const head_of *head, int64_t token, int64_t d)
 {
     return head->results.start + token * head->results.stride + d;
@@ -106,7 +107,7 @@ static double compute_score(const head_of *head, int64_t query, int64_t key)
     return sum * head->attributes->scale + find_bias(head, query, key);
 }
 
-/* m_ij */
+/* Returns the dropout factor m_ij. */
 static double find_factor(const head_of *head, int64_t query, int64_t key)
 {
     const bgi_attention_attributes *attributes = head->attributes;
@@ -159,7 +160,7 @@ static void for_each_packed_head(const bg_kernel_call *call, uint32_t qkv, const
         }
 }
 
-/* Input q has the queries; the following inputs have keys and values. */
+/* Finds head `h` of sample `n`; input `q` has the queries, and the following inputs have the keys and values. */
 static head_of find_head_apart(const bg_kernel_call *call, uint32_t q, const operands_of *operands, int64_t n,
                                int64_t h)
 {
@@ -200,7 +201,8 @@ static void for_each_head_apart(const bg_kernel_call *call, uint32_t q, const op
         }
 }
 
-/* Queries, keys and values are inputs q, q + 1 and q + 2; the bias, if any, is input `bias`. */
+/* Returns the operands of a call with separate inputs: queries, keys and values are inputs q, q + 1 and q + 2; the
+ * bias, if any, is input `bias`. */
 static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     operands_of operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};

@@ -97,7 +97,7 @@ static inline void bgi_lines_cut_units(const bgi_conv *s, int64_t lanes, bgi_lin
     plan->sums_floats = plan->runs > 1 ? dw : 0;
 }
 
-/* The most rows of dw in a unit. */
+/* Returns the largest number of rows of dw in a unit. */
 static inline int64_t bgi_lines_unit_rows(const bgi_conv *s, const bgi_lines_plan *plan)
 {
     return (s->og + plan->row_blocks - 1) / plan->row_blocks;

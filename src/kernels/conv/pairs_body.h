@@ -194,7 +194,7 @@ static void put_pairs(const bgi_conv_pairs *v, const pairs_unit *u, int64_t pane
                        is_one ? positions : run, u->transposed + lane * row + i * run);
 }
 
-/* The sums begin with the bias, of the group's lanes, or with 0. */
+/* Sets the sums of a panel to the bias of its lanes, or to 0 without a bias. */
 static void begin_pairs(const bgi_conv_pairs *v, const pairs_unit *u, int64_t panel, const uint16_t *bias, float *sums)
 {
     const int64_t positions = u->images * u->rows * v->axis[1].to, left = v->lanes - panel * v->width;
@@ -206,7 +206,7 @@ static void begin_pairs(const bgi_conv_pairs *v, const pairs_unit *u, int64_t pa
         memcpy(sums + i * v->width, first, (size_t)v->width * sizeof *sums);
 }
 
-/* Adds the unit's rows of taps to panels first..end - 1 of the unit's. */
+/* Adds the products of the unit's rows of taps to the sums of panels first..end - 1, counted in the group. */
 static void add_pairs_panels(const bgi_conv_pairs *v, const pairs_unit *u, const uint16_t *filter, int64_t first,
                              int64_t end, float *sums)
 {
@@ -236,7 +236,7 @@ static void copy_pairs_taps(const bgi_conv_pairs *v, pairs_unit *u, const uint16
     copy_pairs_source(v, u, source);
 }
 
-/* The unit's images, rows and panels; returns its run. */
+/* Finds the unit's images, rows and panels; returns its run. */
 static int64_t find_pairs_unit(const bgi_conv_pairs *v, int64_t unit, float *scratch, pairs_unit *u)
 {
     const int64_t panels = unit % v->panel_blocks, strip = unit / v->panel_blocks % v->strips;

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/index/fast.h"
 
-/* bgi_index_resolve for a type of ids that the compiler knows. */
+/* Does the same as bgi_index_resolve for the id at `at`, for a type of ids that the compiler knows. */
 ALWAYS_INLINE int64_t place_of(const bg_dtype dtype, const void *ids, int64_t at, int64_t size)
 {
     const int64_t id = bgi_load_integer(dtype, ids, at), place = id + (id < 0 ? size : 0);
@@ -368,8 +368,8 @@ typedef struct ranked {
     int32_t number;
 } ranked;
 
-/* NaN is larger than all numbers; among equal elements the first one comes first. Among negated elements NaN comes
- * last. */
+/* Returns whether `a` precedes `b`. NaN is larger than all numbers, and the first of equal elements comes first. Among
+ * negated elements NaN comes last. */
 ALWAYS_INLINE bool ranks_above(ranked a, ranked b, bool nan_is_last)
 {
     const bool a_is_nan = a.key != a.key, b_is_nan = b.key != b.key;

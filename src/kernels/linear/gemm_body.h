@@ -284,7 +284,7 @@ static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
     tile->a_tile = TILE_ROWS * tile->depth;
 }
 
-/* Part `part` of `parts` of the memory to prefetch. */
+/* Returns part `part` of `parts` of the memory to prefetch. */
 static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts)
 {
     gemm_ahead cut = *whole;
@@ -363,7 +363,8 @@ typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;
 } gemm_scratch;
 
-/* What B needs next: the panel after panel p of the run p0..p1, or the run's first panel in the next block of depth. */
+/* Returns the memory of B that is needed next: the panel after panel p of the run p0..p1 - 1, or the run's first panel
+ * in the next block of depth. */
 static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, int64_t p1, int64_t p)
 {
     const bgi_gemm *g = job->gemm;
@@ -384,7 +385,7 @@ static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, i
     return ahead;
 }
 
-/* What A needs next: rows m0.. in the next block of depth. */
+/* Returns the memory of A that is needed next: rows m0.. in the next block of depth. */
 static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0)
 {
     const bgi_gemm *g = job->gemm;

@@ -39,7 +39,7 @@ typedef struct bgi_pairs {
     void *scratch; /* bgi_pairs_floats(m, k) floats, on a cache line */
 } bgi_pairs;
 
-/* Floats for packed A and a packed strip of B. */
+/* Returns the number of floats for packed A and a packed strip of B. */
 static inline int64_t bgi_pairs_floats(int64_t m, int64_t k)
 {
     const int64_t terms = (k + BGI_PAIRS_TERMS - 1) / BGI_PAIRS_TERMS * BGI_PAIRS_TERMS;

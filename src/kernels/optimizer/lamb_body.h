@@ -49,7 +49,8 @@ static void update_lamb_moments(const lamb_factors *f, float scale, const update
     }
 }
 
-/* Moments of types other than float32 are rounded to them, and later operations use the stored values. */
+/* Stores the moments. Those that are not float32 are rounded to their type, and later operations use the stored
+ * values. */
 static void store_moments(const bg_kernel_call *call, int64_t index, int64_t count, update_buffers *buffers)
 {
     for (uint32_t s = 0; s < 2; s++) {

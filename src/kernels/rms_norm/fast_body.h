@@ -40,7 +40,7 @@ static void run_rms_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* One row: dx, and dgamma += dy x s when it is requested. */
+/* Computes dx of one row, and dgamma += dy x s when it is requested. */
 static void differentiate_rms_row(const float *dy, const float *x, float s, const float *gamma, float *dgamma,
                                   float *dx, int64_t count)
 {
