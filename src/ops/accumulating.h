@@ -6,7 +6,7 @@
  *     accumulate(w.acc!, dw)               =>   backward_weights_accumulate(dy, x, w.acc!, b.acc!)
  *     accumulate(b.acc!, db)
  *
- * The gradient is added where it is made, instead of being written, reread and added by another core.
+ * The kernel that computes the gradient adds it, so the gradient is not written, read again and added by another core.
  */
 #ifndef BGI_OPS_ACCUMULATING_H
 #define BGI_OPS_ACCUMULATING_H

@@ -227,7 +227,7 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
 {
     const double at = ((const double *)c->originals[i])[e];
     const double step = c->options.step * fmax(1.0, fabs(at));
-    /* This is the actual step after rounding, because at + step is not exact. */
+    /* The difference above - below is the actual step after rounding, because at + step is not exact. */
     const double above = at + step, below = at - step;
     double sum_above, sum_below, numeric, allowed;
 

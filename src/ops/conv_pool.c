@@ -121,7 +121,7 @@ static bg_cost cost_backward(const bg_op_signature *op, const bg_type *weight)
     return bgi_cost_once(op, bgi_conv2d_flops(&op->types[0], weight));
 }
 
-/* dy, where, weight -> dx */
+/* Shape rule: dy, where, weight -> dx. */
 static bg_status infer_backward_input(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_conv2d_pool_backward_attributes *attributes = op->attributes;
@@ -152,7 +152,7 @@ const bg_op_type bgi_op_conv2d_pool_backward_input = {
     .kernel = select_backward_input,
 };
 
-/* dy, where, x -> dw, db */
+/* Shape rule: dy, where, x -> dw, db. */
 static bg_status infer_backward_weights(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_conv2d_pool_backward_attributes *attributes = op->attributes;
