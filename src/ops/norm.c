@@ -89,7 +89,7 @@ const bg_op_type bgi_op_layer_norm = {
     .kernel = select_layer_norm,
 };
 
-/* Shape rule: Checks the operands dy, x, mean and rstd., gamma? -> dx, dgamma?, dbeta?. */
+/* Shape rule: dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta?. */
 static bg_status infer_layer_norm_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type *x = &op->types[1];
@@ -275,7 +275,7 @@ static bg_status infer_sync_batch_norm(const bg_op_signature *op, bg_type *outpu
     return bgi_shape_equal(&op->types[5], "moments", &moments, "two for each channel and replica", error);
 }
 
-/* dy, x, mean, rstd */
+/* Checks the operands dy, x, mean and rstd. */
 static bg_status check_sums_operands(const bg_op_signature *op, bg_error *error)
 {
     const bg_type *x = &op->types[1];

@@ -23,7 +23,7 @@
  * is at least probability 2^32, and then divided by 1 - probability; if heads are sharded over an axis, h counts from
  * the first head of the whole model. CACHED works on one sequence, whose next S tokens have positions p, p + 1, ...; p
  * is the first of the positions, clamped to 0..L - S. Their keys and values become rows p, p + 1, ... of the cache, and
- * the token at p + i sees rows 0..p + i. It is causal and has no dropout. A kernel may divide its work by
+ * the token at p + i sees rows 0..p + i. CACHED is causal and has no dropout. A kernel may divide its work by
  * `serialization`; results do not depend on it.
  *
  *     DOT_PRODUCT_ATTENTION                q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],

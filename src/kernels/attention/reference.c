@@ -128,7 +128,8 @@ static double find_factor(const head_of *head, int64_t query, int64_t key)
 
 typedef void (*head_function)(const head_of *head, int64_t statistics);
 
-/* `statistics` is the index of the head's first row statistic: [N, heads, S]. */
+/* Calls `function` for each head of each sample; its argument `statistics` is the index of the head's first row in
+ * log_sum_exp [N, heads, S]. */
 static void for_each_packed_head(const bg_kernel_call *call, uint32_t qkv, const operands_of *operands,
                                  head_function function)
 {
@@ -277,7 +278,8 @@ void bgi_reference_dot_product_attention(const bg_kernel_call *call, uint32_t pa
     for_each_head_apart(call, 0, &operands, compute_head);
 }
 
-/* Queries begin at position `before`. Keys and values are in the cache, after the new ones have been copied there. */
+/* Copies the new keys and values to the cache, and computes the queries, which begin at position `before`, from the
+ * keys and values in the cache. */
 static void compute_cached_head(const head_of *head, int64_t statistics)
 {
     const int64_t before = bgi_attention_position(head->call), width = head->results.stride;

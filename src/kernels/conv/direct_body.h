@@ -176,8 +176,8 @@ static inline void copy_masked(const float *x, int64_t count, const int32_t *mas
     vstore_n(to, (vf)((vi)vload_n(x, count) & vload_int(masks)), count);
 }
 
-/* Zeros before and after are whole vectors, because the next copy, or readable memory after the last one, follows.
- * Stores are aligned to cache lines where `to` is. */
+/* Makes a shifted copy. The zeros before and after are stored as whole vectors, because the next copy, or writable
+ * memory after the last one, follows. Stores are aligned to cache lines where `to` is. */
 static void copy_shifted(const direct_shift *shift, const float *x, float *to)
 {
     const direct_shift s = *shift; /* a local copy, so that it is not read again after each store */
@@ -667,7 +667,7 @@ static void copy_with_margins(const bgi_direct *d, const float *x, int64_t chann
     }
 }
 
-/* The argument `masked` may be NULL. */
+/* Convolves one block of `depth` terms from term k0 on; `masked` may be NULL. */
 static void convolve_block(const direct_job *job, const direct_masked *masked, int64_t k0, int64_t depth)
 {
     const bgi_direct *d = job->direct;

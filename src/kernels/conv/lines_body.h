@@ -205,7 +205,7 @@ static void sum_chain(const bgi_conv *s, const bgi_lines_plan *plan, const lines
 
 /* ---- a unit ---- */
 
-/* Stores a unit's sums in the order of dw, or adds them to it. The rows' copies are no longer needed. */
+/* Stores a unit's sums in dw, in the order of dw, or adds them to dw. */
 static void store_lines(const bgi_conv *s, const bgi_lines_plan *plan, const lines_unit *u, const lines_scratch *own,
                         float *dw, bool adds)
 {

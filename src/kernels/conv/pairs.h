@@ -43,7 +43,7 @@ typedef struct bgi_conv_pairs {
     int64_t image_stride, term_stride, group_stride;    /* of the source, in elements */
     int64_t filter_lane, filter_term, filter_group;     /* of the filter, whose taps are adjacent */
     int64_t to_image, to_lane, to_group;                /* of the results */
-    int64_t even_terms, width, panels;                  /* width of a panel, number of a group's */
+    int64_t even_terms, width, panels;                  /* panels: width of one, number in a group */
     int64_t together, image_blocks, strip_rows, strips; /* results of a unit */
     int64_t panel_blocks, unit_panels;
     int64_t runs, depth_rows; /* of taps; the rows of taps for which the source is copied at a time */

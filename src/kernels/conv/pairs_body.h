@@ -116,14 +116,15 @@ static int64_t list_pairs_rows(const bgi_conv_pairs *v, const pairs_unit *u, con
                 u->places[count] = (int32_t)(((i * u->rows + y) * columns->to + x) * v->width);
             }
         }
-    for (int64_t i = count; i % BGI_PAIRS_GATHERED != 0; i++) { /* the last block's other rows go where no result is */
+    for (int64_t i = count; i % BGI_PAIRS_GATHERED != 0;
+         i++) { /* the last block's unused rows are stored after all results */
         u->from[i] = u->from[0];
         u->places[i] = (int32_t)(u->images * u->rows * columns->to * v->width);
     }
     return bgi_cpu_round_up(count, BGI_PAIRS_GATHERED);
 }
 
-/* Adds segments, a block of terms after another. */
+/* Adds the products of segments, one block of terms after another. */
 static void add_pairs_segments(const bgi_conv_pairs *v, bgi_pairs_gathered *g)
 {
     const uint16_t *a = g->a, *b = g->b;

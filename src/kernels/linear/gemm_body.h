@@ -34,13 +34,13 @@ struct gemm_job {
     bool biases_last;     /* column_bias is added to the complete float32 sums, otherwise to those of the first block */
     const void *row_bias; /* or NULL */
     /* Packs rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` has the same
-     * size. NULL: B is a matrix. */
+     * size. If `pack` is NULL, B is a matrix in memory. */
     void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                  int64_t width, float *to, float *spare);
     const void *source; /* for `pack` */
-    int64_t batch;      /* likewise */
-    /* The next step on `count` complete elements of C from `index` on, in column `column` and the following ones, while
-     * they are in the cache. NULL: no step follows. */
+    int64_t batch;      /* for `pack` */
+    /* Applies the next step to `count` complete elements of C from `index` on, in column `column` and the following
+     * ones, while they are in the cache. NULL: no step follows. */
     void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
     const void *next;   /* for `finish` */
     const void *beside; /* another operand of C's shape and type that `finish` reads or writes; or NULL */

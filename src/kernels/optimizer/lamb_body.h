@@ -76,7 +76,8 @@ static void add_direction(const lamb_factors *f, const update_chunk *c, double *
     add_squares(direction, c->count, sums);
 }
 
-/* Part q of shard p is one sum; the beginning of the part depends only on the shard's size. */
+/* Updates the moments of a part of a shard and computes the part's sums of squares; where the part begins depends only
+ * on the shard's size. */
 static void run_lamb_moments(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_lamb_attributes *attributes = call->attributes;

@@ -198,7 +198,7 @@ QUANTIZED_PANEL(3, 4)
 QUANTIZED_PANEL(4, 4)
 #endif
 
-/* Indexed by the number of rows and by the bits. */
+/* The functions by number of rows (from 1) and by bits (4, 8, 16). */
 static void (*const quantized_table[][3])(const float *x, int64_t in, const uint8_t *panel, float *sums) = {
     {multiply_quantized_1_4, multiply_quantized_1_8, multiply_quantized_1_16},
 #if LANES == 16 || BGI_GEMM_IS_AARCH64
