@@ -809,7 +809,7 @@ static void run_attention_backward(const bg_kernel_call *call, uint32_t part)
                        part);
 }
 
-/* dy, q, k, v, y, log_sum_exp, bias */
+/* Returns the operands of a call whose inputs are dy, q, k, v, y, log_sum_exp and bias. */
 static attention_operands find_backward_operands(const bg_kernel_call *call)
 {
     attention_operands operands = find_operands_apart(call, 1, 6);
@@ -858,7 +858,8 @@ static void add_head_bias(const attention_head *head, const attention_operands *
     }
 }
 
-/* Computes rows first..first + count of the bias of (n, h), or the only row, which all queries share. */
+/* Computes the gradient of rows first..first + count - 1 of the bias of (n, h), or of the only row, which all queries
+ * share. */
 static void sum_bias(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands, int64_t n,
                      int64_t h, int64_t first, const backward_scratch *s)
 {

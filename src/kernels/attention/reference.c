@@ -447,7 +447,7 @@ void bgi_reference_attention_backward(const bg_kernel_call *call, uint32_t part)
     for_each_packed_head(call, 1, &operands, differentiate_head);
 }
 
-/* dy, q, k, v, y, log_sum_exp, bias? */
+/* Returns the operands of a call whose inputs are dy, q, k, v, y, log_sum_exp and perhaps bias. */
 static operands_of find_backward_operands(const bg_kernel_call *call)
 {
     operands_of operands = find_operands_apart(call, 1, 6);

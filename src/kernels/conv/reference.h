@@ -17,7 +17,8 @@ typedef struct bgi_conv_geometry {
     bg_conv2d_options options;
 } bgi_conv_geometry;
 
-/* The types `x` and `weight` are those of the forward op's operands (or of their gradients). */
+/* Returns the geometry of a convolution; `x` and `weight` are the types of the forward op's operands (or of their
+ * gradients). */
 static inline bgi_conv_geometry bgi_conv_geometry_make(const bg_type *x, const bg_type *weight, int64_t oh, int64_t ow,
                                                        const bg_conv2d_options *options)
 {

@@ -148,7 +148,8 @@ static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t inde
         write_floats(dtype, data, index, count, from);
 }
 
-/* Like read_floats, but copies only if a conversion is needed: returns floats in `data` itself or in `buffer`. */
+/* Does the same as read_floats, but copies only if a conversion is needed; returns floats in `data` itself or in
+ * `buffer`. */
 static inline const float *view_floats(bg_dtype dtype, const void *data, int64_t index, int64_t count, float *buffer)
 {
     if (dtype == BG_FLOAT32)

@@ -36,8 +36,8 @@ ALWAYS_INLINE vf vpower_of_two(vi n)
     return (vf)((n + vset_int(127)) << 23);
 }
 
-/* e^x = 2^n e^r with |r| <= log(2) / 2; e^r = 1 + r + r^2 p(r). Multiplying by 2^n in two steps reaches infinity and
- * the subnormals. */
+/* Returns e^x = 2^n e^r with |r| <= log(2) / 2; e^r = 1 + r + r^2 p(r). Multiplying by 2^n in two steps reaches
+ * infinity and the subnormals. */
 ALWAYS_INLINE vf vexp(vf x)
 {
     static const float p[] = {5.000000000e-01f, 1.666656963e-01f, 4.166654542e-02f, 8.364380693e-03f, 1.392768462e-03f};
@@ -51,7 +51,7 @@ ALWAYS_INLINE vf vexp(vf x)
     return vselect(vis_nan(x), x, e * vpower_of_two(half) * vpower_of_two(whole - half));
 }
 
-/* e^x - 1, from the same parts: 2^n (e^r - 1) + (2^n - 1), without the loss of digits near 0. */
+/* Returns e^x - 1 = 2^n (e^r - 1) + (2^n - 1), with n and r as above, which loses no digits near 0. */
 ALWAYS_INLINE vf vexpm1(vf x)
 {
     static const float p[] = {5.000000000e-01f, 1.666656963e-01f, 4.166654542e-02f, 8.364380693e-03f, 1.392768462e-03f};
@@ -68,7 +68,7 @@ ALWAYS_INLINE vf vexpm1(vf x)
     return vselect(vis_nan(x), x, vselect(vgreater(x, vset(40.0f)), far, near));
 }
 
-/* log(x) = n log(2) + log(m), m in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2 / 2 + f^3 p(f). */
+/* Returns log(x) = n log(2) + log(m), m in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2 / 2 + f^3 p(f). */
 ALWAYS_INLINE vf vlog(vf x)
 {
     static const float p[] = {3.333333118e-01f,  -2.499999696e-01f, 2.000071575e-01f,
@@ -90,7 +90,7 @@ ALWAYS_INLINE vf vlog(vf x)
                    vselect(vgreater(x, zero), vselect(vgreater(infinity, x), value, infinity), -infinity));
 }
 
-/* log(1 + x): the rounding error of 1 + x is corrected by the slope. */
+/* Returns log(1 + x); the slope of the logarithm corrects the rounding error of 1 + x. */
 ALWAYS_INLINE vf vlog1p(vf x)
 {
     const vf u = vset(1.0f) + x, lost = (x - (u - vset(1.0f))) / u;

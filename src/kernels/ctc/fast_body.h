@@ -31,7 +31,8 @@ ALWAYS_INLINE vd vselect_d(vl mask, vd yes, vd no)
     return (vd)(((vl)yes & mask) | ((vl)no & ~mask));
 }
 
-/* e^x for x up to 709: by e^r 2^n with |r| up to log(2) / 2. Below -708 it uses -708, whose exponential is almost 0. */
+/* Returns e^x = e^r 2^n, with |r| up to log(2) / 2, for x up to 709. For x below -708 it returns e^-708, which is
+ * almost 0. */
 ALWAYS_INLINE vd vexp_d(vd x)
 {
     static const double terms[] = {
@@ -50,7 +51,7 @@ ALWAYS_INLINE vd vexp_d(vd x)
     return value * (vd)(((vl)shifted - (vl)magic + 1023) << 52);
 }
 
-/* log(x) for x between 1 and 3: 2 artanh((m - 1) / (m + 1)) with x = m or x = 2 m. */
+/* Returns log(x) for x between 1 and 3, from log(m) = 2 artanh((m - 1) / (m + 1)) with x = m or x = 2 m. */
 ALWAYS_INLINE vd vlog_d(vd x)
 {
     const vl is_large = (vl)(x > vset_double(1.4142135623730951));

@@ -439,7 +439,7 @@ static void rank_row(const bg_kernel_call *call, int64_t row, int64_t columns, r
     }
 }
 
-/* Each part has a heap in scratch. */
+/* Finds the largest elements of the rows of a part; each part has a heap in scratch. */
 static void run_top_k(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_top_k_attributes *attributes = call->attributes;

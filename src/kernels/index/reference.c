@@ -91,7 +91,7 @@ void bgi_reference_gather_elements(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* An id outside the classes gives zeros. */
+/* Writes 1 at each id and 0 elsewhere; an id outside the classes gives zeros. */
 void bgi_reference_one_hot(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *ids = bgi_input_type(call, 0), *y = bgi_output_type(call, 0);

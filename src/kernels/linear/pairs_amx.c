@@ -44,7 +44,7 @@ static void put(const place *at, const float sums[TILE * TILE])
         _mm512_mask_storeu_ps(at->c + r * at->c_row, live, _mm512_loadu_ps(sums + r * TILE));
 }
 
-/* Numbers of tiles are constants in the instruction. */
+/* These are macros, because the numbers of tiles are constants in the instructions. */
 #define BEGIN(tile, at)                                                                                                \
     do {                                                                                                               \
         if (!p->goes_on) {                                                                                             \

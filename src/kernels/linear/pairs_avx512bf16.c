@@ -21,7 +21,7 @@ typedef struct block {
     bool goes_on;
 } block;
 
-/* For few rows, memory bandwidth limits the speed. */
+/* Multiplies `rows` rows by `tiles` tiles of columns. For few rows, memory bandwidth limits the speed. */
 static inline __attribute__((always_inline)) void multiply(const block *w, const int rows, const int tiles)
 {
     const int64_t tile = tiles == MOST_TILES ? 2 * TILE : w->b.tile, pair = w->b.pair;
@@ -321,7 +321,7 @@ static void multiply_columns(const bgi_pairs *p, const uint16_t *a, int64_t n)
     _mm512_mask_storeu_ps(c + TILE, (__mmask16)(live >> TILE), sums[1]);
 }
 
-/* `a`: the row, padded with zeros */
+/* Multiplies the only row, `a`, which is padded with zeros. */
 static void multiply_one_row(const bgi_pairs *p, const uint16_t *a)
 {
     int64_t n = 0;

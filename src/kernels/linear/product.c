@@ -8,8 +8,8 @@
 #include "kernels/conv/attributes.h"
 #include "kernels/quantized/attributes.h"
 
-/* A setting says whether each block's sums are rounded or which instructions multiply pairs, and has a power of two as
- * limit of scratch. */
+/* A setting says whether each block's sums are rounded, which instructions multiply pairs, and the limit of scratch, a
+ * power of two. */
 #define PRODUCTS(...)                                                                                                  \
     {                                                                                                                  \
         {UINT64_MAX, __VA_ARGS__}, OF(10, __VA_ARGS__), OF(11, __VA_ARGS__), OF(12, __VA_ARGS__), OF(13, __VA_ARGS__), \

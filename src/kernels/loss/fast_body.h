@@ -210,7 +210,8 @@ static void take_from_classes(double share, const float *weights, int64_t count,
         dx[c] -= (float)share * (weights != NULL ? weights[c] : 1.0f);
 }
 
-/* dlogits may be the logits' own memory, because a row is read before it is written. */
+/* Computes the gradient of the rows of a part. dlogits may overwrite the logits, because a row is read before it is
+ * written. */
 static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_loss_attributes *attributes = call->attributes;

@@ -103,8 +103,8 @@ static void denormalize_row(const float *dy, const float *x, float mean, float r
     }
 }
 
-/* Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals` has sums of g and g xhat over whole rows of `width`, if
- * these rows are sharded; NULL: the rows are whole. */
+/* Computes the gradients of the rows of a part. Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals` has sums
+ * of g and g xhat over whole rows of `width`, if these rows are sharded; NULL: the rows are whole. */
 ALWAYS_INLINE void run_norm_backward(const bg_kernel_call *call, uint32_t part, const double *totals, int64_t width)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);

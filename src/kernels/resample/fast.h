@@ -3,7 +3,8 @@
  *
  * Each axis has a table with the first of the `taps` neighbors of every element of the result, and their weights. The
  * weights are stored tap by tap, so neighbors in the result are neighbors in the table too. Gradients have tables of
- * the same form in the other direction; neighbors that do not count have weight 0. Tables are made once a call.
+ * the same form in the other direction; neighbors that do not count have weight 0. Tables are computed once for each
+ * call.
  *
  * The sums along columns come first, for all rows of a plane, if the operand has fewer rows than the result, the summed
  * rows fit a cache, and there are enough planes for several cores. Otherwise they follow the sum over rows, for one row
