@@ -33,7 +33,7 @@ typedef struct bgi_lines_plan {
     int64_t strips;            /* chains in an image; 1 when a chain has several images */
     int64_t chains;            /* chains of all images */
     int64_t height, width;     /* size of a copied image */
-    int64_t vectors, lines;    /* numbers in a unit */
+    int64_t vectors, lines;    /* vectors and lines of a unit */
     int64_t blocks;            /* runs of vectors of a group */
     int64_t row_blocks;        /* blocks of rows of a group */
     int64_t runs, sums_floats; /* sums_floats: size of a run's dw; 0 when there is only one run */

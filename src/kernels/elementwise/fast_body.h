@@ -348,8 +348,8 @@ static void power_backward_loop(const float *dy, const float *s, float *y, int64
     }
 }
 
-/* Functions and their derivatives; bgi_unary_derives_from_output tells whether a derivative is computed from y or from
- * x. */
+/* Functions and their derivatives; bgi_unary_derives_from_output determines whether a derivative is computed from y or
+ * from x. */
 static const struct {
     void (*forward)(const float *x, float *y, int64_t count, const bgi_unary_attributes *p);
     void (*backward)(const float *dy, const float *s, float *dx, int64_t count, const bgi_unary_attributes *p);
