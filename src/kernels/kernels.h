@@ -1,7 +1,7 @@
 /*
  * kernels.h: the narrow interface between ops and computation. An op family fills a request (a kernel id, operand types
- * and attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists one kernel in each row: its plain C
- * reference, which every kernel has, and possibly a fast body, which either supports a request or declines it.
+ * and attributes) and gets a bg_kernel. Kernels do not depend on graphs. kernels.def lists one kernel in each row: its
+ * plain C reference, which every kernel has, and possibly a fast body, which either supports a request or declines it.
  *
  * The operands and attributes of a kernel, which are the contract between its op and its bodies, are described in its
  * family's attributes.h. In these lists "->" separates inputs from outputs, "?" marks operands that may be absent

@@ -67,8 +67,8 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
 
 /* ---- float16 ----
  *
- * Above 2^-14 a float has 13 bits too many, and 13 random bits decide exactly. Below that, a float is a number of steps
- * of 2^-24, and the distance to the next step may need more than the 16 random bits:
+ * From 2^-14 on, a float has 13 bits more than a float16, and 13 random bits decide exactly. Below that, a float is a
+ * number of steps of 2^-24, and the distance to the next step may need more than the 16 random bits:
  *
  *     steps  .  16 bits, which chance decides  | what is left: counts where the 16 bits of chance were as close as
  *                                              | can be to carrying, once in 65536 times; `is_open` says so then

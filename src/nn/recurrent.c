@@ -249,7 +249,7 @@ static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bo
     const bool runs_back = reverse && !has_lengths(l);
     bg_value weights[2], biases[2] = {{0}}, y, c = {0}, given, first[2] = {{0}};
 
-    if (has_lengths(l) && (reverse || layer == 0)) /* padding of other layers has zeros */
+    if (has_lengths(l) && (reverse || layer == 0)) /* in other layers the padding already has zeros */
         x = gather_steps(l, x, l->rows[reverse]);
     weights[0] = add_parameter(l, "weight_ih", layer, reverse, bg_matrix(BG_FLOAT32, gates, in));
     weights[1] = add_parameter(l, "weight_hh", layer, reverse, bg_matrix(BG_FLOAT32, gates, l->width));

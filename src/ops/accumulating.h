@@ -1,6 +1,6 @@
 /*
  * accumulating.h: defines the accumulating form of an op type that makes gradients: the same op with its outputs added
- * to accumulators. The file names no particular op.
+ * to accumulators. This file does not depend on any particular op.
  *
  *     dw, db = backward_weights(dy, x)
  *     accumulate(w.acc!, dw)               =>   backward_weights_accumulate(dy, x, w.acc!, b.acc!)

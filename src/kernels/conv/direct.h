@@ -329,8 +329,7 @@ static inline int64_t bgi_direct_scratch_floats(const bgi_direct_plan *plan)
 }
 
 /* Returns the floats of the tables: places of taps; places of the `terms` of a block; for each column of the filter,
- * masks of a row of shifted copies, with room for a vector beyond its end, and masks of whole copies. The phases of a
- * channel follow. */
+ * masks of a row of shifted copies, extended by a vector, and masks of whole copies. The phases of a channel follow. */
 static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms, int64_t lanes)
 {
     const int64_t masks =

@@ -613,7 +613,7 @@ typedef struct direct_job {
     const float *x;
     int64_t x_image, images; /* strides between images are in floats */
     int64_t first_row, rows;
-    const float *a; /* laid out, all tiles */
+    const float *a; /* of all tiles, laid out */
     int64_t results, first, end;
     float *y; /* results of the first tile */
     int64_t y_image, y_plane;
@@ -717,7 +717,7 @@ static void convolve(const direct_job *job)
         convolve_block(job, has_masks ? &masked : NULL, k0, terms - k0 < depth ? terms - k0 : depth);
 }
 
-/* The content of unit `unit` of a plan. */
+/* The images, rows and tiles of a unit of a plan. */
 typedef struct direct_unit {
     int64_t image, images, group, first_row, rows, first, end; /* tiles first..end - 1 */
 } direct_unit;
@@ -1106,7 +1106,7 @@ static void (*const weights_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const dire
 #endif
 };
 
-/* Copies `rows` rows of dy of all strips, one strip after another, and lets the tile read them there. */
+/* Copies `rows` rows of dy of all strips, one strip after another, and makes the tile read the copy. */
 static void copy_rows_of_dy(direct_sums *tile, int64_t rows)
 {
     float *to = tile->rows;

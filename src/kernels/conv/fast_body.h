@@ -231,7 +231,7 @@ static void combine_conv2d(const bg_kernel_call *call, uint32_t part)
     combine_convolution(call, part, NULL);
 }
 
-/* Computes units of products of runs of images: `unit` counts the units of a run, then runs. */
+/* Computes units of products of runs of images; units are numbered run by run. */
 static void multiply_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv *s,
                              const bgi_conv_weights_plan *plan)
 {
@@ -349,7 +349,7 @@ static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t
         sum_bias_gradient(&s, call->operands[0], from, end - from, bgi_call_adds(call), call->operands[3]);
 }
 
-/* Adds the sums of the runs of a dw by pairs. */
+/* Adds up the runs' sums of a dw that products of pairs compute. */
 static void finish_conv2d_backward_weights(const bg_kernel_call *call)
 {
 #if LANES == 16

@@ -1,5 +1,5 @@
 /*
- * pairs_body.h: convolutions by products of pairs. Geometry and order of sums: pairs.h.
+ * pairs_body.h: convolutions by products of pairs. pairs.h describes the geometry and the order of sums.
  */
 #ifndef BGI_KERNELS_CONV_PAIRS_BODY_H
 #define BGI_KERNELS_CONV_PAIRS_BODY_H

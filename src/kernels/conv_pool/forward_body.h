@@ -2,7 +2,7 @@
  * forward_body.h: convolution, bias, max pool and relu in one pass; the convolution's output stays in registers.
  *
  * A vector covers pooled positions. For a tile of output channels, separate accumulators hold several elements of the
- * pooling window, so that the pool is a maximum of registers. Letters and layout: fast.h.
+ * pooling window, so that the pool is a maximum of registers. fast.h defines the letters and the layout.
  */
 #ifndef BGI_KERNELS_CONV_POOL_FORWARD_BODY_H
 #define BGI_KERNELS_CONV_POOL_FORWARD_BODY_H

@@ -100,8 +100,8 @@ static inline void narrow_float16(const float *from, int64_t count, uint16_t *to
 
 /* ---- both 16-bit types ----
  *
- * widen and narrow are not inlined: their vector loops are long, most runs are too, and almost every kernel has them.
- */
+ * widen and narrow are not inlined: the code of their loops is long, most calls convert many elements, and almost every
+ * kernel calls them. */
 
 static __attribute__((noinline)) void widen(bg_dtype dtype, const uint16_t *from, int64_t count, float *to)
 {

@@ -49,8 +49,8 @@ ALWAYS_INLINE bool find_places_of(const bg_dtype dtype, const void *ids, int64_t
     return outside == 0;
 }
 
-/* Finds the positions of ids at .. at + count - 1; -1: out of range. Returns whether all are in range, so that loops
- * over the positions need no branch. `size` fits int32. */
+/* Finds the positions that ids at..at + count - 1 select, or -1 for those out of range. Returns whether all are in
+ * range, so that loops over the positions need no branch. `size` fits int32. */
 static bool find_index_places(bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size, int32_t *places)
 {
     return dtype == BG_INT32   ? find_places_of(BG_INT32, ids, at, count, size, places)

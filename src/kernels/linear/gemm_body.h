@@ -54,9 +54,10 @@ typedef struct gemm_ahead {
     int64_t rows, stride, bytes;
 } gemm_ahead;
 
-/* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines go to
- * the second-level cache: rows are in different pages, where the processor does not prefetch automatically. Only a few
- * lines are requested at a time, because the processor waits when there are too many requests. */
+/* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines are
+ * fetched into the second-level cache: rows are in different pages, where the processor does not prefetch
+ * automatically. Only a few lines are requested at a time, because the processor waits when there are too many
+ * requests. */
 typedef struct gemm_walk {
     const char *row;
     int64_t rows, stride, bytes, at, each;
@@ -106,7 +107,7 @@ typedef struct gemm_tile {
     const float *beside;      /* memory that is needed next for C's elements; or NULL */
     int64_t columns;          /* valid ones */
     bool add;                 /* adds to C */
-    bool is_first, is_last;   /* whether this is the first, or the last, block of depth */
+    bool is_first, is_last;   /* whether this block of depth is the first, and whether it is the last */
     const float *column_bias; /* or NULL */
     const float *row_bias;    /* or NULL */
     gemm_walk walks[2];

@@ -124,8 +124,8 @@ static void denormalize_channel(const float *dy, const float *x, float mean, flo
                 vfma(vload_n(dy + i, count - i), factor, vfma(vload_n(x + i, count - i) - middle, fall, less)));
 }
 
-/* Computes dx of one group, and adds to dgamma and dbeta of its channels; `gamma` also begins with the group's first
- * channel. */
+/* Computes dx of one group, and the sums for dgamma and dbeta of its channels; these and `gamma` begin with the group's
+ * first channel. */
 static void denormalize_group(const bgi_groups *all, const float *dy, const float *x, float mean, float rstd,
                               const float *gamma, float *dgamma, float *dbeta, float *dx)
 {

@@ -139,7 +139,7 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
     const rows all = read_rows(x);
 
     (void)part;
-    /* Before dx, which may overwrite dy. */
+    /* dgamma and dbeta are computed before dx, which may overwrite dy. */
     if (bgi_has_output(call, 1))
         store_layer_norm_affine_gradients(call, x->dtype, all);
     for (int64_t r = 0; r < all.count; r++) {

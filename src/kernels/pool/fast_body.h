@@ -249,7 +249,7 @@ static void count_columns(const bgi_pool *s, float *widths)
         widths[ow] = (float)count_along(s, 1, ow);
 }
 
-/* Adds the rows of windows at row `oh`. */
+/* Returns, for each column, the sum of the rows that the windows in row `oh` of the results cover. */
 static const float *add_rows(const bgi_pool *s, const float *x, int64_t oh, float *sums)
 {
     const bg_pool2d_options *o = s->options;

@@ -21,7 +21,7 @@ static void run_copy(const bg_kernel_call *call, uint32_t part)
 
 /* ---- transposition ---- */
 
-/* to[j][i] = from[i][j] for elements of `size` bytes; strides in elements. Blocks of 16 fit the cache. */
+/* Sets to[j][i] = from[i][j] for elements of `size` bytes; strides are in elements. Blocks of 16 fit the cache. */
 static void transpose_elements(const char *from, int64_t from_stride, int64_t rows, int64_t cols, char *to,
                                int64_t to_stride, size_t size)
 {
