@@ -521,7 +521,7 @@ static void store_channel_gradients(const norm_gradient *g, const void *gamma, i
         }
 }
 
-/* Returns the operands dy and x of a call with the operands dy, x, mean, rstd, .... */
+/* Reads the operands dy and x of a call, which are followed by mean, rstd and others. */
 static norm_gradient read_norm_gradient(const bg_kernel_call *call)
 {
     return (norm_gradient){.all = bgi_channels_read(&call->types[1]),

@@ -254,7 +254,7 @@ static double normalize(bg_dtype dtype, const void *x, int64_t at, double mean, 
     return (bgi_load(dtype, x, at) - mean) * rstd * gamma + beta;
 }
 
-/* Computes y of a channel; the operands are x, gamma, beta, .... */
+/* Computes y of a channel; the first operands are x, gamma and beta. */
 static void normalize_channel(const bg_kernel_call *call, const bgi_channels *all, int64_t channel, double mean,
                               double rstd)
 {
