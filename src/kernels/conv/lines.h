@@ -42,8 +42,8 @@ typedef struct bgi_lines_plan {
     uint32_t parts, combines;
 } bgi_lines_plan;
 
-/* Chooses the rows and images of a chain and the size of its copies; false when even one row of results needs too many
- * floats. */
+/* Chooses the rows and images of a chain and the size of its copies; returns false when even one row of results needs
+ * too many floats. */
 static inline bool bgi_lines_cut_chains(const bgi_conv *s, int64_t lanes, bgi_lines_plan *plan)
 {
     const bg_conv2d_options *o = &s->options;

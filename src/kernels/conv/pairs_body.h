@@ -280,7 +280,7 @@ static void convolve_pairs(const bg_kernel_call *call, uint32_t part, const bgi_
     }
 }
 
-/* Computes units of dw, or of the runs whose sum it is. */
+/* Computes units of dw or, with several runs, of the runs' sums, which add up to dw. */
 static void convolve_pairs_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv_pairs *v)
 {
     const uint16_t *filter = call->scratch;

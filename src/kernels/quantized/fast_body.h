@@ -100,7 +100,7 @@ ALWAYS_INLINE void multiply_quantized_panel(const float *x, const int64_t in, co
 
 enum { HALF_AHEAD = 32 }; /* pairs of terms that are fetched ahead */
 
-/* The weights of inputs 2i and 2i + 1 and of outputs from v LANES on. */
+/* The weights of inputs 2i and 2i + 1, for outputs from v LANES on. */
 ALWAYS_INLINE vi load_pairs(const uint8_t *panel, int64_t i, int v)
 {
     return vload_int((const int32_t *)(const void *)panel + i * BGI_QUANTIZED_PANEL + v * LANES);
