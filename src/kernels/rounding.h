@@ -76,7 +76,7 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
  * then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
  * infinity, so the random number decides between 65504 and infinity. From 65536 on, the result is infinity. */
 
-/* A size below 2^-14 in steps of 2^-40. */
+/* Returns a size below 2^-14 in steps of 2^-40. */
 static inline float bgi_float16_steps(uint32_t size_bits)
 {
     return bgi_float_from_bits(size_bits < 0x38800000u ? size_bits : 0) * 0x1p40f;

@@ -367,7 +367,8 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
 
 /* ---- weights ---- */
 
-/* Rows are contiguous in memory; columns are strips of each row. `to_pieces` is the direction of the copy. */
+/* Copies a plain weight to its pieces if `to_pieces`, otherwise the pieces to it. Pieces of rows are contiguous in
+ * memory; pieces of columns are strips of each row. */
 static bg_status move_pieces(void *plain, void *const *pieces, const bg_type *type, uint32_t axis, uint32_t factor,
                              bool to_pieces, bg_error *error)
 {

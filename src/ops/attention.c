@@ -201,7 +201,7 @@ void bg_attention_options_init(bg_attention_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* The shape rules report invalid heads and other options. */
+/* Fills in the attributes; the shape rules report invalid heads and other options. */
 static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_attention_options *options,
                             bgi_attention_attributes *out)
 {

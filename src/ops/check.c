@@ -89,7 +89,7 @@ static bg_status fill_operand(checker *c, uint32_t i, const bg_type *given, cons
     return BG_OK;
 }
 
-/* Every operand is a variable, because some ops require it. */
+/* Adds every operand as a variable, because some ops require variables. */
 static bg_status add_operands(checker *c, const bg_type *types, const void *const *values, bg_error *error)
 {
     for (uint32_t i = 0; i < c->input_count; i++) {

@@ -80,8 +80,8 @@ static bool read_options(bg_graph *graph, const bg_conv_options *options, bool i
     return true;
 }
 
-/* One dimension of the weight counts x's channels and another the filters; one of the two counts only a single
- * group. */
+/* Reads the channels. One dimension of the weight is the number of x's channels and another the number of filters; one
+ * of the two numbers covers only a single group. */
 static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weight, bool is_transposed, conv_spec *s)
 {
     const int64_t groups = s->options.groups, first = weight->dims[0], second = weight->dims[1];

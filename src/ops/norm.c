@@ -163,7 +163,7 @@ static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, b
     return BG_OK;
 }
 
-/* In training mode the rule differentiates through the micro-batch's statistics. */
+/* Adds the gradients, which in training mode flow through the micro-batch's statistics too. */
 static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_type *x = &gradient->op.types[0];

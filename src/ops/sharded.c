@@ -105,7 +105,7 @@ static bg_status derive_norm(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(graph, error);
 }
 
-/* dy, x, mean, rstd, gamma */
+/* Shape rule: dy, x, mean, rstd, gamma -> sums. */
 static bg_status infer_norm_gradient_sums(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type *x = &op->types[1];

@@ -213,7 +213,7 @@ static inline double bgi_direct_flops(const bgi_conv *s)
     return 2.0 * (double)s->n * (double)s->o * (double)s->k * (double)s->p;
 }
 
-/* A 1 x 1 filter without stride and padding is a matrix product of each image. */
+/* Returns whether the convolution is a matrix product of each image: a 1 x 1 filter without stride and padding. */
 static inline bool bgi_conv_is_matrix(const bgi_conv *s)
 {
     const bg_conv2d_options *o = &s->options;

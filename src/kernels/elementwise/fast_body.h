@@ -31,7 +31,7 @@ static inline int64_t clip(int64_t count, int64_t limit)
 
 /* ---- one operand ---- */
 
-/* NaN stays. */
+/* Limits x to lowest..highest; NaN stays NaN. */
 ALWAYS_INLINE vf vclamp(vf x, vf lowest, vf highest)
 {
     return vselect(vgreater(lowest, x), lowest, vselect(vgreater(x, highest), highest, x));

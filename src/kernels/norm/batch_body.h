@@ -24,7 +24,7 @@ static inline double total_of(const channel_sums *sums, int which)
 
 /* ---- statistics ---- */
 
-/* Sums of x - shift and of its square over adjacent elements. */
+/* Adds the sums of x - shift and of its square over adjacent elements. */
 static void add_moments(const float *x, int64_t count, double shift, channel_sums *sums)
 {
     vd sum[2] = {sums->lanes[0][0], sums->lanes[0][1]}, squares[2] = {sums->lanes[1][0], sums->lanes[1][1]};

@@ -27,7 +27,7 @@ static rows read_rows(const bg_type *x)
     return (rows){bg_type_element_count(x) / length, length};
 }
 
-/* y = xhat, or xhat gamma + beta; and the statistics. */
+/* Stores y = xhat, or xhat gamma + beta, and the statistics. */
 static void normalize_row(const bg_kernel_call *call, rows all, int64_t row, double mean, double rstd)
 {
     const bg_type *type = bgi_input_type(call, 0), *statistics = bgi_output_type(call, 1);
@@ -153,8 +153,8 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
 
 /* ---- sharded layer norm: between these kernels, the statistics are added up over replicas ---- */
 
-/* Sums of x and of x^2 in double, which represents squares of float32 exactly, so that cancellation in the variance
- * does not affect float32 results. */
+/* Sums x and x^2 in double, which represents squares of float32 exactly, so that cancellation in the variance does not
+ * affect float32 results. */
 void bgi_reference_norm_sums(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *type = bgi_input_type(call, 0);
@@ -224,7 +224,7 @@ void bgi_reference_sharded_norm_backward(const bg_kernel_call *call, uint32_t pa
 
 /* ---- batch norm: channels, dim 1 ---- */
 
-/* The index of element i of n * inner of a channel. */
+/* Returns the index in x of element i of the n * inner elements of a channel. */
 static int64_t index_of(const bgi_channels *all, int64_t channel, int64_t i)
 {
     return (i / all->inner * all->c + channel) * all->inner + i % all->inner;

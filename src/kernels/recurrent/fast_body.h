@@ -12,7 +12,7 @@
 
 /* ---- the weight, in panels that follow each other: [panel][depth][panel_columns] ---- */
 
-/* weight^T: its rows are columns. */
+/* Lays weight^T out: rows of the weight become columns. */
 static void lay_out_across(const bg_kernel_call *call, const bgi_recurrent *r, const void *weight)
 {
     float *panels = call->scratch, *buffer = panels + r->panels * r->panel_columns * r->depth;
@@ -564,7 +564,7 @@ static void prepare_rnn_backward(const bg_kernel_call *call)
     prepare_gru_backward(call);
 }
 
-/* The derivatives of both functions are computed from their results. */
+/* Differentiates the cells of a row; the derivatives of both functions are computed from their results. */
 static void differentiate_rnn_row(const float *y, const float *dh, float *d, bool relu, int64_t width)
 {
     const vf zero = vset(0.0f), one = vset(1.0f);

@@ -71,7 +71,7 @@ static void for_each_unit(const recurrence *r, bool is_backward, unit_function f
 
 /* ---- forward ---- */
 
-/* `bias`: the number of that operand. */
+/* Reads a forward call; `bias` is the number of the bias operand. */
 static recurrence read_forward(const bg_kernel_call *call, uint32_t bias)
 {
     return (recurrence){.call = call,
