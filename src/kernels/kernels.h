@@ -1,7 +1,7 @@
 /*
  * kernels.h: the narrow interface between ops and computation. An op family fills a request (a kernel id, operand types
- * and attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists one kernel in each row: its plain C
- * reference, which every kernel has, and possibly a fast body, which either supports a request or declines it.
+ * and attributes) and gets a bg_kernel. Kernels do not depend on graphs. kernels.def lists one kernel in each row: its
+ * plain C reference, which every kernel has, and possibly a fast body, which either supports a request or declines it.
  *
  * The operands and attributes of a kernel, which are the contract between its op and its bodies, are described in its
  * family's attributes.h. In these lists "->" separates inputs from outputs, "?" marks operands that may be absent
@@ -37,7 +37,8 @@ typedef struct bgi_kernel_request {
     size_t scratch_limit; /* limit for matrix products and convolutions; 0: no limit */
 } bgi_kernel_request;
 
-/* The instruction set of fast kernels under a policy: the widest one that the processor has and the policy allows. */
+/* Returns the instruction set of fast kernels under a policy: the widest one that the processor has and the policy
+ * allows. */
 bgi_isa bgi_kernel_isa(bg_kernel_policy policy);
 
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out,
@@ -46,7 +47,7 @@ bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy 
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
-/* The bytes of attributes that a kernel reads; 0: it reads no attributes. */
+/* Returns the bytes of attributes that a kernel reads; 0 if it reads no attributes. */
 size_t bgi_kernel_attributes_bytes(bgi_kernel_id id);
 static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 {

@@ -18,7 +18,7 @@ static inline int64_t bgi_piece_size(int64_t elements, uint32_t pieces)
     return (elements + pieces - 1) / pieces;
 }
 
-/* The number of elements of piece `piece` that are not padding. */
+/* Returns the number of elements of piece `piece` that are not padding. */
 static inline int64_t bgi_piece_live(int64_t elements, uint32_t pieces, uint32_t piece)
 {
     const int64_t size = bgi_piece_size(elements, pieces), left = elements - piece * size;
@@ -26,7 +26,7 @@ static inline int64_t bgi_piece_live(int64_t elements, uint32_t pieces, uint32_t
     return left < 0 ? 0 : left < size ? left : size;
 }
 
-/* Whether the call's first operand has all pieces; the whole tensor has `elements` elements. */
+/* Returns whether the operand has all pieces; the whole tensor has `elements` elements. */
 static inline bool bgi_has_all_pieces(const bg_type *operand, int64_t elements)
 {
     return bg_type_element_count(operand) == elements;

@@ -46,7 +46,7 @@ static inline bgi_chances bgi_rounding_chances(const bgi_rounding *rounding, con
         is_piece ? (int64_t)env->place.data * rounding->piece : 0};
 }
 
-/* The 16 bits of an element of the whole tensor, from the words of its block. */
+/* Returns the 16 random bits of an element of the whole tensor, from the words of its block. */
 static inline uint32_t bgi_rounding_bits(const uint32_t words[4], int64_t element)
 {
     const uint32_t word = words[element / 2 % 4];
@@ -54,7 +54,8 @@ static inline uint32_t bgi_rounding_bits(const uint32_t words[4], int64_t elemen
     return element % 2 == 0 ? word & 0xffffu : word >> 16;
 }
 
-/* Values that are not finite are unchanged; above the largest number the result may be infinity. */
+/* Rounds to bfloat16 by 16 random bits. Infinity and NaN stay infinity and NaN; a value above the largest finite number
+ * may become infinity. */
 static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
 {
     const uint32_t bits = bgi_float_bits(value);
@@ -66,8 +67,8 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
 
 /* ---- float16 ----
  *
- * Above 2^-14 a float has 13 bits too many, and 13 random bits decide exactly. Below that, a float is a number of steps
- * of 2^-24, and the distance to the next step may need more than the 16 random bits:
+ * From 2^-14 on, a float has 13 bits more than a float16, and 13 random bits decide exactly. Below that, a float is a
+ * number of steps of 2^-24, and the distance to the next step may need more than the 16 random bits:
  *
  *     steps  .  16 bits, which chance decides  | what is left: counts where the 16 bits of chance were as close as
  *                                              | can be to carrying, once in 65536 times; `is_open` says so then
@@ -75,13 +76,14 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
  * then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
  * infinity, so the random number decides between 65504 and infinity. From 65536 on, the result is infinity. */
 
-/* A size below 2^-14 in steps of 2^-40. */
+/* Returns a size below 2^-14 in steps of 2^-40. */
 static inline float bgi_float16_steps(uint32_t size_bits)
 {
     return bgi_float_from_bits(size_bits < 0x38800000u ? size_bits : 0) * 0x1p40f;
 }
 
-/* Without branches: sets *is_open to 1 when the random bits are not enough, otherwise leaves it unchanged. */
+/* Rounds to float16 by 16 random bits, without branches. Sets *is_open to 1 when the random bits are not enough,
+ * otherwise leaves it unchanged. */
 static inline uint16_t bgi_float16_by_chance(float value, uint32_t chance, uint32_t *is_open)
 {
     const uint32_t bits = bgi_float_bits(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -94,8 +96,8 @@ static inline uint16_t bgi_float16_by_chance(float value, uint32_t chance, uint3
     return (uint16_t)(sign | (rest < 0x38800000u ? sum >> 16 : rest < 0x47800000u ? normal : large));
 }
 
-/* Whether a 128-bit number, whose first word is the highest, is below the remainder of `value`'s distance after 16
- * random bits. */
+/* Returns whether a random 128-bit number, whose first word is the highest, is below the part of `value`'s distance
+ * that 16 random bits cannot decide. */
 static inline bool bgi_float16_goes_up(float value, const uint32_t words[4])
 {
     const float steps = bgi_float16_steps(bgi_float_bits(value) & 0x7fffffffu);

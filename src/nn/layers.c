@@ -1,7 +1,7 @@
 /*
- * layers.c: layers, which are ops with their parameters. Models and optimizers are elsewhere. Initial values are those
- * of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), also
- * for biases.
+ * layers.c: layers, which are ops with their parameters. Other folders have models and optimizers. Initial values are
+ * those of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in),
+ * also for biases.
  */
 #include "nn/layers.h"
 
@@ -112,7 +112,8 @@ bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
                      bgi_layer_cast(graph, offset, type.dtype));
 }
 
-/* Returns the number of channels that each filter reads; returns 0 (and the graph fails) if the numbers do not fit. */
+/* Returns the number of channels that each filter reads, or 0, with an error in the graph, if the input or `groups` is
+ * invalid. */
 static int64_t find_filter_channels(bg_graph *graph, const char *name, const bg_type *type, int64_t out_channels,
                                     int64_t groups)
 {

@@ -6,7 +6,7 @@
 
 #include <brigade/nn.h>
 
-/* Returns false (and the graph fails) when the layer cannot be built over `x` at all. */
+/* Returns false, and records an error in the graph, if the layer cannot be built over `x`. */
 bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_value x);
 /* Adds the variable `layer.suffix`. */
 bg_value bgi_layer_variable(bg_graph *graph, const char *layer, const char *suffix, const bg_shard *shard,

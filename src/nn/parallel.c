@@ -1,7 +1,7 @@
 /*
  * parallel.c: layers that a mesh splits. Each layer computes the plain layer's op on its replica's pieces.
- * bg_identical_inputs precedes the op, along the axis that splits its result. bg_identical_gradients follows the op,
- * along the axis that splits the terms of its sums.
+ * bg_identical_inputs precedes the op if an axis splits the op's result, and bg_identical_gradients follows it if an
+ * axis splits the terms of its sums.
  */
 #include "core/error.h"
 #include "graph/graph.h"

@@ -1,7 +1,7 @@
 /*
  * recurrent.c: LSTM, GRU and plain recurrent modules of several layers in one or two directions, with the parameters of
- * PyTorch's modules. A layer in one direction is one product of the inputs of all steps, and one recurrence, or one for
- * each piece of time.
+ * PyTorch's modules. A layer in one direction is one product of the inputs of all steps, and one recurrence, or several
+ * recurrences over consecutive runs of steps.
  *
  *     x --linear--> gates --recurrence--> states     forward  \
  *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
@@ -23,7 +23,7 @@ enum { NAME_BYTES = 256, SUFFIX_BYTES = 64, MOST_STATES = 60 };
 /* The common settings of all layers and directions. */
 typedef struct recurrent_layers {
     bg_graph *graph;
-    const char *kind, *name; /* type is the layer's name in messages, name the prefix of parameters */
+    const char *kind, *name; /* `kind` is the layer's name in messages, and `name` the prefix of its parameters */
     int64_t gates;           /* 4 for LSTM, 3 for GRU, 1 for RNN */
     int64_t width, samples, directions;
     bg_recurrent_options options;
@@ -32,7 +32,8 @@ typedef struct recurrent_layers {
     bg_value zeros;
     bg_value last[2][MOST_STATES]; /* final states of a direction, [1, N, H] with lengths */
     uint32_t last_count;
-    /* With lengths. Time and samples are one dimension of T N steps, in x's order. */
+    /* The following values are used only with lengths. Time and samples are one dimension of T N steps, in x's
+     * order. */
     bg_value rows[2]; /* int32 [T N]: index of the step to read at each position, forward or reversed; T N in padding */
     bg_value last_rows; /* int32 [N]: index of the last step in forward order */
     bg_value has_steps; /* uint8 [N, 1] */
@@ -203,8 +204,8 @@ static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, i
                                                                        : state;
 }
 
-/* Adds the recurrence in pieces of at most this number of steps. *c is the state of the last piece; with lengths, that
- * of all pieces. */
+/* Adds the recurrence in pieces of at most this number of steps. *c is the cell state of the last piece or, with
+ * lengths, the cell states of all pieces. */
 static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, bool reverse, bg_value weight,
                            bg_value bias, bg_value h, bg_value *c)
 {
@@ -248,7 +249,7 @@ static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bo
     const bool runs_back = reverse && !has_lengths(l);
     bg_value weights[2], biases[2] = {{0}}, y, c = {0}, given, first[2] = {{0}};
 
-    if (has_lengths(l) && (reverse || layer == 0)) /* padding of other layers has zeros */
+    if (has_lengths(l) && (reverse || layer == 0)) /* in other layers the padding already has zeros */
         x = gather_steps(l, x, l->rows[reverse]);
     weights[0] = add_parameter(l, "weight_ih", layer, reverse, bg_matrix(BG_FLOAT32, gates, in));
     weights[1] = add_parameter(l, "weight_hh", layer, reverse, bg_matrix(BG_FLOAT32, gates, l->width));

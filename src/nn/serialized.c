@@ -1,7 +1,7 @@
 /*
- * serialized.c: an embedding, a linear layer and an output layer in pieces, which need less scratch memory at a time,
- * or can be on several devices. Results are those of the plain layers. Two functions split a plain layer's weight into
- * pieces and join the pieces.
+ * serialized.c: an embedding, a linear layer and an output layer whose weights are cut into pieces, so that each step
+ * needs less scratch memory, or the pieces can be on several devices. Results are those of the plain layers. Two
+ * functions split a plain layer's weight into pieces and join the pieces.
  *
  *     embedding    rows [0, V) = [0, V/f) + [V/f, 2V/f) + ...     a look-up in each; an id that is in another reads 0
  *     linear       one weight, f products over parts of it
@@ -37,7 +37,7 @@ static bool can_build(bg_graph *graph, const char *layer, const char *name, bg_v
     return false;
 }
 
-/* Whether `size` can be cut into `factor` equal parts. */
+/* Returns whether `size` can be cut into `factor` equal pieces; otherwise records an error in the graph. */
 static bool can_cut(bg_graph *graph, const char *layer, const char *name, const char *what, int64_t size,
                     uint32_t factor)
 {
@@ -367,7 +367,8 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
 
 /* ---- weights ---- */
 
-/* Rows are contiguous in memory; columns are strips of each row. `to_pieces` is the direction of the copy. */
+/* Copies a plain weight to its pieces if `to_pieces`, otherwise the pieces to it. Pieces of rows are contiguous in
+ * memory; pieces of columns are strips of each row. */
 static bg_status move_pieces(void *plain, void *const *pieces, const bg_type *type, uint32_t axis, uint32_t factor,
                              bool to_pieces, bg_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * accumulate.c: sums gradients over micro-batches and blocks, and computes the scalars that belong to the sums.
+ * accumulate.c: ops that sum gradients over micro-batches and blocks, and that compute the scalars for these sums.
  * Transforms add these ops, which change accumulators in place.
  */
 #include "ops/ops.h"
@@ -307,7 +307,7 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
 
 /* ---- square_sum, gradient_norm, clip_scale ---- */
 
-/* In an update x may be a replica's piece. */
+/* Infers one sum for each piece; in an update x may be only a replica's piece of the tensor. */
 static bg_status infer_square_sum(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_square_sum_attributes *attributes = op->attributes;

@@ -32,7 +32,7 @@ bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature 
     return BG_OK;
 }
 
-/* The accumulators are read as well as written. */
+/* Returns the cost of the plain op, plus an addition and a read for each element of the accumulators. */
 bg_cost bgi_cost_accumulating(const bg_op_type *plain, const bg_op_signature *op)
 {
     bg_op_signature signature = *op;

@@ -1,12 +1,12 @@
 /*
  * accumulating.h: defines the accumulating form of an op type that makes gradients: the same op with its outputs added
- * to accumulators. The file names no particular op.
+ * to accumulators. This file does not depend on any particular op.
  *
  *     dw, db = backward_weights(dy, x)
  *     accumulate(w.acc!, dw)               =>   backward_weights_accumulate(dy, x, w.acc!, b.acc!)
  *     accumulate(b.acc!, db)
  *
- * The gradient is added where it is made, instead of being written, reread and added by another core.
+ * The kernel that computes the gradient adds it, so the gradient is not written, read again and added by another core.
  */
 #ifndef BGI_OPS_ACCUMULATING_H
 #define BGI_OPS_ACCUMULATING_H

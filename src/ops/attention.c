@@ -35,7 +35,7 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
         return bg_error_set(error, BG_ERROR_INVALID,
                             "serialization is %lld; it must be at least 1 and divide the %lld queries of a sequence",
                             (long long)attributes->serialization, (long long)length);
-    /* A 32-bit counter numbers a sample's random numbers in groups of four. */
+    /* Checks that a 32-bit counter can number a sample's random numbers, in groups of four. */
     if (attributes->probability > 0.0 &&
         (double)attributes->heads * (double)length * (double)((length + 3) / 4) > (double)UINT32_MAX)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
@@ -201,7 +201,7 @@ void bg_attention_options_init(bg_attention_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* The shape rules report invalid heads and other options. */
+/* Fills in the attributes; the shape rules report invalid heads and other options. */
 static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_attention_options *options,
                             bgi_attention_attributes *out)
 {

@@ -89,7 +89,7 @@ static bg_status fill_operand(checker *c, uint32_t i, const bg_type *given, cons
     return BG_OK;
 }
 
-/* Every operand is a variable, because some ops require it. */
+/* Adds every operand as a variable, because some ops require variables. */
 static bg_status add_operands(checker *c, const bg_type *types, const void *const *values, bg_error *error)
 {
     for (uint32_t i = 0; i < c->input_count; i++) {
@@ -227,7 +227,7 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
 {
     const double at = ((const double *)c->originals[i])[e];
     const double step = c->options.step * fmax(1.0, fabs(at));
-    /* This is the actual step after rounding, because at + step is not exact. */
+    /* The difference above - below is the actual step after rounding, because at + step is not exact. */
     const double above = at + step, below = at - step;
     double sum_above, sum_below, numeric, allowed;
 

@@ -117,7 +117,8 @@ static bg_cost cost_nothing(const bg_op_signature *op)
     return (bg_cost){0};
 }
 
-/* Plans do not call this function; code that runs a single op does. */
+/* Reports an error, because a collective has no kernel. Plans do not call this function, but code that runs a single op
+ * does. */
 static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     (void)op;

@@ -1,9 +1,9 @@
 /*
  * compare.c: comparisons and logical functions of two operands that broadcast, and choosing between two by a condition.
  *
- * A result is uint8, so no gradient flows through a comparison or into a condition. The gradient of a choice goes to
- * the operand that was chosen, by an op that writes zeros for the other operand's elements, and is summed over the dims
- * in which the operand was repeated.
+ * A result is uint8, so no gradient flows through a comparison or into a condition. The gradient of a choice passes to
+ * the chosen operand: an op writes it for elements where the operand was chosen, and zeros elsewhere. It is then summed
+ * over the dims in which the operand was repeated.
  */
 #include "graph/graph.h"
 #include "kernels/compare/attributes.h"

@@ -114,14 +114,14 @@ static bg_status check_gradients(const bg_op_signature *op, const bg_type *poole
     return bgi_shape_equal(&op->types[1], "where", &where, "the offsets of the forward op", error);
 }
 
-/* Only the largest element of each window has a gradient, so there is one product for each pair of a pooled element and
- * an element of a filter. */
+/* Counts one product for each pair of a pooled element and an element of a filter, because only the largest element of
+ * each window has a gradient. */
 static bg_cost cost_backward(const bg_op_signature *op, const bg_type *weight)
 {
     return bgi_cost_once(op, bgi_conv2d_flops(&op->types[0], weight));
 }
 
-/* dy, where, weight -> dx */
+/* Shape rule: dy, where, weight -> dx. */
 static bg_status infer_backward_input(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_conv2d_pool_backward_attributes *attributes = op->attributes;
@@ -152,7 +152,7 @@ const bg_op_type bgi_op_conv2d_pool_backward_input = {
     .kernel = select_backward_input,
 };
 
-/* dy, where, x -> dw, db */
+/* Shape rule: dy, where, x -> dw, db. */
 static bg_status infer_backward_weights(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_conv2d_pool_backward_attributes *attributes = op->attributes;

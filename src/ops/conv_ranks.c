@@ -22,7 +22,8 @@
 
 enum { MOST_DIMS = 3 };
 
-/* Arrays end with the width, at index 2. Missing dimensions have size 1. */
+/* A convolution, extended to three dimensions: arrays end with the width, at index 2, and missing dimensions have size
+ * 1. */
 typedef struct conv_spec {
     const char *op, *name;
     uint32_t dims;
@@ -79,8 +80,8 @@ static bool read_options(bg_graph *graph, const bg_conv_options *options, bool i
     return true;
 }
 
-/* One dimension of the weight counts x's channels and another the filters; one of the two counts only a single
- * group. */
+/* Reads the channels. One dimension of the weight is the number of x's channels and another the number of filters; one
+ * of the two numbers covers only a single group. */
 static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weight, bool is_transposed, conv_spec *s)
 {
     const int64_t groups = s->options.groups, first = weight->dims[0], second = weight->dims[1];
@@ -135,7 +136,8 @@ static bool read_sizes(bg_graph *graph, const bg_type *x, const bg_type *weight,
     return true;
 }
 
-/* The operands are x, weight and bias (or null). */
+/* Reads and checks the operands, which are x, weight and bias (or null), and the options; returns false on failure,
+ * with the error in the graph. */
 static bool read_spec(bg_graph *graph, const bg_value *operands, const bg_conv_options *options, bool is_transposed,
                       conv_spec *s)
 {

@@ -39,7 +39,7 @@ static bg_status check_operands(const bg_type *a, const bg_type *b, const bgi_co
     return BG_OK;
 }
 
-/* a, b -> y, inverse lengths */
+/* Shape rule: a, b -> y, inverse lengths. */
 static bg_status infer_cosine(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_cosine_attributes *attributes = op->attributes;
@@ -80,7 +80,7 @@ const bg_op_type bgi_op_cosine = {
     .cost = cost_cosine,   .kernel = select_cosine,
 };
 
-/* dy, a, b, y, inverse lengths -> da, db */
+/* Shape rule: dy, a, b, y, inverse lengths -> da, db. */
 static bg_status infer_cosine_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     static const char *const names[] = {[0] = "dy", [3] = "y", [4] = "the inverse length of a", [5] = "that of b"};

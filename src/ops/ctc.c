@@ -76,7 +76,7 @@ const bg_op_type bgi_op_ctc_loss = {
     .cost = cost_ctc_loss,   .kernel = select_ctc_loss,
 };
 
-/* dloss, x, targets, lengths, target_lengths, alpha -> dx, scratch */
+/* Shape rule: dloss, x, targets, lengths, target_lengths, alpha -> dx, scratch. */
 static bg_status infer_ctc_loss_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     bg_type loss, alpha;
@@ -128,7 +128,8 @@ static bg_value add_lengths(bg_graph *graph, const char *name, int64_t samples, 
     return value;
 }
 
-/* As in PyTorch, each loss is divided by the length of its targets and then averaged over samples. */
+/* Adds the mean. As in PyTorch, each loss is divided by the length of its targets, and the quotients are averaged over
+ * samples. */
 static bg_value add_mean(bg_graph *graph, const char *name, bg_value losses, bg_value target_lengths)
 {
     const bg_type type = bg_graph_type(graph, losses), scalar = bg_scalar(type.dtype);

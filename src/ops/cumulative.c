@@ -22,8 +22,8 @@ static bg_status infer_cumulative_sum(const bg_op_signature *op, bg_type *output
     return BG_OK;
 }
 
-/* An element is part of the sums that come after it, so its gradient is the sum of the gradients of these sums: a
- * cumulative sum from the other end. */
+/* Adds the gradient, a cumulative sum from the other end: each element is part of all later sums, so its gradient is
+ * the sum of their gradients. */
 static bg_status differentiate_cumulative_sum(bg_op_gradient *gradient, bg_error *error)
 {
     bgi_cumulative_attributes attributes = *(const bgi_cumulative_attributes *)gradient->op.attributes;

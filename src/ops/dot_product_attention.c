@@ -1,8 +1,8 @@
 /*
  * dot_product_attention.c: attention over separate queries, keys and values, with a bias or a mask, and its gradient.
  * As in attention.c the op keeps the logarithm of each row's sum of exponentials instead of the scores. The bias's
- * gradient is a separate op, which computes the scores again. That op needs memory for one bias, whereas the op of the
- * other gradients would need that much for each sample and head.
+ * gradient is a separate op, which computes the scores again. The separate op needs memory for one bias, whereas the op
+ * of the other gradients would need as much memory for each sample and head.
  */
 #include <brigade/ops.h>
 
@@ -70,7 +70,7 @@ static bg_status check_inputs(const bg_type *types, const bgi_attention_attribut
     wanted = bg_tensor3(q->dtype, q->dims[0], k->dims[1], q->dims[2] / attributes->heads * attributes->key_heads);
     BGI_TRY(bgi_shape_equal(k, "the key", &wanted, "the query's type, number of samples and head width", error));
     BGI_TRY(bgi_shape_equal(&types[2], "the value", &wanted, "the key's type", error));
-    /* A 32-bit counter numbers a sample's random numbers in groups of four. */
+    /* Checks that a 32-bit counter can number a sample's random numbers, in groups of four. */
     if (attributes->probability > 0.0 &&
         (double)attributes->heads * (double)q->dims[1] * (double)((k->dims[1] + 3) / 4) > (double)UINT32_MAX)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,

@@ -38,7 +38,7 @@ static bg_status differentiate_dropout(bg_op_gradient *gradient, bg_error *error
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Ten rounds of about ten integer operations make four random numbers. */
+/* Counts ten rounds of about ten integer operations for four random numbers. */
 static bg_cost cost_dropout(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 25.0 * bgi_type_elements(&op->types[0]));

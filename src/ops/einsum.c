@@ -65,7 +65,8 @@ static bool read_letters(const einsum *e, const char *equation, const char **at,
     return true;
 }
 
-/* Without an arrow the result has the letters that occur once, in alphabetical order, capitals first. */
+/* Finds the letters of the result. Without an arrow these are the letters that occur once, in alphabetical order,
+ * capitals first. */
 static bool find_result(einsum *e, const char *equation)
 {
     size_t count = 0;

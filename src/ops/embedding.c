@@ -10,7 +10,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* [..., H] for ids [...] */
+/* Infers the type of the rows: [..., H] for ids [...]. */
 static bg_status infer_rows(const bg_type *table, const bg_type *ids, const bgi_embedding_attributes *attributes,
                             bg_type *out, bg_error *error)
 {
@@ -168,7 +168,7 @@ static bg_status infer_embedding_rows(const bg_op_signature *op, bg_type *output
     return check_rows(&op->types[2], width, error);
 }
 
-/* The rows are read as well as written. */
+/* Counts the rows as read and as written. */
 static bg_cost cost_embedding_rows(const bg_op_signature *op)
 {
     const double elements = bgi_type_elements(&op->types[0]), row_bytes = elements * sizeof(float);

@@ -7,8 +7,8 @@
 
 #include "graph/graph.h"
 
-/* Runs ops first_op, first_op + 1, ... below end_op. buffers[id] holds value `id` (64-byte aligned, of its type's
- * size); the operands of those ops must have buffers. */
+/* Runs ops first_op..end_op - 1. buffers[id] holds value `id` (64-byte aligned, of its type's size); the operands of
+ * those ops must have buffers. */
 bg_status bgi_evaluate(const bg_graph *graph, uint32_t first_op, uint32_t end_op, const bg_kernel_env *env,
                        void *const *buffers, bg_error *error);
 

@@ -9,7 +9,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* x, w, bias?, (gamma, beta, running_mean, running_variance)?, other? -> y */
+/* Shape rule: x, w, bias?, (gamma, beta, running_mean, running_variance)?, other? -> y. */
 static bg_status infer_fused_conv2d(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     static const char *const names[] = {"gamma", "beta", "running_mean", "running_variance"};

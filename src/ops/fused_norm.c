@@ -15,7 +15,7 @@ static bg_type statistics_type(const bg_type *x)
     return bg_matrix(BG_FLOAT64, x->dims[1], 2);
 }
 
-/* x, gamma, beta, running_mean!, running_variance!, other? -> y, statistics */
+/* Shape rule: x, gamma, beta, running_mean!, running_variance!, other? -> y, statistics. */
 static bg_status infer_fused(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_fused_norm_attributes *attributes = op->attributes;
@@ -35,8 +35,9 @@ static bg_status infer_fused(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
-/* The ops of the separate gradients, except that a function right after the norm is part of the norm's. After a sum,
- * the function's gradient is that of both operands, and a fused kernel that stores it was not faster. */
+/* Adds the gradients of the separate ops; only the gradient of a function right after the norm is part of the norm's
+ * gradient. After a sum, the gradient of the function is also the gradient of both operands, and a fused kernel that
+ * stores it was not faster. */
 static bg_status differentiate_fused(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_value y = gradient->outputs[0];
@@ -90,7 +91,7 @@ const bg_op_type bgi_op_fused_batch_norm = {
     .kernel = select_fused,
 };
 
-/* dy, x, statistics, gamma, beta -> dx, dgamma, dbeta */
+/* Shape rule: dy, x, statistics, gamma, beta -> dx, dgamma, dbeta. */
 static bg_status infer_fused_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type *x = &op->types[1];

@@ -71,7 +71,8 @@ static bg_status infer_scatter(const bg_op_signature *op, bg_type *outputs, bg_e
     return BG_OK;
 }
 
-/* Gather is the gradient of scatter, and scatter is the gradient of gather. */
+/* Adds the gradient, an op of type `other`: gather is the gradient of scatter, and scatter is the gradient of
+ * gather. */
 static bg_status differentiate(bg_op_gradient *gradient, const bg_op_type *other, bg_error *error)
 {
     bgi_index_attributes attributes = *(const bgi_index_attributes *)gradient->op.attributes;

@@ -195,8 +195,8 @@ static bg_status infer_matmul(const bg_op_signature *op, bg_type *outputs, bg_er
     return BG_OK;
 }
 
-/* For the factors A and B after their transposes, dA = dy B^T and dB = A^T dy. The gradient of a transposed factor is
- * transposed too: dA^T = B dy^T, dB^T = dy^T A. */
+/* Adds the gradients. For the factors A and B after their transposes, dA = dy B^T and dB = A^T dy. The gradient of a
+ * transposed factor is transposed too: dA^T = B dy^T, dB^T = dy^T A. */
 static bg_status derive_matmul(bg_op_gradient *gradient, bg_error *error)
 {
     const bgi_matmul_attributes *attributes = gradient->op.attributes;

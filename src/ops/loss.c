@@ -111,7 +111,7 @@ const bg_op_type bgi_op_cross_entropy = {
     .kernel = select_cross_entropy,
 };
 
-/* dloss, logits, labels, log_sum_exp, weight?, class_weights? -> dlogits */
+/* Shape rule: dloss, logits, labels, log_sum_exp, weight?, class_weights? -> dlogits. */
 static bg_status infer_cross_entropy_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_loss_attributes *attributes = op->attributes;

@@ -11,7 +11,7 @@ BGI_OP_KERNEL(select_range_count, RANGE_COUNT)
 BGI_OP_KERNEL(select_loss_scale, LOSS_SCALE)
 BGI_OP_KERNEL(select_loss_guard, LOSS_GUARD)
 
-/* In an update x may be a replica's piece. */
+/* Infers the counts; in an update x may be only a replica's piece of the tensor. */
 static bg_status infer_range_count(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_range_count_attributes *attributes = op->attributes;

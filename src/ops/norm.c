@@ -15,7 +15,7 @@ static bg_status check_epsilon(const bgi_norm_attributes *attributes, bg_error *
     return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g; it must be at least 0", attributes->epsilon);
 }
 
-/* Checks gamma and beta, or other operands with one element for each of `count`. */
+/* Checks gamma and beta, or other operands with `count` elements. */
 static bg_status check_vector(const bg_type *type, const char *operand, bg_dtype dtype, int64_t count,
                               const char *because, bg_error *error)
 {
@@ -89,7 +89,7 @@ const bg_op_type bgi_op_layer_norm = {
     .kernel = select_layer_norm,
 };
 
-/* dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta? */
+/* Shape rule: dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta?. */
 static bg_status infer_layer_norm_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type *x = &op->types[1];
@@ -163,7 +163,7 @@ static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, b
     return BG_OK;
 }
 
-/* In training mode the rule differentiates through the micro-batch's statistics. */
+/* Adds the gradients, which in training mode flow through the micro-batch's statistics too. */
 static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_type *x = &gradient->op.types[0];
@@ -204,7 +204,7 @@ const bg_op_type bgi_op_batch_norm = {
     .kernel = select_batch_norm,
 };
 
-/* dy, x, mean, rstd, gamma -> dx, dgamma, dbeta */
+/* Shape rule: dy, x, mean, rstd, gamma -> dx, dgamma, dbeta. */
 static bg_status infer_batch_norm_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type *x = &op->types[1];
@@ -275,7 +275,7 @@ static bg_status infer_sync_batch_norm(const bg_op_signature *op, bg_type *outpu
     return bgi_shape_equal(&op->types[5], "moments", &moments, "two for each channel and replica", error);
 }
 
-/* dy, x, mean, rstd */
+/* Checks the operands dy, x, mean and rstd. */
 static bg_status check_sums_operands(const bg_op_signature *op, bg_error *error)
 {
     const bg_type *x = &op->types[1];

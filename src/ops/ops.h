@@ -13,7 +13,7 @@
 /* The largest number of operands of a variadic op, which is below the graph's limit. */
 enum { BGI_MAXIMUM_VARIADIC = 60 };
 
-/* Every op type of src/ops, bgi_op_linear and so on. The plan cache finds the types by name. */
+/* A list of all op types of src/ops, without their prefix bgi_op_. The plan cache finds the types by name. */
 /* clang-format off */
 #define BGI_OP_TYPES(OP) \
     /* linear.c */ \

@@ -132,8 +132,8 @@ void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
     bg_graph_add(graph, &bgi_op_adam_update, name, inputs, 6, attributes, NULL);
 }
 
-/* States: the mean of squares, the mean when centered, and the velocity with momentum. AdaGrad has only the mean of
- * squares; AdaDelta also has the mean of the changes' squares. */
+/* Checks the states: the mean of squares; the mean if centered; the velocity if there is momentum. AdaGrad has only the
+ * mean of squares; AdaDelta also has the mean of the changes' squares. */
 static bg_status infer_rmsprop_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     static const char *const centered[] = {"the mean of squares", "the mean", "the velocity"};

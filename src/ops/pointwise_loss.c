@@ -82,7 +82,7 @@ const bg_op_type bgi_op_pointwise_loss = {
     .cost = cost_loss,   .kernel = select_pointwise_loss,
 };
 
-/* dloss, prediction, target -> dprediction or dtarget */
+/* Shape rule: dloss, prediction, target -> dprediction or dtarget. */
 static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_pointwise_loss_attributes *attributes = op->attributes;

@@ -52,7 +52,8 @@ static int64_t count_windows(const bg_pool2d_options *options, int dim, int64_t 
     return count;
 }
 
-/* If all taps of a dilated window are in the padding, the window has no largest element. */
+/* Returns whether every window has a tap inside the image; a dilated window with all taps in the padding has no largest
+ * element. */
 static bool every_window_sees_the_image(const bg_pool2d_options *options, int dim, int64_t size, int64_t count)
 {
     for (int64_t out = 0; options->dilation[dim] > 1 && out < count; out++) {
@@ -124,7 +125,7 @@ static bg_status infer_pooled(const bg_type *x, const bgi_pool2d_attributes *att
     return BG_OK;
 }
 
-/* Counts an operation for each element of each window, or for each element of x when windows have different sizes. */
+/* Counts one operation for each element of each window, or for each element of x if windows have different sizes. */
 static bg_cost cost_windows(const bg_op_signature *op, const bgi_pool2d_attributes *attributes, const bg_type *x,
                             const bg_type *y)
 {

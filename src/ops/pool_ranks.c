@@ -64,7 +64,7 @@ static bool check_options(bg_graph *graph, const char *op, const char *name, con
     return true;
 }
 
-/* Options of a pool over two of the dimensions; -1 stands for a dimension of size 1. */
+/* Returns the options of a pool over two of the dimensions; -1 stands for a dimension of size 1. */
 static bg_pool2d_options pick(const bg_pool_options *options, int rows, int columns)
 {
     const int from[] = {rows, columns};

@@ -142,7 +142,8 @@ static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32
         gradient->input_gradients[bias] = results[1];
 }
 
-/* The gates are saved for the backward pass. When only the last cell state is used, y's gradient is zero. */
+/* Returns y's gradient, which is zero if only the last cell state is used. The gates, which are outputs only for the
+ * backward pass, must have no gradient. */
 static bg_status find_result_gradient(bg_op_gradient *gradient, bg_value *out, bg_error *error)
 {
     if (!bg_value_is_null(gradient->output_gradients[1]))

@@ -46,7 +46,7 @@ static bg_status infer_store(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
-/* One entry is read and written, regardless of the buffer's size. */
+/* Counts one entry as read and written, regardless of the buffer's size. */
 static bg_cost cost_entry(const bg_op_signature *op)
 {
     const double bytes = (double)bg_type_size_bytes(&op->types[0]) / (double)op->types[0].dims[0];

@@ -75,7 +75,7 @@ const bg_op_type bgi_op_rms_norm = {
     .kernel = select_rms_norm,
 };
 
-/* dy, x, scale, gamma? -> dx, dgamma? */
+/* Shape rule: dy, x, scale, gamma? -> dx, dgamma?. */
 static bg_status infer_rms_norm_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type *x = &op->types[1];

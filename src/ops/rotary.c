@@ -125,8 +125,8 @@ void bg_rotary_options_init(bg_rotary_options *options, size_t struct_bytes, int
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* The NTK rule increases the base, which lowers the frequencies. `s` is the factor by which the number of positions
- * grows. */
+/* Returns the base increased by the NTK rule, which lowers the frequencies. `s` is the factor by which the number of
+ * positions grows. */
 static double stretch_base(const bgi_rotary_attributes *attributes, double s)
 {
     const double features = (double)attributes->features;

@@ -95,7 +95,8 @@ static bg_value take_step(const scan *s, bg_value input, int64_t at)
                       dims);
 }
 
-/* At multiples of these numbers of steps, gradients to earlier states are cut off, and states are marked. */
+/* At every multiple of `truncate` steps, stops gradients to earlier states; at every multiple of `checkpoint` steps,
+ * marks the states as checkpoints. */
 static void prepare_states(const scan *s, int64_t step, bg_value *states)
 {
     const bool cuts = s->options->truncate > 0 && step > 0 && step % s->options->truncate == 0;

@@ -8,7 +8,8 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* `right`, `predicted` and `labeled` are [R, C] of ones and zeros; the result is int32 [3, C]. */
+/* Sums the rows of `right`, `predicted` and `labeled`, which are [R, C] of ones and zeros; the result is int32 [3,
+ * C]. */
 static bg_value add_counts(bg_graph *graph, const char *name, bg_value right, bg_value predicted, bg_value labeled)
 {
     const bg_value all[] = {right, predicted, labeled};

@@ -54,8 +54,8 @@ bg_cost bgi_cost_once(const bg_op_signature *op, double flops);
 bool bgi_graph_axis(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x, int32_t axis,
                     uint32_t *out_axis);
 
-/* For ops whose only differentiable output is output 0: returns the gradient of output 0, or an error that explains why
- * it is missing. */
+/* Finds the gradient of output 0, for ops whose only differentiable output it is; if the gradient is missing, the error
+ * explains why. */
 bg_status bgi_gradient_of_result(const bg_op_gradient *gradient, bg_value *out, bg_error *error);
 
 /* Defines the `kernel` function of an op type that always uses the same row of the table of kernels. */

@@ -27,7 +27,7 @@ static uint32_t count_pieces(const bg_graph *graph, bg_mesh_axis axis)
     return bg_mesh_group_size(&mesh, (uint32_t)axis);
 }
 
-/* Whether the axis is a tensor axis, or BG_MESH_NONE. */
+/* Returns whether the axis is a tensor axis or BG_MESH_NONE; otherwise records an error in the graph. */
 static bool is_axis(bg_graph *graph, const char *op, const char *name, bg_mesh_axis axis)
 {
     if (axis == BG_MESH_NONE || axis == BG_MESH_TENSOR_1 || axis == BG_MESH_TENSOR_2)
@@ -105,7 +105,7 @@ static bg_status derive_norm(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(graph, error);
 }
 
-/* dy, x, mean, rstd, gamma */
+/* Shape rule: dy, x, mean, rstd, gamma -> sums. */
 static bg_status infer_norm_gradient_sums(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type *x = &op->types[1];
@@ -261,7 +261,7 @@ static bg_cost cost_logits(const bg_op_signature *op)
     return bgi_cost_once(op, 4.0 * bgi_type_elements(&op->types[0]));
 }
 
-/* Logits are an operand only because the gradient needs them. */
+/* Returns the cost, without the logits, which are an operand only because the gradient needs them. */
 static bg_cost cost_loss(const bg_op_signature *op)
 {
     return (bg_cost){.flops = 10.0 * bgi_type_elements(&op->types[2]),

@@ -39,16 +39,16 @@
  *     sum(n) = sum(first p) + sum(other n - p)                  5: ((g0 + g1) + (g2 + g3)) + g4
  *
  * A gradient is rounded to the accumulator's type, and so is each sum. Micro-batches arrive one by one; for each set
- * bit of their number so far, one sum waits for its other half. As in a binary counter, a gradient is added to the
- * waiting sums of 1, 2, 4, ... micro-batches, and the result is stored in the first empty slot (place). The last place
- * is the accumulator, and the others are rows of `partials` [places - 1, elements].
+ * bit of their number so far, one partial sum is stored until its sibling in the tree is complete. As in a binary
+ * counter, a gradient is added to the stored sums of 1, 2, 4, ... micro-batches, and the result is stored in the first
+ * empty slot (`place`). The last place is the accumulator, and the others are rows of `partials` [places - 1,
+ * elements].
  */
 typedef struct bgi_accumulate_tree_attributes {
     uint32_t micro_batches; /* of a step */
 } bgi_accumulate_tree_attributes;
 
-/* The number of places for waiting sums: the bits of the largest number of micro-batches before the last one; at least
- * 1. */
+/* Returns the number of places for partial sums: the number of bits of micro_batches - 1, at least 1. */
 static inline uint32_t bgi_tree_places(uint32_t micro_batches)
 {
     uint32_t places = 1;
@@ -58,7 +58,7 @@ static inline uint32_t bgi_tree_places(uint32_t micro_batches)
     return places;
 }
 
-/* Whether the gradient of a micro-batch is added to the sum at a place, after the places before it have been added. */
+/* Returns whether the sum at a place is added to the gradient of a micro-batch, after the sums at all lower places. */
 static inline bool bgi_tree_joins(uint32_t micro_batches, uint32_t micro_batch, uint32_t place)
 {
     const bool is_last = micro_batch + 1 == micro_batches, has_all = ((micro_batch + 1) & ((2u << place) - 1)) == 0;

@@ -7,7 +7,7 @@
 #include "kernels/accumulate/attributes.h"
 #include "kernels/elementwise/fast_body.h"
 
-/* accumulator factors[0] + gradient factors[1]; a gradient whose factor is 0 is not read. */
+/* Computes accumulator factors[0] + gradient factors[1]; a gradient whose factor is 0 is not read. */
 static void run_accumulate_shares(const bg_kernel_call *call, uint32_t part)
 {
     const bg_dtype dtype = call->types[0].dtype;
@@ -112,7 +112,8 @@ static void run_scaled_sum(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Each of eight sums covers every eighth element; they are added in order, then the parts' sums in order. */
+/* A part has eight sums, each of which covers every eighth element. The eight sums are added in order, then the sums of
+ * the parts in order. */
 enum { SQUARE_SUMS = 8 };
 
 static inline void add_squares(const float *x, int64_t count, double *sums)
@@ -135,7 +136,7 @@ static inline double add_sums(const double *sums)
     return sum;
 }
 
-/* Part q of a shard (piece) is one sum; the beginning of the part depends only on the shard's size. */
+/* Computes the sum of squares of a part of a shard (piece); where the part begins depends only on the shard's size. */
 static void run_square_sum(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_square_sum_attributes *attributes = call->attributes;

@@ -6,8 +6,8 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/operands.h"
 
-/* accumulator = accumulator x factors[0] + gradient x factors[1]; each operation is rounded to float32, except for
- * float64. */
+/* Computes accumulator = accumulator x factors[0] + gradient x factors[1]; each operation is rounded to float32, except
+ * for float64. */
 static void accumulate_shares(const bg_kernel_call *call)
 {
     const bg_dtype dtype = call->types[0].dtype;
@@ -161,7 +161,7 @@ void bgi_reference_square_sum(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* |scale| sqrt(sum of squares), of the first two operands. */
+/* Returns |scale| sqrt(sum of squares); the squares and the scale are the first two operands. */
 static double find_norm(const bg_kernel_call *call)
 {
     double sum = bgi_load(BG_FLOAT64, call->operands[0], 0);

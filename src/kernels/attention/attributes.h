@@ -23,7 +23,7 @@
  * is at least probability 2^32, and then divided by 1 - probability; if heads are sharded over an axis, h counts from
  * the first head of the whole model. CACHED works on one sequence, whose next S tokens have positions p, p + 1, ...; p
  * is the first of the positions, clamped to 0..L - S. Their keys and values become rows p, p + 1, ... of the cache, and
- * the token at p + i sees rows 0..p + i. It is causal and has no dropout. A kernel may divide its work by
+ * the token at p + i sees rows 0..p + i. CACHED is causal and has no dropout. A kernel may divide its work by
  * `serialization`; results do not depend on it.
  *
  *     DOT_PRODUCT_ATTENTION                q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],
@@ -55,7 +55,8 @@ typedef struct bgi_attention_attributes {
     double alibi;   /* the exponent of the smallest slope: 8 in the paper; 0: no slopes */
 } bgi_attention_attributes;
 
-/* A query may see the keys from the first to before the end; the range may be empty. */
+/* These two functions return the range of keys that a query sees: the first key, and the end, which is not included.
+ * The range may be empty. */
 static inline int64_t bgi_attention_first_key(const bgi_attention_attributes *attributes, int64_t query)
 {
     const int64_t first = query + attributes->offset - attributes->window + 1;
@@ -71,9 +72,9 @@ static inline int64_t bgi_attention_end_key(const bgi_attention_attributes *attr
     return end < 0 ? 0 : end < keys ? end : keys;
 }
 
-/* The decrease of a key's bias with each position of distance from the query (Press, Smith, Lewis, "Train Short, Test
- * Long", 2022). The slopes are powers of 2^(-alibi / heads). If heads is not a power of two, they are those of the next
- * lower power, then every second one of the next higher power. */
+/* Returns how much a key's bias decreases with each position of distance from the query (Press, Smith, Lewis, "Train
+ * Short, Test Long", 2022). The slopes are powers of 2^(-alibi / heads). If the number of heads is not a power of two,
+ * the slopes are those for the next lower power of two, then every second slope for the next higher power. */
 static inline double bgi_attention_slope(const bgi_attention_attributes *attributes, int64_t head)
 {
     int64_t power = 1;
@@ -86,8 +87,8 @@ static inline double bgi_attention_slope(const bgi_attention_attributes *attribu
                         : exp2(-attributes->alibi * (double)(2 * (head - power) + 1) / (2.0 * (double)power));
 }
 
-/* The first element of a bias [N|1,H|1,S|1,T] for a sample and a head, and the stride of its rows, which is 0 when
- * queries share one. */
+/* These two functions return the index of the first element of a bias [N|1,H|1,S|1,T] for a sample and a head, and the
+ * stride of its rows, which is 0 when all queries share one row. */
 static inline int64_t bgi_attention_bias_start(const bg_type *bias, int64_t sample, int64_t head)
 {
     return ((bias->dims[0] == 1 ? 0 : sample) * bias->dims[1] + (bias->dims[1] == 1 ? 0 : head)) * bias->dims[2] *
@@ -99,7 +100,7 @@ static inline int64_t bgi_attention_bias_stride(const bg_type *bias)
     return bias->dims[2] == 1 ? 0 : bias->dims[3];
 }
 
-/* CACHED: the position of the first new token. */
+/* Returns the position of the first new token of ATTENTION_CACHED. */
 static inline int64_t bgi_attention_position(const bg_kernel_call *call)
 {
     const int64_t most = call->types[1].dims[0] - call->types[0].dims[0], given = *(const int32_t *)call->operands[2];
@@ -107,7 +108,7 @@ static inline int64_t bgi_attention_position(const bg_kernel_call *call)
     return given < 0 ? 0 : given < most ? given : most;
 }
 
-/* DOT_PRODUCT_ATTENTION_CACHED: the position of a sample's first new token. */
+/* Returns the position of a sample's first new token in DOT_PRODUCT_ATTENTION_CACHED. */
 static inline int64_t bgi_attention_sample_position(const bg_kernel_call *call, int64_t sample)
 {
     const int64_t most = call->types[3].dims[1] - call->types[0].dims[1];
@@ -116,7 +117,7 @@ static inline int64_t bgi_attention_sample_position(const bg_kernel_call *call, 
     return given < 0 ? 0 : given < most ? given : most;
 }
 
-/* The number in the whole model of the replica's head `index`. */
+/* Returns the number, in the whole model, of the replica's head `index`. */
 static inline int64_t bgi_attention_head(const bg_kernel_env *env, const bgi_attention_attributes *attributes,
                                          int64_t index)
 {

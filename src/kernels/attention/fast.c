@@ -34,7 +34,7 @@ bool bgi_cpu_shape_attention_backward(const bgi_kernel_request *request, int64_t
     return take(kernel, &a);
 }
 
-/* A bias is the last input. */
+/* Returns whether the type of the bias, which is input `number` if it exists, is supported. */
 static bool takes_bias(const bgi_kernel_request *request, uint32_t number)
 {
     return request->input_count <= number || request->types[number].dtype == BG_DTYPE_NONE ||

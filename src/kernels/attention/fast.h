@@ -30,7 +30,7 @@ typedef struct bgi_attention {
     int64_t part_floats; /* scratch */
 } bgi_attention;
 
-/* `state` is the kernel's. */
+/* Returns the sizes of packed attention; `state` is the state of the kernel. */
 static inline bgi_attention bgi_attention_read(const bg_type *qkv, const bgi_attention_attributes *attributes,
                                                const void *state)
 {
@@ -70,14 +70,15 @@ static inline double bgi_attention_flops(const bgi_attention *a, bool is_causal,
            (is_causal ? 0.5 : 1.0);
 }
 
-/* The floats of one part. */
+/* Returns the floats of scratch of one part. */
 static inline int64_t bgi_attention_forward_floats(const bgi_attention *a)
 {
     return 2 * BGI_ATTENTION_KEYS * a->padded + 2 * BGI_ATTENTION_RUN * (a->padded + 1) +
            BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
 }
 
-/* Scratch: a block's keys transposed, its values; queries, results, maxima and sums of a run; scores. */
+/* Divides the forward pass. Scratch: a block's keys, transposed, and its values; queries, results, maxima and sums of a
+ * run; scores. */
 static inline bgi_attention bgi_attention_cut_forward(bgi_attention a, const bgi_attention_attributes *attributes)
 {
     a.runs = (a.length + BGI_ATTENTION_RUN - 1) / BGI_ATTENTION_RUN;
@@ -99,7 +100,8 @@ static inline bgi_attention bgi_attention_apart_plan(const bg_type *q, const bg_
     return bgi_attention_cut_forward(bgi_attention_read_apart(q, k, attributes, state), attributes);
 }
 
-/* It needs the same scratch. A piece is a head: no other head reads or writes its columns of the cache. */
+/* Plans ATTENTION_CACHED, with the scratch of the forward pass. A piece is a head: no other head reads or writes its
+ * columns of the cache. */
 static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes,
                                                       const void *state)
 {
@@ -113,8 +115,8 @@ static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, cons
     return a;
 }
 
-/* It needs the same scratch. A piece is the heads of a sample that share keys: no other head reads or writes their
- * columns of the sample's caches. */
+/* Plans DOT_PRODUCT_ATTENTION_CACHED, with the scratch of the forward pass. A piece is the heads of a sample that share
+ * keys: no other head reads or writes their columns of the sample's caches. */
 static inline bgi_attention
 bgi_attention_apart_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes, const void *state)
 {
@@ -126,15 +128,16 @@ bgi_attention_apart_cached_plan(const bg_type *types, const bgi_attention_attrib
     return a;
 }
 
-/* A block of numbers in bfloat16. */
+/* Returns the floats of a block of numbers in bfloat16, which only products of pairs need. */
 static inline int64_t bgi_attention_rounded_floats(const bgi_attention *a)
 {
     return a->by_pairs ? BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS / 2 : 0;
 }
 
-/* A piece is all heads that share keys. Scratch: a block's keys, keys transposed, values transposed, and both
- * gradients; a block's queries and dy; scores and their gradients; dy . y of every query; for types other than float32
- * the heads' dq in float32; for products of pairs a block's gradients of scores in bfloat16. */
+/* Divides the backward pass. A piece is all heads of a sample that share keys. Scratch: a block's keys, keys
+ * transposed, values transposed, and both gradients; a block's queries and dy; scores and their gradients; dy . y of
+ * every query; for types other than float32 the heads' dq in float32; for products of pairs a block's gradients of
+ * scores in bfloat16. */
 static inline bgi_attention bgi_attention_cut_backward(bgi_attention a, const bgi_attention_attributes *attributes)
 {
     a.pieces = a.samples * a.heads / a.group;
@@ -158,8 +161,8 @@ static inline bgi_attention bgi_attention_apart_backward_plan(const bg_type *q, 
     return bgi_attention_cut_backward(bgi_attention_read_apart(q, k, attributes, state), attributes);
 }
 
-/* The plan of the bias's gradient. A piece is a run of the bias's rows; for each row it sums over all samples, heads
- * and queries that share the row. Scratch: as in the backward pass, for one head and a block of queries; and the
+/* Returns the plan of the bias's gradient. A piece is a run of the bias's rows; for each row it sums over all samples,
+ * heads and queries that share the row. Scratch: as in the backward pass, for one head and a block of queries; and the
  * piece's sums for a block of keys. */
 static inline bgi_attention bgi_attention_bias_plan(const bg_type *q, const bg_type *k, const bg_type *bias,
                                                     const bgi_attention_attributes *attributes, const void *state)

@@ -2,16 +2,16 @@
  * fast_body.h: attention without a matrix of scores. Scores are made a block of queries by a block of keys at a time,
  * both products by the tiles of gemm_body.h.
  *
- *              keys 0..95    96..191             forward: a run of queries takes block after block of keys; each row
- *     q  0..31 [ \         ]                     keeps its largest score and the sum of exponentials so far, and what
- *       32..63 [    \      ]                     it has summed up is scaled down when a larger score comes (Milakov,
- *       64..95 [       \   ]                     Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
- *       96..   [           ][ \         ]        et al., "FlashAttention", 2022).
+ *              keys 0..95    96..191             Forward: a run of queries attends to one block of keys after another;
+ *     q  0..31 [ \         ]                     each row keeps its largest score and the sum of exponentials so far,
+ *       32..63 [    \      ]                     and its result so far is scaled down when a larger score occurs
+ *       64..95 [       \   ]                     (Milakov, Gimelshein, "Online normalizer calculation for softmax",
+ *       96..   [           ][ \         ]        2018; Dao et al., "FlashAttention", 2022).
  *
  * The backward pass (from the same paper) has blocks of keys in the outer loop, whose gradients stay in scratch; scores
  * are computed again from queries, keys and the saved log_sum_exp. With causal attention, blocks above the diagonal are
- * skipped. In a block, elements above the diagonal have weights of zero, so a NaN there spreads over the block.
- * reference.c defines names and formulas.
+ * skipped. In a block, elements above the diagonal have weights of zero, so a NaN in their operands spreads over the
+ * block. reference.c defines names and formulas.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_BODY_H
 #define BGI_KERNELS_ATTENTION_FAST_BODY_H
@@ -32,7 +32,7 @@ typedef struct attention_operands {
     void *gradients[3];
 } attention_operands;
 
-/* The rows of a head: row `token` begins at element start + token x stride. */
+/* The rows of a head in one tensor: row `token` begins at element start + token x stride. */
 typedef struct attention_rows {
     const void *data;
     int64_t start, stride;
@@ -69,7 +69,7 @@ static attention_rows find_rows(const attention_head *head, const attention_oper
                             heads * a->depth};
 }
 
-/* The head with this number, counted over all samples. */
+/* Returns the head with this number, counted over all samples. */
 static attention_head find_head(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
                                 int64_t number)
 {
@@ -106,13 +106,13 @@ static void gather_rows(const bgi_attention *a, const attention_rows *rows, int6
     }
 }
 
-/* gather_rows for y or dy. */
+/* Does the same as gather_rows for rows of y or dy. */
 static void gather_results(const attention_head *head, const void *data, int64_t first, int64_t count, float *to)
 {
     gather_rows(head->plan, &(attention_rows){data, head->y.start, head->y.stride}, first, count, to);
 }
 
-/* rows [count][padded] -> to [depth][KEYS], followed by zeros. */
+/* Transposes rows [count][padded] to `to` [depth][KEYS]; zeros follow the `count` columns up to a whole vector. */
 static void transpose_rows(const bgi_attention *a, const float *rows, int64_t count, float *to)
 {
     transpose_matrix(rows, a->padded, count, a->depth, to, BGI_ATTENTION_KEYS, bgi_cpu_round_up(count, LANES));
@@ -123,7 +123,8 @@ typedef struct score_block {
     int64_t q0, q_count, k0, k_count;
 } score_block;
 
-/* Has at most the keys that the last query of the block sees, or 0 keys if no query of the block sees a key. */
+/* Returns the block that begins at query q0 and key k0. It ends at the last key that its last query sees, and has 0
+ * keys if none of its queries sees a key. */
 static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_end, int64_t k0)
 {
     const int64_t q_count = clip(q_end - q0, BGI_ATTENTION_QUERIES);
@@ -135,7 +136,8 @@ static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_e
     return (score_block){q0, q_count, k0, k_count};
 }
 
-/* The keys of the block that its query `i` sees: from *from to below the result. */
+/* Finds the keys of the block that its query `i` sees: key *from and all keys after it, up to but not including the
+ * returned one. */
 static int64_t count_seen(const attention_head *head, const score_block *block, int64_t i, int64_t *from)
 {
     const int64_t first = bgi_attention_first_key(head->attributes, block->q0 + i) - block->k0;
@@ -146,7 +148,8 @@ static int64_t count_seen(const attention_head *head, const score_block *block, 
     return seen;
 }
 
-/* The values added to the scores of the block's query `i`, in whole vectors; NULL: no bias. */
+/* Computes the values that are added to the scores of the block's query `i`, in whole vectors; returns NULL if there is
+ * no bias. */
 static const float *make_row_bias(const attention_head *head, const score_block *block, int64_t i, float *bias)
 {
     const int64_t at = head->bias.start + (block->q0 + i) * head->bias.stride + block->k0;
@@ -166,7 +169,7 @@ static const float *make_row_bias(const attention_head *head, const score_block 
     return bias;
 }
 
-/* The dropout's factors of the block's query `i`. */
+/* Computes the dropout factors of the block's query `i`. */
 static void make_row_factors(const attention_head *head, const score_block *block, int64_t i, float *factors)
 {
     const int64_t row = head->number * head->plan->length + block->q0 + i;
@@ -178,7 +181,7 @@ static void make_row_factors(const attention_head *head, const score_block *bloc
 #include "kernels/attention/pairs_body.h"
 #endif
 
-/* scores [.., KEYS] of the block = rows [..][padded] x across [depth][KEYS]; rows begin with row `at`. */
+/* Computes scores [.., KEYS] of the block = rows [..][padded] x across [depth][KEYS]; rows begin with row `at`. */
 static void multiply_across(const bgi_attention *a, const float *rows, int64_t at, const float *across,
                             const score_block *block, float *scores)
 {
@@ -317,8 +320,8 @@ static void attend_block(const attention_head *head, const score_block *block, i
                                  .add = !is_first});
 }
 
-/* In the packed form, the first block of each row is the one with key 0. In the other form, rows begin with empty sums.
- */
+/* Clears the maxima, sums and results of `count` queries. Only the separate form needs this: in the packed form, the
+ * first block of each row is the one with key 0, which sets them. */
 static void begin_rows(const bgi_attention *a, const forward_scratch *s, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -328,7 +331,7 @@ static void begin_rows(const bgi_attention *a, const forward_scratch *s, int64_t
     memset(s->y, 0, (size_t)(count * a->padded) * sizeof(float));
 }
 
-/* The run's queries. */
+/* Copies the run's queries to scratch. */
 static void gather_run(const attention_head *head, int64_t first, int64_t count, const forward_scratch *s)
 {
 #if LANES == 16
@@ -340,7 +343,7 @@ static void gather_run(const attention_head *head, int64_t first, int64_t count,
     gather_rows(head->plan, &head->inputs[0], first, count, s->queries);
 }
 
-/* A block's keys and values. */
+/* Copies a block's keys and values to scratch; keys are transposed. */
 static void gather_seen(const attention_head *head, int64_t k0, int64_t k_count, const forward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -357,7 +360,7 @@ static void gather_seen(const attention_head *head, int64_t k0, int64_t k_count,
     gather_rows(a, &head->inputs[2], k0, k_count, s->values);
 }
 
-/* Computes queries first..end of a head. log_sums may be NULL. */
+/* Computes queries first..end - 1 of a head. log_sums may be NULL. */
 static void attend_run(const attention_head *head, int64_t first, int64_t end, const forward_scratch *s, void *y,
                        float *log_sums)
 {
@@ -415,7 +418,8 @@ static void run_attention(const bg_kernel_call *call, uint32_t part)
     attend_part(call, &a, &(attention_operands){.inputs = {qkv, qkv, qkv}}, part, call->operands[1], call->operands[2]);
 }
 
-/* The bias, if any, is input `number`. */
+/* Returns the operands of a call with separate inputs: queries are input `q`, keys and values follow; the bias, if any,
+ * is input `bias`. */
 static attention_operands find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     attention_operands operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};
@@ -619,7 +623,7 @@ static void differentiate_block(const attention_head *head, const score_block *b
     }
 }
 
-/* dq += ds k (the first block of keys sets dq); dk += ds^T q; dv += (m p)^T dy. */
+/* Adds the block's contributions: dq += ds k (the first block of keys sets dq); dk += ds^T q; dv += (m p)^T dy. */
 static void sum_block(const attention_head *head, const score_block *block, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -692,7 +696,8 @@ static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count,
     transpose_rows(a, s->keys, k_count, s->keys_across);
 }
 
-/* A block's queries and dy; for products of pairs in both layouts, one after the other. */
+/* Copies a block's queries and dy to scratch; products of pairs need both layouts, which are stored one after the
+ * other. */
 static void gather_queries(const attention_head *head, const attention_operands *operands, const score_block *block,
                            const backward_scratch *s)
 {
@@ -804,7 +809,7 @@ static void run_attention_backward(const bg_kernel_call *call, uint32_t part)
                        part);
 }
 
-/* dy, q, k, v, y, log_sum_exp, bias */
+/* Returns the operands of a call whose inputs are dy, q, k, v, y, log_sum_exp and bias. */
 static attention_operands find_backward_operands(const bg_kernel_call *call)
 {
     attention_operands operands = find_operands_apart(call, 1, 6);
@@ -853,7 +858,8 @@ static void add_head_bias(const attention_head *head, const attention_operands *
     }
 }
 
-/* Computes rows first..first + count of the bias of (n, h), or the only row, which all queries share. */
+/* Computes the gradient of rows first..first + count - 1 of the bias of (n, h), or of the only row, which all queries
+ * share. */
 static void sum_bias(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands, int64_t n,
                      int64_t h, int64_t first, const backward_scratch *s)
 {

@@ -13,7 +13,7 @@
  * Weights m p and scale ds are rounded to bfloat16 before their products, as flash attention in bfloat16 does. (In the
  * forward pass, weights are those before the division by the sum, at most m.) Sums of weights, and dy . y, are those of
  * the float32 numbers. Sums over columns and over the keys or queries of a block add terms by two, from the block's
- * first on, with a zero as the last term when their number is odd. Sums of results go on from block to block: over
+ * first on, with a zero as the last term when their number is odd. Sums of results continue from block to block: over
  * blocks of keys in y and dq, over blocks of queries in dk and dv. tests/kernels/test_attention_pairs.c computes the
  * same bits term by term.
  */
@@ -23,13 +23,13 @@
 #include "kernels/attention/fast.h"
 #include "kernels/linear/pairs_body.h"
 
-/* Rows of a head (fast_body.h), from row `first` on. */
+/* Returns the address of row `first` of a head (fast_body.h). */
 static inline const uint16_t *find_pair_row(const attention_rows *rows, int64_t first)
 {
     return (const uint16_t *)rows->data + rows->start + first * rows->stride;
 }
 
-/* As A, with terms along a row: to[count][padded], where zeros follow the head's columns. */
+/* Copies rows as operand A, with terms along a row: to[count][padded], where zeros follow the head's columns. */
 static void copy_pair_rows(const bgi_attention *a, const attention_rows *rows, int64_t first, int64_t count,
                            uint16_t *to)
 {
@@ -41,7 +41,7 @@ static void copy_pair_rows(const bgi_attention *a, const attention_rows *rows, i
                                 _mm256_maskz_loadu_epi16((__mmask16)pairs_mask(clip(a->depth - d, TILE)), from + d));
 }
 
-/* As B, with terms along a row: to[pair of columns][KEYS][2], where zeros follow the rows. */
+/* Lays rows out as operand B, with terms along a row: to[pair of columns][KEYS][2], where zeros follow the rows. */
 static __attribute__((noinline)) void lay_rows_across(const bgi_attention *a, const attention_rows *rows, int64_t first,
                                                       int64_t count, uint16_t *to)
 {
@@ -60,7 +60,8 @@ static __attribute__((noinline)) void lay_rows_across(const bgi_attention *a, co
         }
 }
 
-/* As B, with terms along a column: to[pair of rows][padded][2], where zeros follow the head's columns and rows. */
+/* Lays rows out as operand B, with terms along a column: to[pair of rows][padded][2], where zeros follow the head's
+ * columns and rows. */
 static __attribute__((noinline)) void lay_rows_in_pairs(const bgi_attention *a, const attention_rows *rows,
                                                         int64_t first, int64_t count, uint16_t *to)
 {
@@ -73,7 +74,7 @@ static __attribute__((noinline)) void lay_rows_in_pairs(const bgi_attention *a, 
     }
 }
 
-/* scores [.., KEYS] = rows (copy_pair_rows) x across (lay_rows_across) */
+/* Computes scores [.., KEYS] = rows (copy_pair_rows) x across (lay_rows_across). */
 static void multiply_pairs_across(const bgi_attention *a, const uint16_t *rows, const uint16_t *across,
                                   const score_block *block, float *scores)
 {
@@ -89,8 +90,9 @@ static void multiply_pairs_across(const bgi_attention *a, const uint16_t *rows, 
                                                                  .k = bgi_cpu_round_up(a->depth, 2)});
 }
 
-/* Results of the queries, rows c_row apart: a block's numbers [.., KEYS], rounded to `rounded`, times the block's keys
- * or values (lay_rows_in_pairs). */
+/* Computes results of the queries, in rows at a distance of c_row: rounds a block's numbers [.., KEYS] to `rounded`,
+ * and multiplies them by the block's keys or values (lay_rows_in_pairs). With `goes_on` the products are added to the
+ * existing results. */
 static void multiply_pairs_by_keys(const bgi_attention *a, const float *numbers, uint16_t *rounded, int64_t rounded_row,
                                    const uint16_t *laid_out, const score_block *block, float *c, int64_t c_row,
                                    bool goes_on)
@@ -114,8 +116,8 @@ static void multiply_pairs_by_keys(const bgi_attention *a, const float *numbers,
                                                                  .goes_on = goes_on});
 }
 
-/* Adds to results of the keys: the transposed numbers of a block, which are rounded in their place, times the block's
- * queries or dy (lay_rows_in_pairs). */
+/* Rounds a block's numbers in place, transposes them, multiplies them by the block's queries or dy (lay_rows_in_pairs),
+ * and adds the products to results of the keys. */
 static void add_pairs_by_queries(const bgi_attention *a, float *numbers, const uint16_t *laid_out,
                                  const score_block *block, float *c)
 {

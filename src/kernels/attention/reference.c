@@ -2,9 +2,10 @@
  * reference.c: multi-head attention in plain C, one row of scores at a time, so no array of size S x S is stored. For
  * sample n, head h, query i (operands as in attributes.h; D: the width of a head):
  *
- *     s_ij = scale q_i . k_j + b_ij  for the keys j that i may see; b_ij: the bias, and what falls with distance
- *     lse_i = log sum_j exp(s_ij)   p_ij = exp(s_ij - lse_i)      m_ij: the dropout's factor, 0 or 1 / (1 -
- * probability) y_i = sum_j m_ij p_ij v_j
+ *     s_ij = scale q_i . k_j + b_ij  for the keys j that i may see; b_ij: the bias minus the slope times the distance
+ *     lse_i = log sum_j exp(s_ij)
+ *     p_ij = exp(s_ij - lse_i)
+ *     y_i = sum_j m_ij p_ij v_j      m_ij: the dropout factor, 0 or 1 / (1 - probability)
  *
  * Backward, with g_i = dy_i . y_i, which is sum_j p_ij m_ij dy_i . v_j:
  *
@@ -61,7 +62,7 @@ static double load_input(const head_of *head, int which, int64_t token, int64_t 
     return bgi_load(head->dtype, rows->data, rows->start + token * rows->stride + d);
 }
 
-/* Of y, dy. */
+/* Returns the index in y and dy of element `d` of a token. */
 static int64_t column_of(const head_of *head, int64_t token, int64_t d)
 {
     return head->results.start + token * head->results.stride + d;
@@ -106,7 +107,7 @@ static double compute_score(const head_of *head, int64_t query, int64_t key)
     return sum * head->attributes->scale + find_bias(head, query, key);
 }
 
-/* m_ij */
+/* Returns the dropout factor m_ij. */
 static double find_factor(const head_of *head, int64_t query, int64_t key)
 {
     const bgi_attention_attributes *attributes = head->attributes;
@@ -127,7 +128,8 @@ static double find_factor(const head_of *head, int64_t query, int64_t key)
 
 typedef void (*head_function)(const head_of *head, int64_t statistics);
 
-/* `statistics` is the index of the head's first row statistic: [N, heads, S]. */
+/* Calls `function` for each head of each sample; its argument `statistics` is the index of the head's first row in
+ * log_sum_exp [N, heads, S]. */
 static void for_each_packed_head(const bg_kernel_call *call, uint32_t qkv, const operands_of *operands,
                                  head_function function)
 {
@@ -159,7 +161,7 @@ static void for_each_packed_head(const bg_kernel_call *call, uint32_t qkv, const
         }
 }
 
-/* Input q has the queries; the following inputs have keys and values. */
+/* Finds head `h` of sample `n`; input `q` has the queries, and the following inputs have the keys and values. */
 static head_of find_head_apart(const bg_kernel_call *call, uint32_t q, const operands_of *operands, int64_t n,
                                int64_t h)
 {
@@ -200,7 +202,8 @@ static void for_each_head_apart(const bg_kernel_call *call, uint32_t q, const op
         }
 }
 
-/* Queries, keys and values are inputs q, q + 1 and q + 2; the bias, if any, is input `bias`. */
+/* Returns the operands of a call with separate inputs: queries, keys and values are inputs q, q + 1 and q + 2; the
+ * bias, if any, is input `bias`. */
 static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     operands_of operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};
@@ -275,7 +278,8 @@ void bgi_reference_dot_product_attention(const bg_kernel_call *call, uint32_t pa
     for_each_head_apart(call, 0, &operands, compute_head);
 }
 
-/* Queries begin at position `before`. Keys and values are in the cache, after the new ones have been copied there. */
+/* Copies the new keys and values to the cache, and computes the queries, which begin at position `before`, from the
+ * keys and values in the cache. */
 static void compute_cached_head(const head_of *head, int64_t statistics)
 {
     const int64_t before = bgi_attention_position(head->call), width = head->results.stride;
@@ -443,7 +447,7 @@ void bgi_reference_attention_backward(const bg_kernel_call *call, uint32_t part)
     for_each_packed_head(call, 1, &operands, differentiate_head);
 }
 
-/* dy, q, k, v, y, log_sum_exp, bias? */
+/* Returns the operands of a call whose inputs are dy, q, k, v, y, log_sum_exp and perhaps bias. */
 static operands_of find_backward_operands(const bg_kernel_call *call)
 {
     operands_of operands = find_operands_apart(call, 1, 6);

@@ -60,13 +60,13 @@ static void compare_floats(const bg_kernel_call *call, uint32_t part)
 
 /* ---- choices ---- */
 
-/* Functions for elements of one size and any type. */
+/* Defines functions for elements of one size and any type. */
 typedef uint8_t bytes1;
 typedef uint16_t bytes2 __attribute__((may_alias));
 typedef uint32_t bytes4 __attribute__((may_alias));
 typedef uint64_t bytes8 __attribute__((may_alias));
 
-/* view_broadcast for elements of one size, and y[i] = condition[i] ? a[i] : b[i]. */
+/* Defines view_broadcast for elements of one size, and the loop y[i] = condition[i] ? a[i] : b[i]. */
 #define CHOICE(element)                                                                                                \
     static const element *view_##element(const void *data, bgi_broadcast_view view, int64_t index, int64_t count,      \
                                          element *buffer)                                                              \

@@ -11,7 +11,7 @@
 /* The relations between two elements, one bit each. Logical functions compare truth values. */
 enum { BELOW = 1, EQUAL = 2, ABOVE = 4, UNORDERED = 8, BOTH = 16, ONE = 32 };
 
-/* The relations for which a comparison is true. */
+/* For each comparison, the relations for which it is true. */
 static const unsigned holds_for[BGI_COMPARE_COUNT] = {
     [BG_LESS] = BELOW,
     [BG_LESS_EQUAL] = BELOW | EQUAL,

@@ -36,7 +36,7 @@ static inline void bgi_depthwise_plan_parts(const bgi_conv *s, int64_t items, bg
     plan->parts = bgi_cpu_part_count(items, (double)results, BGI_DEPTHWISE_PART_FLOATS);
 }
 
-/* The plan of the forward pass and of dw. */
+/* Returns the plan of the forward pass and of dw. */
 static inline bgi_depthwise_plan bgi_depthwise_forward(const bgi_conv *s, int64_t items, int64_t lanes, bgi_direct *d)
 {
     bgi_depthwise_plan plan = {0};

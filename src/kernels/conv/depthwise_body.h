@@ -14,7 +14,7 @@ enum { PLANE_VECTORS = 8, PLANE_TAPS = 9 }; /* vectors and taps that are summed 
 
 /* ---- a plane ---- */
 
-/* y[p] = the sum over taps of w[t] copy[places[t] + p]. */
+/* Computes y[p], the sum over taps of w[t] copy[places[t] + p], plus the bias. */
 static void convolve_plane(const float *copy, const int32_t *places, const float *w, int64_t taps, int64_t count,
                            const float *bias, float *y)
 {
@@ -112,7 +112,7 @@ static void convolve_depthwise(const bg_kernel_call *call, uint32_t part, const 
 
 /* ---- the gradient of the input ---- */
 
-/* The weights of channel w's taps that reach phase q, in order. */
+/* Gathers the weights of a channel's taps that reach phase q, in order; w has the weights of all taps. */
 static void gather_phase(const bgi_conv *s, const int64_t q[2], const float *w, float *to)
 {
     for (int64_t tap = 0; tap < s->taps; tap++)

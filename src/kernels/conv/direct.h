@@ -63,13 +63,13 @@ static inline int64_t bgi_direct_terms(const bgi_direct *d)
     return d->channels * d->taps[0] * d->taps[1];
 }
 
-/* The distance of rows of a copy. */
+/* Returns the distance between rows of a copy, in floats. */
 static inline int64_t bgi_direct_pitch(const bgi_direct *d)
 {
     return d->columns + d->margin;
 }
 
-/* Floats of a copied channel for results in `rows` rows. A margin follows the last row as well. */
+/* Returns the floats of a copied channel for results in `rows` rows. A margin follows the last row as well. */
 static inline int64_t bgi_direct_plane(const bgi_direct *d, int64_t rows)
 {
     if (d->margin > 0)
@@ -82,8 +82,8 @@ static inline int64_t bgi_direct_vectors(const bgi_direct *d, int64_t rows, int6
     return (rows * d->columns + lanes - 1) / lanes;
 }
 
-/* Whether copies are shifted phases of the image, whose rows are as wide as those of results. A single tap reads one
- * phase, which is copied without the others. */
+/* Returns whether copies are shifted phases of the image, whose rows are as wide as those of results. A single tap
+ * reads one phase, which is copied without the others. */
 static inline bool bgi_direct_shifts(const bgi_direct *d)
 {
     const bool is_single = d->taps[0] * d->taps[1] == 1 && d->step[0] * d->step[1] > 1;
@@ -91,8 +91,8 @@ static inline bool bgi_direct_shifts(const bgi_direct *d)
     return !is_single && (d->w + d->step[1] - 1) / d->step[1] == d->columns;
 }
 
-/* Gives rows of whole vectors a margin of a vector of zeros, so that taps can read beyond a row's ends and no copies
- * for other columns are needed. */
+/* If rows consist of whole vectors, puts a vector of zeros between them, so that taps can read beyond a row's ends and
+ * one copy is enough for all columns of the filter. */
 static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
 {
     bool fits = d->step[0] * d->step[1] == 1 && d->taps[1] > 1 && d->w == d->columns && d->columns % lanes == 0;
@@ -102,7 +102,8 @@ static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
     d->margin = fits ? lanes : 0;
 }
 
-/* Whether an image is divided before it is copied: into step[0] step[1] phases of this many floats. */
+/* These two functions return whether an image is divided into step[0] step[1] phases before it is copied, and the
+ * floats of each phase. */
 static inline bool bgi_direct_parts(const bgi_direct *d)
 {
     return bgi_direct_shifts(d) && d->step[0] * d->step[1] > 1;
@@ -113,8 +114,8 @@ static inline int64_t bgi_direct_phase_floats(const bgi_direct *d)
     return (d->h + d->step[0] - 1) / d->step[0] * d->columns;
 }
 
-/* Floats of the masks of whole copies for each column of the filter. Only small images have masks: there, finding the
- * first and last places inside the image would take longer than copying. 0: no masks. */
+/* Returns the floats of the masks of whole copies for each column of the filter, or 0 if copies have no masks. Only
+ * small images have masks: there, finding the first and last places inside the image would take longer than copying. */
 static inline int64_t bgi_direct_mask_floats(const bgi_direct *d, int64_t lanes)
 {
     const int64_t size = (d->rows + d->reach) * d->columns, floats = bgi_cpu_round_up(size, lanes);
@@ -143,8 +144,9 @@ static inline bgi_direct bgi_direct_forward(const bgi_conv *s)
     return d;
 }
 
-/* Along a dim: the first place of dx in phase q, the number of places, and the place of dy that the first one reads
- * through tap k. The phase's taps are those with k dilation = q, modulo the stride. */
+/* These functions return, along a dim, the first place of dx in phase q, the number of the phase's places, whether tap
+ * k reaches the phase (k dilation = q, modulo the stride), and the place of dy that the first place reads through tap
+ * k. */
 static inline int64_t bgi_direct_first(const bgi_conv *s, int dim, int64_t q)
 {
     const int64_t stride = s->options.stride[dim], before = s->options.padding[dim] % stride;
@@ -164,14 +166,15 @@ static inline bool bgi_direct_has(const bgi_conv *s, int dim, int64_t q, int64_t
     return k * s->options.dilation[dim] % s->options.stride[dim] == q;
 }
 
-/* May be negative; the division is exact. */
+/* The result may be negative; the division is exact. */
 static inline int64_t bgi_direct_place(const bgi_conv *s, int dim, int64_t q, int64_t k)
 {
     return (bgi_direct_first(s, dim, q) + s->options.padding[dim] - k * s->options.dilation[dim]) /
            s->options.stride[dim];
 }
 
-/* The convolution that makes phase (qy, qx) of dx; false: no tap reaches it, or it is empty. */
+/* Finds the convolution that computes phase q = (row, column) of dx; returns false if no tap reaches the phase, or if
+ * it is empty. */
 static inline bool bgi_direct_backward(const bgi_conv *s, const int64_t q[2], bgi_direct *out)
 {
     bgi_direct d = {.channels = s->og,
@@ -210,7 +213,7 @@ static inline double bgi_direct_flops(const bgi_conv *s)
     return 2.0 * (double)s->n * (double)s->o * (double)s->k * (double)s->p;
 }
 
-/* A 1 x 1 filter without stride and padding is a matrix product of each image. */
+/* Returns whether the convolution is a matrix product of each image: a 1 x 1 filter without stride and padding. */
 static inline bool bgi_conv_is_matrix(const bgi_conv *s)
 {
     const bg_conv2d_options *o = &s->options;
@@ -224,8 +227,8 @@ static inline bool bgi_direct_may(const bgi_conv *s)
            s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && s->kw <= BGI_DIRECT_MOST_COLUMNS;
 }
 
-/* Whether vectors are filled sufficiently, and whether there are enough vectors to make the time for packing weights
- * negligible. */
+/* Returns whether vectors are filled well enough, and whether there are enough of them to make the time for packing
+ * weights negligible. */
 static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t lanes)
 {
     const int64_t vectors = bgi_direct_vectors(d, d->rows, lanes);
@@ -253,7 +256,7 @@ static inline int64_t bgi_direct_tiles(int64_t channels, int64_t lanes)
     return (channels + rows - 1) / rows;
 }
 
-/* The most channels that a block of terms reads. */
+/* Returns the largest number of channels that a block of terms reads. */
 static inline int64_t bgi_direct_block_channels(const bgi_direct *d)
 {
     const int64_t taps = d->taps[0] * d->taps[1], depth = bgi_product_block(bgi_direct_terms(d));
@@ -262,7 +265,7 @@ static inline int64_t bgi_direct_block_channels(const bgi_direct *d)
     return most < d->channels ? most : d->channels;
 }
 
-/* The most channels of dx or y in a unit of `plan`, in tiles. */
+/* Returns the largest number of tiles of channels of dx or y in a unit of `plan`. */
 static inline int64_t bgi_direct_chunk_tiles(int64_t tiles, const bgi_direct_plan *plan)
 {
     return (tiles + plan->chunks - 1) / plan->chunks;
@@ -325,8 +328,8 @@ static inline int64_t bgi_direct_scratch_floats(const bgi_direct_plan *plan)
     return plan->weights_floats + (int64_t)plan->parts * plan->part_floats;
 }
 
-/* Tables: places of taps; places of the `terms` of a block; masks of the columns of shifted copies, one row each and
- * the overhang of a vector, and of whole copies. They are followed by the phases of a channel. */
+/* Returns the floats of the tables: places of taps; places of the `terms` of a block; for each column of the filter,
+ * masks of a row of shifted copies, extended by a vector, and masks of whole copies. The phases of a channel follow. */
 static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms, int64_t lanes)
 {
     const int64_t masks =
@@ -336,13 +339,13 @@ static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms
     return bgi_cpu_round_up(d->taps[0] * d->taps[1] + terms + masks, 16) + bgi_cpu_round_up(phases, 16);
 }
 
-/* The floats of one group's laid-out weights. */
+/* Returns the floats of one group's laid-out weights. */
 static inline int64_t bgi_direct_weights_floats(const bgi_direct *d, int64_t channels, int64_t lanes)
 {
     return bgi_direct_tiles(channels, lanes) * BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_direct_terms(d);
 }
 
-/* False: the matrix product does the convolution. */
+/* Plans the forward pass; returns false if a matrix product computes the convolution. */
 static inline bool bgi_direct_forward_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct *direct,
                                            bgi_direct_plan *out)
 {
@@ -363,13 +366,14 @@ static inline bool bgi_direct_forward_plan(const bgi_conv *s, int64_t lanes, uin
     return true;
 }
 
-/* Whether dx has several phases, each of which a separate convolution computes. */
+/* Returns whether dx has several phases, each of which a separate convolution computes. */
 static inline bool bgi_direct_spreads(const bgi_conv *s)
 {
     return s->options.stride[0] * s->options.stride[1] > 1;
 }
 
-/* `direct` is the largest phase of dx; it determines how the work is divided. */
+/* Plans the gradient of the input; the phase of dx with the largest copies determines how the work is divided. Returns
+ * false if a matrix product computes dx. */
 static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct_plan *out)
 {
     bgi_direct_plan plan = {0};

@@ -44,20 +44,20 @@ static direct_tables make_tables(const bgi_direct *d, int64_t terms, float *scra
     return tables;
 }
 
-/* The number of used phases before phase f. */
+/* Returns the number of used phases before phase f. */
 static inline int64_t phase_index(const bgi_direct *d, int64_t f)
 {
     return __builtin_popcount(d->phases & ((1u << f) - 1u));
 }
 
-/* Where column j of the filter reads: at an offset in the only copy, or in that column's copy, which has `height`
- * rows. */
+/* Returns where column j of the filter reads: an offset in the only copy, or the beginning of that column's copy, which
+ * has `height` rows. */
 static inline int64_t find_column(const bgi_direct *d, int64_t j, int64_t height)
 {
     return d->margin > 0 ? d->margin + d->offsets[j] : j * height * d->columns;
 }
 
-/* Taps of a forward convolution, in the order of its weights. */
+/* Finds the places of the taps of a forward convolution, in the order of its weights. */
 static void find_taps(const bgi_conv *s, const bgi_direct *d, int64_t rows, int32_t *taps)
 {
     const int64_t height = rows + d->reach;
@@ -71,7 +71,7 @@ static void find_taps(const bgi_conv *s, const bgi_direct *d, int64_t rows, int3
         }
 }
 
-/* Taps of phase q of dx, in the same order. */
+/* Finds the places of the taps that reach phase q of dx, in the order of the weights. */
 static void find_taps_backward(const bgi_conv *s, const bgi_direct *d, const int64_t q[2], int64_t rows, int32_t *taps)
 {
     for (int64_t ky = 0; ky < s->kh; ky++)
@@ -81,7 +81,7 @@ static void find_taps_backward(const bgi_conv *s, const bgi_direct *d, const int
                                     (bgi_direct_place(s, 0, q[0], ky) + d->padding) * bgi_direct_pitch(d));
 }
 
-/* The places of terms from..from + count - 1, when channel from / taps comes first. */
+/* Finds the places of terms from..from + count - 1, in copies that begin with channel from / taps. */
 static void find_places(const bgi_direct *d, int64_t plane, int64_t from, int64_t count, const direct_tables *tables)
 {
     const int64_t taps = d->taps[0] * d->taps[1];
@@ -176,8 +176,8 @@ static inline void copy_masked(const float *x, int64_t count, const int32_t *mas
     vstore_n(to, (vf)((vi)vload_n(x, count) & vload_int(masks)), count);
 }
 
-/* Zeros before and after are whole vectors, because the next copy, or readable memory after the last one, follows.
- * Stores are aligned to cache lines where `to` is. */
+/* Makes a shifted copy. The zeros before and after are stored as whole vectors, because the next copy, or writable
+ * memory after the last one, follows. Stores are aligned to cache lines where `to` is. */
 static void copy_shifted(const direct_shift *shift, const float *x, float *to)
 {
     const direct_shift s = *shift; /* a local copy, so that it is not read again after each store */
@@ -450,7 +450,7 @@ static void lay_phase_out(const bgi_conv *s, const int64_t q[2], int64_t of_chan
         }
 }
 
-/* The tiles of group `group`, of `tiles` in each, that a part lays out. */
+/* Finds the tiles *first..*end - 1 of group `group` that a part lays out; each group has `tiles` tiles. */
 static void find_laid_tiles(int64_t groups, int64_t group, int64_t tiles, uint32_t part, uint32_t parts, int64_t *first,
                             int64_t *end)
 {
@@ -469,8 +469,8 @@ typedef struct conv_steps {
     bool is_relu;
 } conv_steps;
 
-/* The operations after a convolution: steps, on results in registers if possible, and a function of one element, on
- * `count` adjacent results while these are in the cache. */
+/* The operations after a convolution: steps, which are applied in registers if possible, and a function of one element,
+ * which is applied to `count` adjacent results while they are in the cache. */
 typedef struct conv_finish {
     conv_steps steps;
     void (*map)(const void *source, int64_t count, float *y); /* or NULL */
@@ -613,7 +613,7 @@ typedef struct direct_job {
     const float *x;
     int64_t x_image, images; /* strides between images are in floats */
     int64_t first_row, rows;
-    const float *a; /* laid out, all tiles */
+    const float *a; /* of all tiles, laid out */
     int64_t results, first, end;
     float *y; /* results of the first tile */
     int64_t y_image, y_plane;
@@ -667,7 +667,7 @@ static void copy_with_margins(const bgi_direct *d, const float *x, int64_t chann
     }
 }
 
-/* The argument `masked` may be NULL. */
+/* Convolves one block of `depth` terms from term k0 on; `masked` may be NULL. */
 static void convolve_block(const direct_job *job, const direct_masked *masked, int64_t k0, int64_t depth)
 {
     const bgi_direct *d = job->direct;
@@ -717,7 +717,7 @@ static void convolve(const direct_job *job)
         convolve_block(job, has_masks ? &masked : NULL, k0, terms - k0 < depth ? terms - k0 : depth);
 }
 
-/* The content of unit `unit` of a plan. */
+/* The images, rows and tiles of a unit of a plan. */
 typedef struct direct_unit {
     int64_t image, images, group, first_row, rows, first, end; /* tiles first..end - 1 */
 } direct_unit;
@@ -799,7 +799,8 @@ typedef struct direct_phase {
     int64_t weights, group_weights; /* floats: of the first group; and from one to the next */
 } direct_phase;
 
-/* Weights of phases follow each other in the order of rows of phases; `weights` is advanced by this phase's. */
+/* Returns phase (qy, qx) of dx. The weights of phases are stored row by row of phases; *weights is the offset of this
+ * phase's weights, and is advanced to the next phase's. */
 static direct_phase find_phase(const bgi_conv *s, int64_t qy, int64_t qx, int64_t *weights)
 {
     direct_phase phase = {.q = {qy, qx}, .weights = *weights};
@@ -966,8 +967,8 @@ typedef struct direct_sums {
     float *rows; /* memory for a copy of a tile's rows of dy; or NULL */
 } direct_sums;
 
-/* totals[i] = vsum(v[i]) for up to LANES vectors, with the same bits: it does vsum's additions for several vectors at
- * once. */
+/* Computes totals[i] = vsum(v[i]) for up to LANES vectors: it does the additions of vsum, in the same order, for
+ * several vectors at once. */
 ALWAYS_INLINE void sum_lanes(const vf *v, const int count, float *totals)
 {
 #if LANES == 16
@@ -1105,7 +1106,7 @@ static void (*const weights_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const dire
 #endif
 };
 
-/* Copies `rows` rows of dy of all strips, one strip after another, and lets the tile read them there. */
+/* Copies `rows` rows of dy of all strips, one strip after another, and makes the tile read the copy. */
 static void copy_rows_of_dy(direct_sums *tile, int64_t rows)
 {
     float *to = tile->rows;
@@ -1199,7 +1200,7 @@ static void run_direct_weights(const bg_kernel_call *call, uint32_t part, const 
                 plan->is_whole && bgi_call_adds(call));
 }
 
-/* db of output channels from..from + count - 1: sums over images, then positions. */
+/* Computes db of output channels from..from + count - 1, which sums over images, then positions. */
 static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, int64_t count, bool add, void *db)
 {
     for (int64_t o = from; o < from + count; o++) {

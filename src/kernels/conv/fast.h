@@ -37,7 +37,7 @@ static inline bgi_conv bgi_conv_read(const bg_type *x, const bg_type *w, const b
                       .options = *options};
 }
 
-/* y of an image and group [OG,P] = w [OG,K] patches [K,P] */
+/* Returns the plan of the forward product: y of an image and group [OG,P] = w [OG,K] patches [K,P]. */
 static inline bgi_gemm bgi_conv_forward_plan(const bgi_conv *s, int64_t lanes)
 {
     return bgi_gemm_plan(s->n * s->options.groups, s->og, s->p, s->k, 1, lanes, s->dtype == BG_FLOAT32);
@@ -90,13 +90,14 @@ static inline bgi_conv_weights_plan bgi_conv_weights_plan_make(const bgi_conv *s
     return plan;
 }
 
-/* The sums of all runs, then the scratch of each part. */
+/* Returns the bytes of scratch: the sums of all runs, then the scratch of each part. */
 static inline size_t bgi_conv_weights_scratch_bytes(const bgi_conv_weights_plan *plan)
 {
     return (size_t)(plan->runs * plan->sums_floats + plan->parts * plan->gemm.part_floats) * sizeof(float);
 }
 
-/* Patches of dx, a block of channels [channels T, P] = w^T [channels T, OG] dy [OG,P], are added to their elements. */
+/* The plan of dx: a product computes the patches of dx of a block of channels, [channels T, P] = w^T [channels T, OG]
+ * dy [OG,P], and each element of a patch is added to its element of dx. */
 typedef struct bgi_conv_input_plan {
     bgi_gemm gemm;
     int64_t channels;     /* of a block */
@@ -110,7 +111,8 @@ typedef struct bgi_conv_input_plan {
 
 #define BGI_CONV_PATCH_FLOATS (64 * 1024)
 
-/* The plan with blocks of this many channels, whose product uses at most this much scratch. */
+/* Returns the plan with blocks of `channels` channels, and a product that stays within `limit_bytes` of scratch if
+ * possible. */
 static inline bgi_conv_input_plan bgi_conv_input_plan_of(const bgi_conv *s, int64_t channels, int64_t lanes,
                                                          uint64_t limit_bytes)
 {
@@ -128,8 +130,8 @@ static inline bgi_conv_input_plan bgi_conv_input_plan_of(const bgi_conv *s, int6
     return plan;
 }
 
-/* Stays within a limit (bgi_product_limit) as far as possible, first by blocks of fewer channels, then by fewer
- * parts. */
+/* Returns a plan that stays within a limit of scratch (bgi_product_limit) if possible, first by blocks of fewer
+ * channels, then by fewer parts. */
 static inline bgi_conv_input_plan bgi_conv_input_plan_make(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes)
 {
     const int64_t fit = BGI_CONV_PATCH_FLOATS / (s->taps * s->p);

@@ -16,7 +16,7 @@
 #include "kernels/conv/pairs_body.h"
 #endif
 
-/* The output columns that read inside the image through filter column kx: the first, and the end. */
+/* Finds the output columns *first..*end - 1, which read inside the image through filter column kx. */
 static void find_inside(const bgi_conv *s, int64_t kx, int64_t *first, int64_t *end)
 {
     const int64_t stride = s->options.stride[1], offset = kx * s->options.dilation[1] - s->options.padding[1];
@@ -31,7 +31,7 @@ static void find_inside(const bgi_conv *s, int64_t kx, int64_t *first, int64_t *
     *end = *end < s->ow ? *end : s->ow;
 }
 
-/* to[i] for output columns from..from + count - 1 of one row: input column (from + i) stride + offset. */
+/* Copies to to[i], for output columns from..from + count - 1 of one row, input column (from + i) stride + offset. */
 static void gather_columns(const bgi_conv *s, const void *x, int64_t row, int64_t offset, int64_t from, int64_t count,
                            float *to)
 {
@@ -49,7 +49,7 @@ static void gather_columns(const bgi_conv *s, const void *x, int64_t row, int64_
     }
 }
 
-/* One row of the patches' matrix: tap (c, ky, kx) at `count` output positions from (oy, ox) on. `plane` is the
+/* Packs one row of the patches' matrix: tap (c, ky, kx) at `count` output positions from (oy, ox) on. `plane` is the
  * beginning of channel c of the image. */
 static void pack_patch_row(const bgi_conv *s, const void *x, int64_t plane, int64_t ky, int64_t kx, int64_t oy,
                            int64_t ox, int64_t count, float *to)
@@ -79,7 +79,8 @@ static void pack_patch_row(const bgi_conv *s, const void *x, int64_t plane, int6
     }
 }
 
-/* Rows k0.. of the patches of image `image`, group `group`, at positions p0..; rows are `stride` floats apart. */
+/* Packs `k_count` rows from k0 on of the patches of image `image` and group `group`, at `count` positions from p0 on;
+ * rows are `stride` floats apart and end with zeros. */
 static void pack_patch_rows(const bgi_conv *s, const void *x, int64_t image, int64_t group, int64_t k0, int64_t k_count,
                             int64_t p0, int64_t count, int64_t stride, float *to)
 {
@@ -100,7 +101,7 @@ static void pack_patch_rows(const bgi_conv *s, const void *x, int64_t image, int
     }
 }
 
-/* In the forward pass, B is the patches' matrix of one image and group. */
+/* Packs B of the forward pass, the patches' matrix of one image and group. */
 static void pack_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                          int64_t width, float *to, float *spare)
 {
@@ -112,7 +113,8 @@ static void pack_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_
                     width, to);
 }
 
-/* For the gradient of weights, B is its transpose, one image at a time; the job's batch is the group. */
+/* Packs B of the weights' gradient, the transposed patches' matrix of one image at a time; the job's batch is the
+ * group. */
 static void pack_transposed_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0,
                                     int64_t count, int64_t width, float *to, float *spare)
 {
@@ -229,7 +231,7 @@ static void combine_conv2d(const bg_kernel_call *call, uint32_t part)
     combine_convolution(call, part, NULL);
 }
 
-/* Computes units of products of runs of images: `unit` counts the units of a run, then runs. */
+/* Computes units of products of runs of images; units are numbered run by run. */
 static void multiply_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv *s,
                              const bgi_conv_weights_plan *plan)
 {
@@ -347,7 +349,7 @@ static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t
         sum_bias_gradient(&s, call->operands[0], from, end - from, bgi_call_adds(call), call->operands[3]);
 }
 
-/* Adds the sums of the runs of a dw by pairs. */
+/* Adds up the runs' sums of a dw that products of pairs compute. */
 static void finish_conv2d_backward_weights(const bg_kernel_call *call)
 {
 #if LANES == 16

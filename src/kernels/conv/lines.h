@@ -33,7 +33,7 @@ typedef struct bgi_lines_plan {
     int64_t strips;            /* chains in an image; 1 when a chain has several images */
     int64_t chains;            /* chains of all images */
     int64_t height, width;     /* size of a copied image */
-    int64_t vectors, lines;    /* numbers in a unit */
+    int64_t vectors, lines;    /* vectors and lines of a unit */
     int64_t blocks;            /* runs of vectors of a group */
     int64_t row_blocks;        /* blocks of rows of a group */
     int64_t runs, sums_floats; /* sums_floats: size of a run's dw; 0 when there is only one run */
@@ -42,8 +42,8 @@ typedef struct bgi_lines_plan {
     uint32_t parts, combines;
 } bgi_lines_plan;
 
-/* Chooses the rows and images of a chain and the size of its copies; false when even one row of results needs too many
- * floats. */
+/* Chooses the rows and images of a chain and the size of its copies; returns false when even one row of results needs
+ * too many floats. */
 static inline bool bgi_lines_cut_chains(const bgi_conv *s, int64_t lanes, bgi_lines_plan *plan)
 {
     const bg_conv2d_options *o = &s->options;
@@ -97,7 +97,7 @@ static inline void bgi_lines_cut_units(const bgi_conv *s, int64_t lanes, bgi_lin
     plan->sums_floats = plan->runs > 1 ? dw : 0;
 }
 
-/* The most rows of dw in a unit. */
+/* Returns the largest number of rows of dw in a unit. */
 static inline int64_t bgi_lines_unit_rows(const bgi_conv *s, const bgi_lines_plan *plan)
 {
     return (s->og + plan->row_blocks - 1) / plan->row_blocks;

@@ -104,7 +104,7 @@ static lines_scratch cut_lines_scratch(const bgi_lines_plan *plan, float *from)
                            .sums = from + plan->place_floats + plan->copy_floats + plan->row_floats};
 }
 
-/* The places of a chain's positions in a copy. A shorter chain uses the first of them. */
+/* Finds the places of a chain's positions in a copy. A chain with fewer positions uses the first places. */
 static void find_line_places(const bgi_conv *s, const bgi_lines_plan *plan, int32_t *places)
 {
     for (int64_t image = 0; image < plan->images; image++)
@@ -156,7 +156,7 @@ static lines_unit find_lines_unit(const bgi_conv *s, const bgi_lines_plan *plan,
                         .lines = (channels + LANES - 1) / LANES * s->taps};
 }
 
-/* The offset in the copies at which line `line` reads the first position. */
+/* Returns the offset in the copies at which line `line` reads for the first position. */
 static int64_t find_line(const bgi_conv *s, const bgi_lines_plan *plan, int64_t line)
 {
     const int64_t vector = line / s->taps, tap = line % s->taps;
@@ -205,7 +205,7 @@ static void sum_chain(const bgi_conv *s, const bgi_lines_plan *plan, const lines
 
 /* ---- a unit ---- */
 
-/* Stores a unit's sums in the order of dw, or adds them to it. The rows' copies are no longer needed. */
+/* Stores a unit's sums in dw, in the order of dw, or adds them to dw. */
 static void store_lines(const bgi_conv *s, const bgi_lines_plan *plan, const lines_unit *u, const lines_scratch *own,
                         float *dw, bool adds)
 {

@@ -25,7 +25,7 @@ void bgi_pairs_find_window(const bgi_pairs_axis *a, int64_t from, int64_t end, i
         *low = *high = 0;
 }
 
-/* The most elements of a copy for this many rows of results and of taps. */
+/* Returns the largest number of elements of a copy for `rows` rows of results and `depth_rows` rows of taps. */
 static int64_t bgi_pairs_copy_elements(const bgi_conv_pairs *v, int64_t rows, int64_t depth_rows)
 {
     const bgi_pairs_axis *a = v->axis;

@@ -1,6 +1,6 @@
 /*
- * pairs.h: convolutions of bfloat16 by AVX512-BF16's products of pairs (linear/pairs.h), and the geometry that the
- * three of them share. A result is a sum over taps, and for each tap over terms:
+ * pairs.h: convolutions of bfloat16 by AVX512-BF16's products of pairs (linear/pairs.h), and the geometry that forward
+ * pass, dx and dw share. A result is a sum over taps, and for each tap over terms:
  *
  *                  results          terms             taps, in order
  *     forward      y [n, o, p]      channels of x     the filter's
@@ -12,8 +12,8 @@
  * A small dw may be the sum of several *runs* of rows of dy, whose number depends only on the shape (`runs`).
  *
  * Lanes are channels of the results (for dw: of dy). The filter (for dw: dy) is laid out first, as panels of B. Then
- * each unit copies its part of the source with the padding, the terms of each place side by side, so that the rows of A
- * lie in the copy. Letters: fast.h.
+ * each unit copies its part of the source with the padding, with adjacent terms at each place, so that the product
+ * reads the rows of A directly from the copy. Letters: fast.h.
  */
 #ifndef BGI_KERNELS_CONV_PAIRS_H
 #define BGI_KERNELS_CONV_PAIRS_H
@@ -43,7 +43,7 @@ typedef struct bgi_conv_pairs {
     int64_t image_stride, term_stride, group_stride;    /* of the source, in elements */
     int64_t filter_lane, filter_term, filter_group;     /* of the filter, whose taps are adjacent */
     int64_t to_image, to_lane, to_group;                /* of the results */
-    int64_t even_terms, width, panels;                  /* width of a panel, number of a group's */
+    int64_t even_terms, width, panels;                  /* panels: width of one, number in a group */
     int64_t together, image_blocks, strip_rows, strips; /* results of a unit */
     int64_t panel_blocks, unit_panels;
     int64_t runs, depth_rows; /* of taps; the rows of taps for which the source is copied at a time */
@@ -61,7 +61,8 @@ static inline bool bgi_pairs_find_offset(const bgi_pairs_axis *a, int64_t phase,
     return !a->is_backward || at % a->phases == 0;
 }
 
-/* The places of the source, first and end, that results from..end - 1 read through taps first..last - 1. */
+/* Finds the first and the end of the places of the source that results from..end - 1 read through taps first..last -
+ * 1. */
 void bgi_pairs_find_window(const bgi_pairs_axis *a, int64_t from, int64_t end, int64_t first, int64_t last,
                            int64_t *low, int64_t *high);
 
@@ -70,7 +71,7 @@ static inline size_t bgi_conv_pairs_scratch_bytes(const bgi_conv_pairs *v)
     return (size_t)(v->filter_floats + v->runs * v->run_floats + v->parts * v->part_floats) * sizeof(float);
 }
 
-/* The plans of the three convolutions, with a limit of scratch (bgi_product_limit). */
+/* Return the plans of the three convolutions, with a limit of scratch (bgi_product_limit). */
 bgi_conv_pairs bgi_conv_pairs_forward(const bgi_conv *s, uint64_t limit_bytes);
 bgi_conv_pairs bgi_conv_pairs_input(const bgi_conv *s, uint64_t limit_bytes);
 bgi_conv_pairs bgi_conv_pairs_weights(const bgi_conv *s, uint64_t limit_bytes);

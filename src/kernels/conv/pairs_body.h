@@ -1,5 +1,5 @@
 /*
- * pairs_body.h: convolutions by products of pairs. Geometry and order of sums: pairs.h.
+ * pairs_body.h: convolutions by products of pairs. pairs.h describes the geometry and the order of sums.
  */
 #ifndef BGI_KERNELS_CONV_PAIRS_BODY_H
 #define BGI_KERNELS_CONV_PAIRS_BODY_H
@@ -116,14 +116,15 @@ static int64_t list_pairs_rows(const bgi_conv_pairs *v, const pairs_unit *u, con
                 u->places[count] = (int32_t)(((i * u->rows + y) * columns->to + x) * v->width);
             }
         }
-    for (int64_t i = count; i % BGI_PAIRS_GATHERED != 0; i++) { /* the last block's other rows go where no result is */
+    for (int64_t i = count; i % BGI_PAIRS_GATHERED != 0;
+         i++) { /* the last block's unused rows are stored after all results */
         u->from[i] = u->from[0];
         u->places[i] = (int32_t)(u->images * u->rows * columns->to * v->width);
     }
     return bgi_cpu_round_up(count, BGI_PAIRS_GATHERED);
 }
 
-/* Adds segments, a block of terms after another. */
+/* Adds the products of segments, one block of terms after another. */
 static void add_pairs_segments(const bgi_conv_pairs *v, bgi_pairs_gathered *g)
 {
     const uint16_t *a = g->a, *b = g->b;
@@ -194,7 +195,7 @@ static void put_pairs(const bgi_conv_pairs *v, const pairs_unit *u, int64_t pane
                        is_one ? positions : run, u->transposed + lane * row + i * run);
 }
 
-/* The sums begin with the bias, of the group's lanes, or with 0. */
+/* Sets the sums of a panel to the bias of its lanes, or to 0 without a bias. */
 static void begin_pairs(const bgi_conv_pairs *v, const pairs_unit *u, int64_t panel, const uint16_t *bias, float *sums)
 {
     const int64_t positions = u->images * u->rows * v->axis[1].to, left = v->lanes - panel * v->width;
@@ -206,7 +207,7 @@ static void begin_pairs(const bgi_conv_pairs *v, const pairs_unit *u, int64_t pa
         memcpy(sums + i * v->width, first, (size_t)v->width * sizeof *sums);
 }
 
-/* Adds the unit's rows of taps to panels first..end - 1 of the unit's. */
+/* Adds the products of the unit's rows of taps to the sums of panels first..end - 1, counted in the group. */
 static void add_pairs_panels(const bgi_conv_pairs *v, const pairs_unit *u, const uint16_t *filter, int64_t first,
                              int64_t end, float *sums)
 {
@@ -236,7 +237,7 @@ static void copy_pairs_taps(const bgi_conv_pairs *v, pairs_unit *u, const uint16
     copy_pairs_source(v, u, source);
 }
 
-/* The unit's images, rows and panels; returns its run. */
+/* Finds the unit's images, rows and panels; returns its run. */
 static int64_t find_pairs_unit(const bgi_conv_pairs *v, int64_t unit, float *scratch, pairs_unit *u)
 {
     const int64_t panels = unit % v->panel_blocks, strip = unit / v->panel_blocks % v->strips;
@@ -279,7 +280,7 @@ static void convolve_pairs(const bg_kernel_call *call, uint32_t part, const bgi_
     }
 }
 
-/* Computes units of dw, or of the runs whose sum it is. */
+/* Computes units of dw or, with several runs, of the runs' sums, which add up to dw. */
 static void convolve_pairs_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv_pairs *v)
 {
     const uint16_t *filter = call->scratch;

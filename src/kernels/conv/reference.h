@@ -17,7 +17,8 @@ typedef struct bgi_conv_geometry {
     bg_conv2d_options options;
 } bgi_conv_geometry;
 
-/* The types `x` and `weight` are those of the forward op's operands (or of their gradients). */
+/* Returns the geometry of a convolution; `x` and `weight` are the types of the forward op's operands (or of their
+ * gradients). */
 static inline bgi_conv_geometry bgi_conv_geometry_make(const bg_type *x, const bg_type *weight, int64_t oh, int64_t ow,
                                                        const bg_conv2d_options *options)
 {
@@ -35,7 +36,7 @@ static inline bgi_conv_geometry bgi_conv_geometry_make(const bg_type *x, const b
                                .options = *options};
 }
 
-/* y[n,o,oh,ow] without bias: the sum over (c, kh, kw) in this order. */
+/* Returns y[n,o,oh,ow] without bias: the sum over (c, kh, kw) in this order. */
 static inline double bgi_convolve_at(const bgi_conv_geometry *g, bg_dtype dtype, const void *x, const void *weight,
                                      int64_t n, int64_t o, int64_t oh, int64_t ow)
 {
@@ -60,7 +61,7 @@ static inline double bgi_convolve_at(const bgi_conv_geometry *g, bg_dtype dtype,
 typedef double (*bgi_read_dy)(const void *source, const bgi_conv_geometry *g, int64_t n, int64_t o, int64_t oh,
                               int64_t ow);
 
-/* The output position that reads input position `at` through kernel position `k`, or -1. */
+/* Returns the output position that reads input position `at` through kernel position `k`, or -1. */
 static inline int64_t bgi_conv_output_position(const bgi_conv_geometry *g, int dim, int64_t at, int64_t k)
 {
     const int64_t scaled = at + g->options.padding[dim] - k * g->options.dilation[dim];
@@ -71,7 +72,7 @@ static inline int64_t bgi_conv_output_position(const bgi_conv_geometry *g, int d
     return scaled / g->options.stride[dim];
 }
 
-/* dx[n,c,h,w]: the sum over (o, kh, kw) in this order. */
+/* Returns dx[n,c,h,w]: the sum over (o, kh, kw) in this order. */
 static inline double bgi_convolve_backward_input_at(const bgi_conv_geometry *g, bg_dtype dtype, bgi_read_dy read_dy,
                                                     const void *dy, const void *weight, int64_t n, int64_t c, int64_t h,
                                                     int64_t w)
@@ -91,7 +92,7 @@ static inline double bgi_convolve_backward_input_at(const bgi_conv_geometry *g, 
     return sum;
 }
 
-/* dw[o,c,kh,kw], c counted within the group: the sum over (n, oh, ow) in this order. */
+/* Returns dw[o,c,kh,kw], with c counted within the group: the sum over (n, oh, ow) in this order. */
 static inline double bgi_convolve_backward_weight_at(const bgi_conv_geometry *g, bg_dtype dtype, bgi_read_dy read_dy,
                                                      const void *dy, const void *x, int64_t o, int64_t c, int64_t kh,
                                                      int64_t kw)

@@ -68,7 +68,7 @@ static void list_live(live_list *list, const float *dy, const uint8_t *where, co
     list->count = n;
 }
 
-/* The tables that list_live reads. */
+/* Fills the tables that list_live reads. */
 static void fill_positions(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, int32_t *position, int32_t *window)
 {
     for (int64_t i = 0; i < s->qh; i++)
@@ -88,7 +88,7 @@ typedef struct patch_block {
     int64_t filter_stride;
 } patch_block;
 
-/* sum += g x the patch at `row` */
+/* Computes sum += g x the patch at `row`. */
 ALWAYS_INLINE void add_patch(vf g, const float *row, int64_t stride, const int rows, const int vectors,
                              vf sum[BLOCK_ROWS][BLOCK_VECTORS])
 {

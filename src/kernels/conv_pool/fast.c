@@ -4,7 +4,8 @@
  */
 #include "kernels/conv_pool/fast.h"
 
-/* Window offsets are bytes, of which 255 is reserved, and lists of positions are 32-bit. */
+/* Returns whether the kernels support the sizes: window offsets are bytes, of which 255 is reserved, and lists of
+ * positions are 32-bit. */
 static bool fits(const bgi_conv_pool *s)
 {
     return bgi_dtype_is_single(s->dtype) && s->windows < 255 && s->windows * s->kh <= BGI_CONV_POOL_MAX_OFFSETS &&

@@ -131,7 +131,7 @@ static inline bgi_conv_pool_patches bgi_conv_pool_patch_plan(const bgi_conv_pool
     return p;
 }
 
-/* Bytes of `parts` parts and of their shared scratch. */
+/* Returns the bytes of scratch of `parts` parts, with the scratch that they share. */
 static inline size_t bgi_conv_pool_scratch(int64_t shared_floats, int64_t part_floats, uint32_t parts)
 {
     return (size_t)(shared_floats + part_floats * parts) * sizeof(float);
@@ -142,9 +142,9 @@ static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_
     return bgi_cpu_part_count(s->n, 2.0 * (double)(s->n * s->o * s->q * s->windows) * (double)s->k, flops_per_part);
 }
 
-/* Parts of the forward and inputs' kernels, which are runs of images. A part takes at most ten microseconds, so that
- * two workers that share a call end together. Parts get the same number of images if that does not exceed the limit of
- * parts: 40 images in 9 parts become 10 parts. */
+/* Returns the number of parts of the forward kernel and of the inputs' kernel; parts are runs of images. A part takes
+ * at most ten microseconds, so that two workers that share a call end together. Parts get the same number of images if
+ * that does not exceed the limit of parts: 40 images in 9 parts become 10 parts. */
 static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
 {
     const int64_t parts = bgi_conv_pool_parts(s, 1.3e6), images = s->n / parts;
@@ -153,8 +153,8 @@ static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
     return (uint32_t)(even <= BGI_CPU_MOST_PARTS ? even : parts);
 }
 
-/* At most as many parts as the limit of scratch allows (bgi_product_limit), at least one. Results do not depend on
- * which part computes an image. */
+/* Returns `parts`, or fewer parts if the limit of scratch requires that (bgi_product_limit), but at least one. Results
+ * do not depend on which part computes an image. */
 static inline uint32_t bgi_conv_pool_bound_parts(uint32_t parts, int64_t shared_floats, int64_t part_floats,
                                                  uint64_t limit_bytes)
 {
@@ -163,8 +163,9 @@ static inline uint32_t bgi_conv_pool_bound_parts(uint32_t parts, int64_t shared_
     return parts;
 }
 
-/* The backward kernels do a quarter of the work for the usual 2 x 2 windows; each part of the weights' kernel has sums
- * to clear and to combine. The number of parts determines the order of these sums. */
+/* Returns the number of parts of the weights' kernel. The backward kernels do a quarter of the work for the usual 2 x 2
+ * windows, and each part of the weights' kernel has sums to clear and to combine. The number of parts determines the
+ * order of these sums. */
 
 static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
 {
@@ -173,7 +174,8 @@ static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
     return bgi_conv_pool_parts(s, sums > 2.6e6 ? sums : 2.6e6);
 }
 
-/* The number of pieces of output channels for adding the sums of `parts` parts. A piece takes about a microsecond. */
+/* Returns the number of pieces into which output channels are divided to add up the sums of `parts` parts. A piece
+ * takes about a microsecond. */
 static inline uint32_t bgi_conv_pool_weights_pieces(const bgi_conv_pool *s, const bgi_conv_pool_patches *p,
                                                     uint32_t parts)
 {

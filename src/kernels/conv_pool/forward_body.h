@@ -2,7 +2,7 @@
  * forward_body.h: convolution, bias, max pool and relu in one pass; the convolution's output stays in registers.
  *
  * A vector covers pooled positions. For a tile of output channels, separate accumulators hold several elements of the
- * pooling window, so that the pool is a maximum of registers. Letters and layout: fast.h.
+ * pooling window, so that the pool is a maximum of registers. fast.h defines the letters and the layout.
  */
 #ifndef BGI_KERNELS_CONV_POOL_FORWARD_BODY_H
 #define BGI_KERNELS_CONV_POOL_FORWARD_BODY_H
@@ -95,8 +95,9 @@ ALWAYS_INLINE void store_outputs(const bg_dtype dtype, void *y, int64_t at, vf v
     }
 }
 
-/* Without relu the maximum starts from minus infinity at the first element, which is right even where all elements are
- * minus infinity. With relu it starts from zero and 255, which mean that no element is above zero. */
+/* Computes the pooled results of a tile. Without relu the maximum starts from minus infinity at the first element,
+ * which is right even where all elements are minus infinity. With relu it starts from zero and 255, which mean that no
+ * element is above zero. */
 ALWAYS_INLINE void pool_positions(const pool_band *b, const bg_dtype dtype, const int channels)
 {
     const bgi_conv_pool *s = b->shape;
@@ -195,7 +196,7 @@ static void split_row(const float *row, int64_t width, int64_t columns, int64_t 
 }
 
 #if LANES == 16
-/* Narrow stores do not cross cache lines when few lanes are used. */
+/* Stores `count` lanes, with narrow stores for few lanes, because these cross fewer cache lines. */
 ALWAYS_INLINE void store_short(float *to, __m512 v, int64_t count)
 {
     const __mmask8 live = (__mmask8)((1u << (count & 7)) - 1u);
@@ -210,7 +211,8 @@ ALWAYS_INLINE void store_short(float *to, __m512 v, int64_t count)
         _mm256_mask_storeu_ps(to, live, _mm512_castps512_ps256(v));
 }
 
-/* shift_row for pairs, where a part of a row fits one vector: shifts are permutations of registers. */
+/* Does the same as shift_row for windows of two columns if a part of a row fits one vector: shifts are permutations of
+ * registers. */
 ALWAYS_INLINE void shift_short_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const float *row,
                                    int64_t width, float *to)
 {
@@ -285,7 +287,8 @@ static void shift_planes(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, 
     }
 }
 
-/* Output channels are divided into tiles as evenly as possible: 10 in steps of at most 6 are 5 and 5. */
+/* Pools all output channels, in tiles that are as equal as possible: with tiles of at most 6 channels, 10 channels are
+ * two tiles of 5. */
 static void pool_channels(pool_band band, const float *w, const float *bias, void *y, uint8_t *where)
 {
     const bgi_conv_pool *s = band.shape;

@@ -9,7 +9,7 @@
 #include "kernels/cpu/rows_body.h"
 #include "kernels/elementwise/fast_body.h"
 
-/* The sums of a b, a a and b b over adjacent elements. */
+/* Computes the sums of a b, a a and b b over adjacent elements. */
 static void sum_cosine_row(bg_dtype dtype, const void *a, const void *b, int64_t at, int64_t count, float sums[3])
 {
     float in_a[BGI_ELEMENTWISE_CHUNK], in_b[BGI_ELEMENTWISE_CHUNK];
@@ -59,7 +59,8 @@ static void store_cosine(const bg_kernel_call *call, int64_t row, float product,
     ((float *)call->operands[2])[row] = product * fabsf(inverse[0]) * fabsf(inverse[1]);
 }
 
-/* A block of interleaved vectors from vector `row` on, whose first element is at `at`. */
+/* Computes the cosines of a block of `count` interleaved vectors from vector `row` on, whose first element is at
+ * `at`. */
 static void cosine_block(const bg_kernel_call *call, const bgi_axis_view *view, int64_t row, int64_t at, int64_t count)
 {
     const bg_dtype dtype = call->types[0].dtype;
@@ -123,7 +124,7 @@ static cosine_factors find_factors(const bg_kernel_call *call, int64_t row)
     return f;
 }
 
-/* dx = scale other - slope x, for adjacent elements. */
+/* Computes dx = scale other - slope x, for adjacent elements. */
 static void spread_cosine(const float *x, const float *other, vf scale, vf slope, float *y, int64_t count)
 {
     FOR_VECTORS(vfma(scale, vload(other + i), -(slope * vload(x + i))),

@@ -9,13 +9,14 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/operands.h"
 
-/* The index of element k of vector `row`. */
+/* Returns the index of element k of vector `row`. */
 static int64_t place_of(const bgi_axis_view *view, int64_t row, int64_t k)
 {
     return (row / view->inner * view->size + k) * view->inner + row % view->inner;
 }
 
-/* The lengths are compared as their squares. */
+/* Returns the inverse of a length, given its square, with a minus sign if the length is below epsilon; the squares are
+ * compared. */
 static double invert_length(double square, double epsilon)
 {
     return square < epsilon * epsilon ? -1.0 / epsilon : 1.0 / sqrt(square);

@@ -19,7 +19,8 @@ static const bgi_cpu_variant *find_variant(bgi_isa isa)
     return &bgi_cpu_portable;
 }
 
-/* Products of bfloat16 have one body for several instruction sets (linear/pairs.h), and a name for each set. */
+/* Returns the name of a product of bfloat16, or NULL for other kernels. Several instruction sets share the body
+ * (linear/pairs.h), but each set has a name. */
 static const char *name_pairs(bgi_kernel_id id, bgi_isa isa)
 {
 #define NAMES(kernel)                                                                                                  \

@@ -100,8 +100,8 @@ static inline void narrow_float16(const float *from, int64_t count, uint16_t *to
 
 /* ---- both 16-bit types ----
  *
- * widen and narrow are not inlined: their vector loops are long, most runs are too, and almost every kernel has them.
- */
+ * widen and narrow are not inlined: the code of their loops is long, most calls convert many elements, and almost every
+ * kernel calls them. */
 
 static __attribute__((noinline)) void widen(bg_dtype dtype, const uint16_t *from, int64_t count, float *to)
 {
@@ -148,7 +148,8 @@ static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t inde
         write_floats(dtype, data, index, count, from);
 }
 
-/* Like read_floats, but copies only if a conversion is needed: returns floats in `data` itself or in `buffer`. */
+/* Does the same as read_floats, but copies only if a conversion is needed; returns floats in `data` itself or in
+ * `buffer`. */
 static inline const float *view_floats(bg_dtype dtype, const void *data, int64_t index, int64_t count, float *buffer)
 {
     if (dtype == BG_FLOAT32)

@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/simd.h"
 
-/* Horner's rule, highest coefficient last in `c`. */
+/* Evaluates a polynomial by Horner's rule; the highest coefficient is the last one in `c`. */
 ALWAYS_INLINE vf vpolynomial(vf x, const float *c, const int count)
 {
     vf sum = vset(c[count - 1]);
@@ -30,14 +30,14 @@ ALWAYS_INLINE vf vcopy_sign(vf magnitude, vf sign)
     return (vf)(((vi)magnitude & vset_int(0x7fffffff)) | ((vi)sign & vset_int((int32_t)0x80000000u)));
 }
 
-/* 2^n for n in -126..127 */
+/* Returns 2^n for n in -126..127. */
 ALWAYS_INLINE vf vpower_of_two(vi n)
 {
     return (vf)((n + vset_int(127)) << 23);
 }
 
-/* e^x = 2^n e^r with |r| <= log(2) / 2; e^r = 1 + r + r^2 p(r). Multiplying by 2^n in two steps reaches infinity and
- * the subnormals. */
+/* Returns e^x = 2^n e^r with |r| <= log(2) / 2; e^r = 1 + r + r^2 p(r). Multiplying by 2^n in two steps reaches
+ * infinity and the subnormals. */
 ALWAYS_INLINE vf vexp(vf x)
 {
     static const float p[] = {5.000000000e-01f, 1.666656963e-01f, 4.166654542e-02f, 8.364380693e-03f, 1.392768462e-03f};
@@ -51,7 +51,7 @@ ALWAYS_INLINE vf vexp(vf x)
     return vselect(vis_nan(x), x, e * vpower_of_two(half) * vpower_of_two(whole - half));
 }
 
-/* e^x - 1, from the same parts: 2^n (e^r - 1) + (2^n - 1), without the loss of digits near 0. */
+/* Returns e^x - 1 = 2^n (e^r - 1) + (2^n - 1), with n and r as above, which loses no digits near 0. */
 ALWAYS_INLINE vf vexpm1(vf x)
 {
     static const float p[] = {5.000000000e-01f, 1.666656963e-01f, 4.166654542e-02f, 8.364380693e-03f, 1.392768462e-03f};
@@ -68,7 +68,7 @@ ALWAYS_INLINE vf vexpm1(vf x)
     return vselect(vis_nan(x), x, vselect(vgreater(x, vset(40.0f)), far, near));
 }
 
-/* log(x) = n log(2) + log(m), m in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2 / 2 + f^3 p(f). */
+/* Returns log(x) = n log(2) + log(m), m in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2 / 2 + f^3 p(f). */
 ALWAYS_INLINE vf vlog(vf x)
 {
     static const float p[] = {3.333333118e-01f,  -2.499999696e-01f, 2.000071575e-01f,
@@ -90,7 +90,7 @@ ALWAYS_INLINE vf vlog(vf x)
                    vselect(vgreater(x, zero), vselect(vgreater(infinity, x), value, infinity), -infinity));
 }
 
-/* log(1 + x): the rounding error of 1 + x is corrected by the slope. */
+/* Returns log(1 + x); the slope of the logarithm corrects the rounding error of 1 + x. */
 ALWAYS_INLINE vf vlog1p(vf x)
 {
     const vf u = vset(1.0f) + x, lost = (x - (u - vset(1.0f))) / u;
@@ -99,14 +99,14 @@ ALWAYS_INLINE vf vlog1p(vf x)
     return vlog(u) + vselect(is_ordinary, lost, vset(0.0f));
 }
 
-/* log(1 + e^x) */
+/* Returns log(1 + e^x). */
 ALWAYS_INLINE vf vsoftplus(vf x)
 {
     return vselect(vgreater(x, vset(0.0f)), x, vselect(vis_nan(x), x, vset(0.0f))) + vlog1p(vexp(-vabs(x)));
 }
 
-/* The sine of x + quarters * pi / 2. pi / 2 is split into four parts, of which three have 10 bits, so that their
- * products with n are exact up to `far`. Beyond `far` each lane is computed in double. */
+/* Returns the sine of x + quarters * pi / 2. pi / 2 is split into four parts, of which three have 10 bits, so that
+ * their products with n are exact up to `far`. Beyond `far` each lane is computed in double. */
 ALWAYS_INLINE vf vsin(vf x, const int quarters)
 {
     static const float sine[] = {-1.666666666e-01f, 8.333331875e-03f, -1.984008674e-04f, 2.724992580e-06f};
@@ -131,7 +131,7 @@ ALWAYS_INLINE vf vsin(vf x, const int quarters)
     return result;
 }
 
-/* Small arguments: x + x^3 p(x^2), for |x| < 0.625; others: 1 - 2 / (e^2|x| + 1), with x's sign. */
+/* Returns x + x^3 p(x^2) for |x| < 0.625, and 1 - 2 / (e^2|x| + 1), with x's sign, for others. */
 ALWAYS_INLINE vf vtanh(vf x)
 {
     static const float p[] = {-3.333332894e-01f, 1.333276974e-01f, -5.385090958e-02f, 2.099717900e-02f,
@@ -148,8 +148,9 @@ ALWAYS_INLINE vf vsigmoid(vf x)
     return vset(1.0f) / (vset(1.0f) + vexp(-x));
 }
 
-/* The normal distribution: its density without the factor 1 / sqrt(2 pi), and its probability of being below x:
- * erfc(t) / 2 for negative x, t = |x| / sqrt(2), where erfc(t) = e^(-t^2) u p(u), u = 1 / (t + 2), for t up to 10. */
+/* Returns the probability that a normal variable is below x, and in *density its density without the factor
+ * 1 / sqrt(2 pi). The probability is erfc(t) / 2 for negative x, t = |x| / sqrt(2), where erfc(t) = e^(-t^2) u p(u),
+ * u = 1 / (t + 2), for t up to 10. */
 ALWAYS_INLINE vf vnormal(vf x, vf *density)
 {
     static const float p[] = {5.641085590e-01f,  1.132342819e+00f, 1.891925189e+00f,  3.788310642e+00f,
@@ -163,7 +164,7 @@ ALWAYS_INLINE vf vnormal(vf x, vf *density)
     return vselect(vgreater(x, vset(0.0f)), vset(1.0f) - tail, tail);
 }
 
-/* The error function: x p(x^2) up to 1, 1 - 2 normal(-sqrt(2) |x|) beyond. */
+/* Returns the error function: x p(x^2) for |x| up to 1, and 1 - 2 normal(-sqrt(2) |x|), with x's sign, beyond. */
 ALWAYS_INLINE vf verf(vf x)
 {
     static const float p[] = {1.128379167e+00f, -3.761263847e-01f, 1.128378250e-01f, -2.686543073e-02f,

@@ -9,7 +9,7 @@
 
 enum { PHILOX_GROUP = 64 }; /* the largest number of counters that are advanced together, with 4 words each */
 
-/* words[w][i]: word w of the block at counter {first + i, rest...}. */
+/* Computes words[w][i], word w of the block at counter {first + i, rest...}. */
 static void make_words(const uint32_t rest[3], const uint32_t key[2], uint32_t first, int64_t count,
                        uint32_t words[4][PHILOX_GROUP])
 {

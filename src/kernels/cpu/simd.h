@@ -49,7 +49,7 @@ typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef float vf_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t vi_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
-/* Half as many doubles, for sums that need more digits than float32. */
+/* A vector of LANES / 2 doubles, for sums that need more digits than float32. */
 typedef double vd __attribute__((vector_size(LANES * 4)));
 typedef float vf_half __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
 
@@ -85,7 +85,7 @@ ALWAYS_INLINE vi vset_int(int32_t x)
 {
     return (vi)_mm512_set1_epi32(x);
 }
-/* a b + c, rounded once (portable: twice) */
+/* Returns a b + c, rounded once (portable: twice). */
 ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
 {
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -119,7 +119,7 @@ ALWAYS_INLINE vm vis_nan(vf a)
 {
     return _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
 }
-/* a > b, or a is NaN and b is not: the condition for a new maximum when NaN wins */
+/* Returns where a > b, or a is NaN and b is not: the condition for a new maximum when NaN wins. */
 ALWAYS_INLINE vm vwins(vf a, vf b)
 {
     return _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask((__m512)b, (__m512)b, _CMP_ORD_Q), (__m512)a, (__m512)b,
@@ -244,7 +244,8 @@ ALWAYS_INLINE __m256i lane_mask(int64_t n)
 
     return (__m256i)(index < vset_int((int32_t)n));
 }
-/* Whole vectors are a separate case: on AMD's processors a masked store takes twenty cycles or more. */
+/* Load and store the first n lanes. Whole vectors are a separate case: on AMD's processors a masked store takes twenty
+ * cycles or more. */
 ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
 {
     return n == LANES ? vload(p) : (vf)_mm256_maskload_ps(p, lane_mask(n));
@@ -338,7 +339,7 @@ ALWAYS_INLINE vf vround(vf a)
 {
     return (vf){rintf(a[0]), rintf(a[1]), rintf(a[2]), rintf(a[3])};
 }
-/* Callers must exclude values that do not fit. */
+/* Converts to integers; callers must exclude values that do not fit. */
 ALWAYS_INLINE vi vto_int(vf a)
 {
     return (vi){(int32_t)rintf(a[0]), (int32_t)rintf(a[1]), (int32_t)rintf(a[2]), (int32_t)rintf(a[3])};
@@ -360,7 +361,7 @@ ALWAYS_INLINE vf vmin(vf a, vf b)
     return vselect(vgreater(b, a), a, b);
 }
 
-/* To the nearest bfloat16, ties to even; NaN stays NaN. */
+/* Rounds to the nearest bfloat16, ties to even; NaN stays NaN. */
 ALWAYS_INLINE vf vround_bfloat16(vf a)
 {
     const vi bits = (vi)a;
@@ -369,7 +370,7 @@ ALWAYS_INLINE vf vround_bfloat16(vf a)
     return vselect(vis_nan(a), a, (vf)(rounded & vset_int((int32_t)0xffff0000u)));
 }
 
-/* To the nearest float16, in the same way. */
+/* Rounds to the nearest float16, in the same way. */
 ALWAYS_INLINE vf vround_float16(vf a)
 {
 #if LANES == 16
@@ -466,7 +467,7 @@ ALWAYS_INLINE float vsum(vf v)
 #endif
 }
 
-/* LANES / 2 floats as doubles. */
+/* Loads LANES / 2 floats as doubles. */
 ALWAYS_INLINE vd vload_doubles(const float *p)
 {
 #if LANES == 16 /* GCC 12 converts quarters and joins them */

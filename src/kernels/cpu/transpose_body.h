@@ -51,7 +51,8 @@ ALWAYS_INLINE void transpose_columns(const float *from, int64_t from_stride, int
             _mm512_mask_storeu_ps(to + j * to_stride, out, t[j]);
 }
 
-/* to[j][i] = from[i][j] for i < rows, j < cols, both up to 16; lanes rows..width-1 of each row of `to` get zeros. */
+/* Sets to[j][i] = from[i][j] for i < rows, j < cols, both up to 16; lanes rows..width-1 of each row of `to` get
+ * zeros. */
 ALWAYS_INLINE void transpose_block(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
                                    int64_t to_stride, int64_t width)
 {
@@ -64,7 +65,8 @@ ALWAYS_INLINE void transpose_block(const float *from, int64_t from_stride, int64
         transpose_columns(from + j, from_stride, rows, cols - j, to + j * to_stride, to_stride, out);
 }
 #elif LANES == 8
-/* to[j][i] = from[i][j] for i < rows, j < cols, both up to 8; lanes rows..width-1 of each row of `to` get zeros. */
+/* Sets to[j][i] = from[i][j] for i < rows, j < cols, both up to 8; lanes rows..width-1 of each row of `to` get
+ * zeros. */
 ALWAYS_INLINE void transpose_eighths(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
                                      int64_t to_stride, int64_t width)
 {
@@ -100,7 +102,7 @@ ALWAYS_INLINE void transpose_eighths(const float *from, int64_t from_stride, int
     }
 }
 
-/* The same for rows and cols up to 16. */
+/* Does the same for rows and cols up to 16. */
 static void transpose_block(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
                             int64_t to_stride, int64_t width)
 {
@@ -131,7 +133,7 @@ ALWAYS_INLINE void transpose_block(const float *from, int64_t from_stride, int64
 }
 #endif
 
-/* to[j][i] = from[i][j]; each row of `to` is filled with zeros up to `width` >= rows. */
+/* Sets to[j][i] = from[i][j]; each row of `to` is filled with zeros up to `width` >= rows. */
 static void transpose_matrix(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
                              int64_t to_stride, int64_t width)
 {

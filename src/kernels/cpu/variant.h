@@ -2,9 +2,9 @@
  * variant.h: the fast kernels that are compiled for each instruction set, and the choice between them.
  *
  * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, independent of instruction
- * sets) decides whether a request is supported, and computes its number of parts and its scratch. Its *body*
- * (fast_body.h) computes; it is compiled once for each instruction set by variant_*.c. Both read the same geometry from
- * the operands' types, so a kernel needs no state.
+ * sets) decides whether a request is supported, and computes its number of parts and its scratch. Its *body* (in
+ * fast_body.h) computes the results; variant_*.c compile it once for each instruction set. Both read the same geometry
+ * from the operands' types, so a kernel needs no state.
  */
 #ifndef BGI_CPU_VARIANT_H
 #define BGI_CPU_VARIANT_H
@@ -54,13 +54,14 @@ static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double fl
     return wanted <= 1.0 ? 1 : wanted >= (double)limit ? (uint32_t)limit : (uint32_t)(wanted + 0.5);
 }
 
-/* The first item of part `part` of `parts`; part + 1 gives its end. */
+/* Returns the first item of part `part` of `parts`; the end of the part is the first item of part + 1. */
 static inline int64_t bgi_cpu_part_start(int64_t items, uint32_t part, uint32_t parts)
 {
     return items * part / parts;
 }
 
-/* Trailing operands may be absent: they are beyond the counts, or have no element type. */
+/* Return whether an operand exists. Trailing operands may be absent: they are beyond the counts, or have no element
+ * type. */
 static inline bool bgi_cpu_has_input(const bg_kernel_call *call, uint32_t input)
 {
     return input < call->input_count && call->types[input].dtype != BG_DTYPE_NONE;
@@ -71,13 +72,14 @@ static inline bool bgi_cpu_has_output(const bg_kernel_call *call, uint32_t outpu
     return output < call->output_count && call->types[call->input_count + output].dtype != BG_DTYPE_NONE;
 }
 
-/* Whether the operand exists; numbers count inputs, then outputs. */
+/* Returns whether the operand exists; numbers count inputs, then outputs. */
 static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t operand)
 {
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
-/* Scratch of `part_floats` floats, which a part needs only while it runs. It is NULL for a call without scratch. */
+/* Returns scratch of `part_floats` floats, which a part needs only while it runs, or NULL for a call without
+ * scratch. */
 static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t part_floats)
 {
     float *scratch = call->scratch;
@@ -85,7 +87,7 @@ static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t pa
     return scratch != NULL ? scratch + call->runner * part_floats : NULL;
 }
 
-/* Sizes in scratch are counted in floats and kept in whole cache lines. */
+/* Rounds `count` up to a multiple of `to`. Sizes in scratch are counted in floats and are whole cache lines. */
 static inline int64_t bgi_cpu_round_up(int64_t count, int64_t to)
 {
     return (count + to - 1) / to * to;

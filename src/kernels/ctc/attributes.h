@@ -14,7 +14,7 @@
  *
  *     CTC_LOSS           x, targets, lengths, target_lengths -> loss [N], alpha float64 [N, T, L]
  *                        alpha: the logarithm of the probability of all ways to be at a place after a step
- *     CTC_LOSS_BACKWARD  dloss, x, targets, lengths, target_lengths, alpha -> dx, room float64 [N, L + C]
+ *     CTC_LOSS_BACKWARD  dloss, x, targets, lengths, target_lengths, alpha -> dx, scratch float64 [N, L + C]
  */
 typedef struct bgi_ctc_attributes {
     int32_t blank;

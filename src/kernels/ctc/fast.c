@@ -3,7 +3,7 @@
  */
 #include "kernels/ctc/fast.h"
 
-/* `x` is the number of that operand; the targets follow it. */
+/* Makes each sample a part; `x` is the number of that operand, and the targets follow it. */
 static bool take_samples(const bgi_kernel_request *request, uint32_t x, bg_kernel *kernel)
 {
     kernel->part_count = (uint32_t)request->types[x].dims[0];

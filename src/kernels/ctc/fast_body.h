@@ -31,7 +31,8 @@ ALWAYS_INLINE vd vselect_d(vl mask, vd yes, vd no)
     return (vd)(((vl)yes & mask) | ((vl)no & ~mask));
 }
 
-/* e^x for x up to 709: by e^r 2^n with |r| up to log(2) / 2. Below -708 it uses -708, whose exponential is almost 0. */
+/* Returns e^x = e^r 2^n, with |r| up to log(2) / 2, for x up to 709. For x below -708 it returns e^-708, which is
+ * almost 0. */
 ALWAYS_INLINE vd vexp_d(vd x)
 {
     static const double terms[] = {
@@ -50,7 +51,7 @@ ALWAYS_INLINE vd vexp_d(vd x)
     return value * (vd)(((vl)shifted - (vl)magic + 1023) << 52);
 }
 
-/* log(x) for x between 1 and 3: 2 artanh((m - 1) / (m + 1)) with x = m or x = 2 m. */
+/* Returns log(x) for x between 1 and 3, from log(m) = 2 artanh((m - 1) / (m + 1)) with x = m or x = 2 m. */
 ALWAYS_INLINE vd vlog_d(vd x)
 {
     const vl is_large = (vl)(x > vset_double(1.4142135623730951));
@@ -64,7 +65,7 @@ ALWAYS_INLINE vd vlog_d(vd x)
     return value * z + vselect_d(is_large, vset_double(0.69314718055994531), vset_double(0.0));
 }
 
-/* log(e^a + e^b + e^c) */
+/* Returns log(e^a + e^b + e^c). */
 ALWAYS_INLINE vd vlog_sum(vd a, vd b, vd c)
 {
     const vd nothing = vset_double(-INFINITY);
@@ -77,7 +78,7 @@ ALWAYS_INLINE vd vlog_sum(vd a, vd b, vd c)
     return vselect_d(is_nothing, most, base + vlog_d(vexp_d(a - base) + vexp_d(b - base) + vexp_d(c - base)));
 }
 
-/* Row `number` of a part's scratch, filled with `value`; the places begin at the result. */
+/* Fills row `number` of a part's scratch with `value`, and returns the address of the row's first place. */
 static double *ctc_row(const bg_kernel_call *call, const bg_type *targets, int number, double value)
 {
     const int64_t count = bgi_ctc_row_doubles(targets);
@@ -102,7 +103,8 @@ static void read_emissions(const bgi_ctc_sample *s, int64_t step, double *row)
     }
 }
 
-/* 0 if a path may come from two places before, otherwise the value for a probability of 0. */
+/* Sets row[p] to 0 if a path may come to place p from two places before, otherwise to minus infinity, the logarithm of
+ * 0. */
 static void read_skips(const bgi_ctc_sample *s, double *row)
 {
     for (int64_t p = 0; p < s->places; p++)

@@ -23,7 +23,7 @@ typedef struct bgi_ctc_sample {
     bool is_valid; /* lengths and targets are in range */
 } bgi_ctc_sample;
 
-/* Operands of the forward op begin at `operand`. */
+/* Returns a sample of a call; the operands of the forward op begin at `operand`. */
 static inline bgi_ctc_sample bgi_ctc_find_sample(const bg_kernel_call *call, uint32_t operand, double *alpha,
                                                  int64_t sample)
 {
@@ -57,13 +57,13 @@ static inline double bgi_ctc_x(const bgi_ctc_sample *s, int64_t step, int64_t pl
     return bgi_load(s->dtype, s->x, s->first + step * s->classes + bgi_ctc_class(s, place));
 }
 
-/* Whether a path may skip from two places before to this place, over a blank between two different targets. */
+/* Returns whether a path may skip from two places before to this place, over a blank between two different targets. */
 static inline bool bgi_ctc_skips(const bgi_ctc_sample *s, int64_t place)
 {
     return place >= 2 && place % 2 == 1 && s->targets[place / 2] != s->targets[place / 2 - 1];
 }
 
-/* log(e^a + e^b + e^c) */
+/* Returns log(e^a + e^b + e^c). */
 static inline double bgi_ctc_add(double a, double b, double c)
 {
     double most = a > b ? a : b;
@@ -72,7 +72,7 @@ static inline double bgi_ctc_add(double a, double b, double c)
     return most == -INFINITY ? most : most + log(exp(a - most) + exp(b - most) + exp(c - most));
 }
 
-/* The logarithm of the probability of the targets. */
+/* Returns the logarithm of the probability of the targets, from alpha after the last step. */
 static inline double bgi_ctc_likelihood(const bgi_ctc_sample *s)
 {
     const double *last;
@@ -105,8 +105,9 @@ static inline double bgi_ctc_forward(const bgi_ctc_sample *s)
     return likelihood == -INFINITY && s->attributes->zeroes_infinity ? 0.0 : -likelihood;
 }
 
-/* The gradient of each x: minus the probability that a path with the targets goes through it. `beta` is alpha's
- * counterpart from the end of the path, one row that each step overwrites; `shares` has a value for each class. */
+/* Computes the gradient of each x: minus the probability that a path with the targets passes through it, times dloss.
+ * `beta` is alpha's counterpart from the end of the path, one row that each step overwrites; `shares` has a value for
+ * each class. */
 static inline void bgi_ctc_backward(const bgi_ctc_sample *s, double dloss, int64_t most_steps, double *beta,
                                     double *shares, void *dx)
 {
@@ -134,8 +135,8 @@ static inline void bgi_ctc_backward(const bgi_ctc_sample *s, double dloss, int64
     }
 }
 
-/* Every byte of the outputs is written: the unused places of a shorter sample are impossible, and its scratch is
- * zero. */
+/* These two functions compute a sample's loss and its gradient. They write every byte of the outputs: unused places of
+ * alpha become minus infinity, and unused scratch becomes 0. */
 static inline void bgi_ctc_loss_of(const bg_kernel_call *call, int64_t sample)
 {
     const bgi_ctc_sample s = bgi_ctc_find_sample(call, 0, call->operands[5], sample);

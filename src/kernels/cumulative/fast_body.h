@@ -8,7 +8,7 @@
 #include "kernels/cumulative/fast.h"
 #include "kernels/elementwise/fast_body.h"
 
-/* One block of columns along the whole axis. */
+/* Computes one block of columns along the whole axis. */
 static void accumulate_block(const bg_kernel_call *call, const bgi_cumulation *c, int64_t first, int64_t columns)
 {
     const bgi_cumulative_attributes *attributes = call->attributes;

@@ -26,10 +26,10 @@ typedef struct bgi_dropout_attributes {
     uint32_t pieces; /* shards of the last dim; 0 means 1 */
 } bgi_dropout_attributes;
 
-/* Runs of a sample's elements that are adjacent in the whole. */
+/* Runs of a sample's elements that are adjacent in the whole tensor. */
 typedef struct bgi_dropout_runs {
     int64_t length, count; /* elements of a run; number of runs */
-    int64_t first, stride; /* the beginning of the first run and the distance between runs, in the whole */
+    int64_t first, stride; /* in the whole tensor: the beginning of the first run, and the distance between runs */
 } bgi_dropout_runs;
 
 static inline bgi_dropout_runs bgi_dropout_find_runs(const bg_kernel_call *call, int64_t elements)

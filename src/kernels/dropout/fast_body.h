@@ -42,7 +42,7 @@ static void make_factors(const dropout_mask *mask, uint32_t first, int64_t count
             factors[4 * i + w] = words[w][i] >= threshold ? mask->scale : 0.0f;
 }
 
-/* Dropped elements become zero, also when they are NaN. */
+/* Multiplies elements by their factors; dropped elements become zero, even when they are NaN. */
 static void drop_elements(const float *x, const float *factors, float *y, int64_t count)
 {
     for (int64_t e = 0; e < count; e++)

@@ -26,7 +26,8 @@ static inline bool bgi_unary_derives_from_output(bg_unary function)
            function == BG_SQRT || function == BG_RECIPROCAL || function == BG_RSQRT || function == BG_TAN;
 }
 
-/* Whether the function can follow a product in the same kernel: it has no parameters, and a vector form. */
+/* Returns whether the function can follow a product in the same kernel, which requires that it has no parameters and
+ * has a vector form. */
 static inline bool bgi_unary_fuses(bg_unary function)
 {
     return function < BG_TAN;

@@ -19,7 +19,7 @@ static inline uint32_t bgi_elementwise_parts(int64_t count)
                               BGI_ELEMENTWISE_PART);
 }
 
-/* The first element of part `part`; part `parts` begins at the end. */
+/* Returns the first element of part `part`; part `parts` begins at the end. */
 static inline int64_t bgi_elementwise_start(int64_t count, uint32_t part)
 {
     const int64_t grains = (count + BGI_ELEMENTWISE_GRAIN - 1) / BGI_ELEMENTWISE_GRAIN;
@@ -54,7 +54,7 @@ typedef struct bgi_broadcast_view {
     int64_t run, count;
 } bgi_broadcast_view;
 
-/* False: the operand broadcasts along dims that are not adjacent. */
+/* Returns false if the operand broadcasts along dims that are not adjacent. */
 static inline bool bgi_broadcast_view_make(const bg_type *output, const bg_type *operand, bgi_broadcast_view *out)
 {
     int64_t run = 1, count = 1;

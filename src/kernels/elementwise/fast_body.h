@@ -11,7 +11,8 @@
 #include "kernels/elementwise/attributes.h"
 #include "kernels/elementwise/fast.h"
 
-/* The chunk's result is written directly to a float32 output, or to `buffer`, which end_output narrows. */
+/* Returns where to write the chunk's result: in a float32 output itself, otherwise in `buffer`, which end_output
+ * narrows. */
 static inline float *begin_output(bg_dtype dtype, void *data, int64_t index, float *buffer)
 {
     return dtype == BG_FLOAT32 ? (float *)data + index : buffer;
@@ -30,13 +31,13 @@ static inline int64_t clip(int64_t count, int64_t limit)
 
 /* ---- one operand ---- */
 
-/* NaN stays. */
+/* Limits x to lowest..highest; NaN stays NaN. */
 ALWAYS_INLINE vf vclamp(vf x, vf lowest, vf highest)
 {
     return vselect(vgreater(lowest, x), lowest, vselect(vgreater(x, highest), highest, x));
 }
 
-/* `p` has the function's parameters, if any. */
+/* Computes a function of one element; `p` has its parameters, if any. */
 ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x, const bgi_unary_attributes *p)
 {
     const vf one = vset(1.0f), zero = vset(0.0f);
@@ -278,7 +279,7 @@ UNARY_LOOPS(leaky_relu, BG_LEAKY_RELU)
 UNARY_LOOPS(hard_sigmoid, BG_HARD_SIGMOID)
 UNARY_LOOPS(clamp, BG_CLAMP)
 
-/* Rare functions are computed element by element in double, as in the plain kernel. */
+/* Computes rare functions element by element in double, as in the plain kernel. */
 static void scalar_loop(const float *x, float *y, int64_t count, const bgi_unary_attributes *p)
 {
     for (int64_t i = 0; i < count; i++)
@@ -292,7 +293,7 @@ static void scalar_backward_loop(const float *dy, const float *s, float *y, int6
         y[i] = (float)bgi_unary_gradient(p, (double)dy[i], (double)s[i], (double)s[i]);
 }
 
-/* x^e for exponents that have a short form; false for others. */
+/* Computes x^e for exponents that have a short form; returns false for others. */
 ALWAYS_INLINE bool raise_vector(vf x, double e, vf *out)
 {
     if (e == 0.0)
@@ -347,7 +348,8 @@ static void power_backward_loop(const float *dy, const float *s, float *y, int64
     }
 }
 
-/* Whether the derivative is computed from y or from x: bgi_unary_derives_from_output. */
+/* Functions and their derivatives; bgi_unary_derives_from_output determines whether a derivative is computed from y or
+ * from x. */
 static const struct {
     void (*forward)(const float *x, float *y, int64_t count, const bgi_unary_attributes *p);
     void (*backward)(const float *dy, const float *s, float *dx, int64_t count, const bgi_unary_attributes *p);
@@ -469,7 +471,8 @@ static void (*const binary_table[BG_BINARY_COUNT])(const float *a, const float *
     [BG_ADD] = add_loop,       [BG_SUBTRACT] = subtract_loop, [BG_MULTIPLY] = multiply_loop,
     [BG_DIVIDE] = divide_loop, [BG_MAXIMUM] = maximum_loop,   [BG_MINIMUM] = minimum_loop};
 
-/* The operand's elements for outputs index..index + count - 1: in place if they are adjacent, otherwise gathered. */
+/* Returns the operand's elements for outputs index..index + count - 1: in place if they are adjacent, otherwise
+ * gathered in a buffer. */
 static const float *view_broadcast(bg_dtype dtype, const void *data, bgi_broadcast_view view, int64_t index,
                                    int64_t count, float *buffer)
 {
@@ -680,7 +683,8 @@ static void standardize_loop(const float *x, const bgi_standardize_attributes *a
     FOR_VECTORS((vload(x + i) / divisor - mean) / deviation, (vload_n(x + i, count - i) / divisor - mean) / deviation);
 }
 
-/* A byte has 256 values: each is standardized once, by exactly the op's operations. */
+/* Standardizes a part. For bytes, each of the 256 values is standardized once, by exactly the op's operations, and
+ * elements are looked up. */
 static void run_standardize(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_standardize_attributes *attributes = call->attributes;

@@ -1,7 +1,7 @@
 /*
  * reference.c: functions of one element, or of two that broadcast. Floats are computed in double and rounded once,
- * except STANDARDIZE, whose every operation rounds to float32 as torchvision's do. BINARY computes integers with
- * integer arithmetic.
+ * except STANDARDIZE, whose every operation rounds to float32 as torchvision's do. BINARY uses integer arithmetic for
+ * integers.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/elementwise/fast.h"
@@ -20,13 +20,13 @@ static double sigmoid(double x)
     return 1.0 / (1.0 + exp(-x));
 }
 
-/* log(1 + e^x) */
+/* Returns log(1 + e^x). */
 static double softplus(double x)
 {
     return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x)));
 }
 
-/* NaN stays. */
+/* Limits x to lowest..highest; NaN stays NaN. */
 static double clamp(double x, double lowest, double highest)
 {
     return x < lowest ? lowest : x > highest ? highest : x;
@@ -143,7 +143,7 @@ static double derive_mish(double x)
     return t + x * sigmoid(x) * (1.0 - t * t);
 }
 
-/* The derivative, from x or y: bgi_unary_derives_from_output determines which one is given. */
+/* Returns the derivative at x or y; bgi_unary_derives_from_output determines which of them is used. */
 static double derive_unary(const bgi_unary_attributes *attributes, double x, double y)
 {
     const double a = attributes->a, b = attributes->b;
@@ -282,7 +282,7 @@ void bgi_reference_unary_backward(const bg_kernel_call *call, uint32_t part)
                                      bgi_load(dtype, call->operands[1], i), bgi_load(dtype, call->operands[2], i)));
 }
 
-/* NaN in either operand gives NaN, as in PyTorch. */
+/* Computes a function of two elements; for maximum and minimum, NaN in either operand gives NaN, as in PyTorch. */
 static double compute_binary(bg_binary function, double a, double b)
 {
     switch (function) {
@@ -303,7 +303,7 @@ static double compute_binary(bg_binary function, double a, double b)
     }
 }
 
-/* Unsigned, so that overflow wraps around. The low 32 bits are the result of int32. */
+/* Computes in unsigned integers, so that overflow wraps around. The low 32 bits are the result of int32. */
 static uint64_t compute_integers(bg_binary function, int64_t a, int64_t b)
 {
     switch (function) {

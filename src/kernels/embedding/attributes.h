@@ -22,7 +22,7 @@ typedef struct bgi_embedding_attributes {
     bg_mesh_axis axis;
 } bgi_embedding_attributes;
 
-/* The id as a row of the replica's table, which has `rows` rows; -1: the table has no such row. */
+/* Returns the row of an id in the replica's table, which has `rows` rows, or -1 if the id is outside it. */
 static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_embedding_attributes *attributes,
                                         int32_t id, int64_t rows)
 {

@@ -118,8 +118,8 @@ static void run_embedding_rows(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* A part owns a run of the table's rows. It adds +0 to unused rows, so that -0 also gives the same bits as in a dense
- * sum. */
+/* A part owns a run of the table's rows. The part adds +0 to unused rows, so that -0 also gives the same bits as in a
+ * dense sum. */
 static void run_embedding_rows_add(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *table = &call->types[0];

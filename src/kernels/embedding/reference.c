@@ -34,8 +34,8 @@ static bool is_first_use(const int32_t *ids, int64_t i)
     return true;
 }
 
-/* The gradient of one row: the sum of the contributions of all uses of the id, in order, in double, for a few columns
- * at a time. */
+/* Computes the gradient of one row: the sum of the contributions of all uses of the id, in order, in double, for a few
+ * columns at a time. */
 static void sum_row(const bg_kernel_call *call, const int32_t *ids, int64_t id_count, int64_t first_use, int64_t row)
 {
     enum { COLUMNS = 64 };

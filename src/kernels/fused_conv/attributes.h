@@ -22,7 +22,7 @@ typedef struct bgi_fused_conv2d_attributes {
     uint8_t has_bias, norms, adds, maps; /* 0: no */
 } bgi_fused_conv2d_attributes;
 
-/* The numbers of optional operands: gamma is followed by the other three. */
+/* Return the numbers of optional operands; gamma is followed by beta and the running statistics. */
 static inline uint32_t bgi_fused_conv2d_gamma(const bgi_fused_conv2d_attributes *attributes)
 {
     return attributes->has_bias ? 3 : 2;

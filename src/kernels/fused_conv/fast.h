@@ -17,7 +17,7 @@ typedef struct bgi_fused_conv2d_call {
     void *operands[BGI_FUSED_CONV2D_OPERANDS];
 } bgi_fused_conv2d_call;
 
-/* The operands' types; returns the number of inputs. */
+/* Fills in the types of the convolution's operands; returns the number of its inputs. */
 static inline uint32_t bgi_fused_conv2d_types(const bg_type *all, uint32_t input_count,
                                               const bgi_fused_conv2d_attributes *attributes, bg_type *out)
 {

@@ -24,9 +24,10 @@ static inline bgi_gather bgi_gather_make(const bg_type *types, const bgi_index_a
     return g;
 }
 
-/* Parts of sums by whole rows are runs of dx's rows: each part reads all ids, and adds the contributions to its rows.
- * If rows are short, or each element has a separate id, parts are runs of columns. An outer index has one column for
- * each inner index, in blocks. In either case one part adds all contributions to an element, in the order of ids. */
+/* In a scatter of whole rows, parts are runs of dx's rows: each part reads all ids, and adds the contributions to its
+ * rows. If rows are short, or each element has a separate id, parts are runs of columns. An outer index has one column
+ * for each inner index, in blocks. In either case one part adds all contributions to an element, in the order of
+ * ids. */
 enum { BGI_SCATTER_BLOCK = 64, BGI_SCATTER_ROW = 16 };
 typedef struct bgi_scatter {
     bgi_axis_view view; /* of dx */

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/index/fast.h"
 
-/* bgi_index_resolve for a type of ids that the compiler knows. */
+/* Does the same as bgi_index_resolve for the id at `at`, for a type of ids that the compiler knows. */
 ALWAYS_INLINE int64_t place_of(const bg_dtype dtype, const void *ids, int64_t at, int64_t size)
 {
     const int64_t id = bgi_load_integer(dtype, ids, at), place = id + (id < 0 ? size : 0);
@@ -49,8 +49,8 @@ ALWAYS_INLINE bool find_places_of(const bg_dtype dtype, const void *ids, int64_t
     return outside == 0;
 }
 
-/* Finds the positions of ids at .. at + count - 1; -1: out of range. Returns whether all are in range, so that loops
- * over the positions need no branch. `size` fits int32. */
+/* Finds the positions that ids at..at + count - 1 select, or -1 for those out of range. Returns whether all are in
+ * range, so that loops over the positions need no branch. `size` fits int32. */
 static bool find_index_places(bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size, int32_t *places)
 {
     return dtype == BG_INT32   ? find_places_of(BG_INT32, ids, at, count, size, places)
@@ -368,8 +368,8 @@ typedef struct ranked {
     int32_t number;
 } ranked;
 
-/* NaN is larger than all numbers; among equal elements the first one comes first. Among negated elements NaN comes
- * last. */
+/* Returns whether `a` precedes `b`. NaN is larger than all numbers, and the first of equal elements comes first. Among
+ * negated elements NaN comes last. */
 ALWAYS_INLINE bool ranks_above(ranked a, ranked b, bool nan_is_last)
 {
     const bool a_is_nan = a.key != a.key, b_is_nan = b.key != b.key;
@@ -439,7 +439,7 @@ static void rank_row(const bg_kernel_call *call, int64_t row, int64_t columns, r
     }
 }
 
-/* Each part has a heap in scratch. */
+/* Finds the largest elements of the rows of a part; each part has a heap in scratch. */
 static void run_top_k(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_top_k_attributes *attributes = call->attributes;

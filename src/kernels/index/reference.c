@@ -30,7 +30,7 @@ void bgi_reference_gather(const bg_kernel_call *call, uint32_t part)
         }
 }
 
-/* The sum is rounded at each step. */
+/* Adds `more` to an element, and rounds the sum to the element's type. */
 static void add_element(bg_dtype dtype, void *data, int64_t at, double more)
 {
     bgi_store(dtype, data, at, bgi_load(dtype, data, at) + more);
@@ -91,7 +91,7 @@ void bgi_reference_gather_elements(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* An id outside the classes gives zeros. */
+/* Writes 1 at each id and 0 elsewhere; an id outside the classes gives zeros. */
 void bgi_reference_one_hot(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *ids = bgi_input_type(call, 0), *y = bgi_output_type(call, 0);
@@ -107,8 +107,8 @@ void bgi_reference_one_hot(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Whether element `a` precedes `b`. The larger (or smaller) element is first, NaN is the largest, and equal elements
- * keep their order. */
+/* Returns whether element `a` precedes `b`. The larger (or smaller) element is first, NaN is the largest, and equal
+ * elements keep their order. */
 static bool comes_first(const bg_kernel_call *call, int64_t row, int64_t a, int64_t b)
 {
     const bgi_top_k_attributes *attributes = call->attributes;

@@ -55,13 +55,13 @@ typedef struct bgi_fused_product_attributes {
     uint8_t function;  /* bg_unary; 0 for NOTHING */
 } bgi_fused_product_attributes;
 
-/* The number of inputs that belong to the product. */
+/* Returns the number of inputs that belong to the product. */
 static inline uint32_t bgi_fused_product_inputs(const bgi_fused_product_attributes *attributes, uint32_t input_count)
 {
     return attributes->product == BGI_PRODUCT_LINEAR && attributes->follows != BGI_FOLLOWS_DERIVATIVE ? input_count : 2;
 }
 
-/* Whether a bias is added to the complete product. */
+/* Returns whether a bias is added to the complete product. */
 static inline bool bgi_fused_product_adds(const bgi_fused_product_attributes *attributes, uint32_t input_count)
 {
     return attributes->follows != BGI_FOLLOWS_DERIVATIVE &&

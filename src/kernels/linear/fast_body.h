@@ -18,7 +18,8 @@ typedef struct product_next {
     void *y;       /* may be the memory of C */
 } product_next;
 
-/* Every step is rounded to C's type, as if it were a separate kernel. */
+/* Applies the step that follows to complete elements of C; every operation is rounded to C's type, as in a separate
+ * kernel. */
 static void finish_product(const gemm_job *job, int64_t index, int64_t column, int64_t count)
 {
     const product_next *next = job->next;
@@ -44,7 +45,7 @@ static void finish_product(const gemm_job *job, int64_t index, int64_t column, i
     }
 }
 
-/* For float32 the bias is added to the sums before they are written. */
+/* Makes the step follow the job's product. For float32 the product adds the bias to the sums before it writes them. */
 static void add_next(gemm_job *job, product_next *next)
 {
     if (!next)
@@ -72,7 +73,7 @@ static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
         multiply_matrix_unit(job, unit, scratch);
 }
 
-/* y [rows, out] = x [rows, in] w^T + b; `next`: the step that follows, or NULL */
+/* Computes y [rows, out] = x [rows, in] w^T + b; `next` is the step that follows, or NULL. */
 static void multiply_linear(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bg_type *w = &call->types[1];
@@ -101,7 +102,7 @@ static void run_linear(const bg_kernel_call *call, uint32_t part)
     multiply_linear(call, part, NULL);
 }
 
-/* dx [rows, in] = dy [rows, out] w; `next`: the step that follows, or NULL */
+/* Computes dx [rows, in] = dy [rows, out] w; `next` is the step that follows, or NULL. */
 static void multiply_linear_backward_input(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bg_type *w = &call->types[1];
@@ -129,7 +130,8 @@ static void run_linear_backward_input(const bg_kernel_call *call, uint32_t part)
     multiply_linear_backward_input(call, part, NULL);
 }
 
-/* sums[j] = the sum of column from + j of `rows` rows, in row order; added to the existing value when `add`. */
+/* Computes sums[j], the sum of column from + j of `rows` rows, in row order; with `add`, adds it to the existing
+ * value. */
 static void sum_columns(bg_dtype dtype, const void *data, int64_t rows, int64_t columns, int64_t from, int64_t count,
                         bool add, void *sums)
 {
@@ -150,7 +152,8 @@ static void sum_columns(bg_dtype dtype, const void *data, int64_t rows, int64_t 
     }
 }
 
-/* dw [out, in] = dy^T x; db [out] = the sums of dy's columns, by the units that own a row block's first panels. */
+/* Computes dw [out, in] = dy^T x, and db [out], the sums of dy's columns; the units with a row block's first panels
+ * compute db. */
 static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *dw = &call->types[2];
@@ -183,7 +186,8 @@ static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t par
         }
 }
 
-/* The matrix of a batched operand for matrix `batch` of the output: broadcast dims do not advance. */
+/* Returns the number of the matrix of a batched operand that matrix `batch` of the output reads; broadcast dims count
+ * as 0. */
 static int64_t find_operand_matrix(const bg_type *output, const bg_type *operand, int64_t batch)
 {
     int64_t matrix = 0, stride = 1;
@@ -199,7 +203,7 @@ static int64_t find_operand_matrix(const bg_type *output, const bg_type *operand
     return matrix;
 }
 
-/* `next`: the step that follows, or NULL */
+/* Computes the batched product; `next` is the step that follows, or NULL. */
 static void multiply_matmul(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bgi_matmul_attributes *attributes = call->attributes;

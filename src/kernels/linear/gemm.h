@@ -48,7 +48,7 @@ typedef struct bgi_gemm {
     bgi_isa pairs;           /* the instructions for bfloat16 (bgi_product_pairs) */
 } bgi_gemm;
 
-/* The scratch of a part, which computes one unit after another. */
+/* Computes the scratch of a part, which computes one unit after another. */
 static inline void bgi_gemm_size(bgi_gemm *g, int64_t lanes)
 {
     const int64_t rows = (g->m + g->row_blocks - 1) / g->row_blocks;
@@ -73,7 +73,7 @@ static inline void bgi_gemm_keep_sums(bgi_gemm *g, int64_t lanes)
     bgi_gemm_size(g, lanes);
 }
 
-/* The number of parts of `part_floats` within a limit: at least one, at most `parts`. */
+/* Returns how many parts of `part_floats` floats fit a limit: at least one, at most `parts`. */
 static inline uint32_t bgi_gemm_fit_parts(uint32_t parts, int64_t part_floats, uint64_t limit_bytes)
 {
     const uint64_t fit = limit_bytes / ((uint64_t)part_floats * sizeof(float));
@@ -95,7 +95,7 @@ static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_
     return g;
 }
 
-/* The plan of a product whose kernel state (bgi_product) contains limits and selects the instructions. */
+/* Returns `g` with the limits and instructions of the kernel's state (bgi_product). */
 static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state)
 {
     g.pairs = bgi_product_pairs(state);
@@ -107,7 +107,7 @@ static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state
     return bgi_gemm_bound(g, lanes, bgi_product_limit(state));
 }
 
-/* The number of units beyond which columns are not cut further. */
+/* Returns the number of units beyond which columns are not cut further. */
 static inline int64_t bgi_gemm_enough_units(int64_t batch, int64_t m, int64_t n)
 {
     const int64_t units = batch * m * n / BGI_GEMM_UNIT_ELEMENTS;
@@ -139,7 +139,8 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     return g;
 }
 
-/* Whether the sums of a product that is added to C need a separate block, so that only complete sums are added to C. */
+/* Returns whether the sums of a product that is added to C need a separate block, so that only complete sums are added
+ * to C. */
 static inline bool bgi_gemm_adds_apart(const bgi_gemm *g, int64_t repeats)
 {
     return g->depth_blocks * repeats > 1;
@@ -163,7 +164,7 @@ static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool acc
     return g;
 }
 
-/* dw [out, in] = dy^T [out, rows] x [rows, in], or that added to an accumulator */
+/* Returns the plan of dw [out, in] = dy^T [out, rows] x [rows, in], which may be added to an accumulator. */
 static inline bgi_gemm bgi_linear_weights_plan(const bgi_linear_dims *d, int64_t lanes, bg_dtype dtype,
                                                bool accumulates)
 {
@@ -171,7 +172,7 @@ static inline bgi_gemm bgi_linear_weights_plan(const bgi_linear_dims *d, int64_t
                                  accumulates);
 }
 
-/* y [..., m, n], or accumulators of that type, with sums over k */
+/* Returns the plan of y [..., m, n], or of accumulators of that type, with sums over k. */
 static inline bgi_gemm bgi_matmul_plan(const bg_type *y, int64_t k, int64_t lanes, bool accumulates)
 {
     const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];

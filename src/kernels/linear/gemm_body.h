@@ -34,13 +34,13 @@ struct gemm_job {
     bool biases_last;     /* column_bias is added to the complete float32 sums, otherwise to those of the first block */
     const void *row_bias; /* or NULL */
     /* Packs rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` has the same
-     * size. NULL: B is a matrix. */
+     * size. If `pack` is NULL, B is a matrix in memory. */
     void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                  int64_t width, float *to, float *spare);
     const void *source; /* for `pack` */
-    int64_t batch;      /* likewise */
-    /* The next step on `count` complete elements of C from `index` on, in column `column` and the following ones, while
-     * they are in the cache. NULL: no step follows. */
+    int64_t batch;      /* for `pack` */
+    /* Applies the next step to `count` complete elements of C from `index` on, in column `column` and the following
+     * ones, while they are in the cache. NULL: no step follows. */
     void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
     const void *next;   /* for `finish` */
     const void *beside; /* another operand of C's shape and type that `finish` reads or writes; or NULL */
@@ -54,9 +54,10 @@ typedef struct gemm_ahead {
     int64_t rows, stride, bytes;
 } gemm_ahead;
 
-/* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines go to
- * the second-level cache: rows are in different pages, where the processor does not prefetch automatically. Only a few
- * lines are requested at a time, because the processor waits when there are too many requests. */
+/* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines are
+ * fetched into the second-level cache: rows are in different pages, where the processor does not prefetch
+ * automatically. Only a few lines are requested at a time, because the processor waits when there are too many
+ * requests. */
 typedef struct gemm_walk {
     const char *row;
     int64_t rows, stride, bytes, at, each;
@@ -106,7 +107,7 @@ typedef struct gemm_tile {
     const float *beside;      /* memory that is needed next for C's elements; or NULL */
     int64_t columns;          /* valid ones */
     bool add;                 /* adds to C */
-    bool is_first, is_last;   /* whether this is the first, or the last, block of depth */
+    bool is_first, is_last;   /* whether this block of depth is the first, and whether it is the last */
     const float *column_bias; /* or NULL */
     const float *row_bias;    /* or NULL */
     gemm_walk walks[2];
@@ -284,7 +285,7 @@ static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
     tile->a_tile = TILE_ROWS * tile->depth;
 }
 
-/* Part `part` of `parts` of the memory to prefetch. */
+/* Returns part `part` of `parts` of the memory to prefetch. */
 static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts)
 {
     gemm_ahead cut = *whole;
@@ -363,7 +364,8 @@ typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;
 } gemm_scratch;
 
-/* What B needs next: the panel after panel p of the run p0..p1, or the run's first panel in the next block of depth. */
+/* Returns the memory of B that is needed next: the panel after panel p of the run p0..p1 - 1, or the run's first panel
+ * in the next block of depth. */
 static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, int64_t p1, int64_t p)
 {
     const bgi_gemm *g = job->gemm;
@@ -384,7 +386,7 @@ static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, i
     return ahead;
 }
 
-/* What A needs next: rows m0.. in the next block of depth. */
+/* Returns the memory of A that is needed next: rows m0.. in the next block of depth. */
 static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0)
 {
     const bgi_gemm *g = job->gemm;

@@ -39,7 +39,7 @@ typedef struct bgi_pairs {
     void *scratch; /* bgi_pairs_floats(m, k) floats, on a cache line */
 } bgi_pairs;
 
-/* Floats for packed A and a packed strip of B. */
+/* Returns the number of floats for packed A and a packed strip of B. */
 static inline int64_t bgi_pairs_floats(int64_t m, int64_t k)
 {
     const int64_t terms = (k + BGI_PAIRS_TERMS - 1) / BGI_PAIRS_TERMS * BGI_PAIRS_TERMS;
@@ -53,9 +53,9 @@ static inline bool bgi_pairs_has_panel(const bgi_pairs *p)
     return p->b_row == 0 && p->b_column == 0;
 }
 
-/* Added to C: A [m, segments x terms] B, where A's rows are gathered, as those of a convolution are: the terms of a
- * segment of row r are adjacent, from a + rows[r] + segment.a on. Terms are added by two, as above, segment by segment.
- */
+/* A product A [m, segments x terms] B that is added to C. A's rows are gathered, as in a convolution: the terms of a
+ * segment of row r are adjacent, from a + rows[r] + segment.a on. Terms are added by two, as above, segment by
+ * segment. */
 typedef struct bgi_pairs_segment {
     int32_t a, b;
 } bgi_pairs_segment;
@@ -96,7 +96,7 @@ typedef struct bgi_pairs_rounding {
     int64_t to_row;
 } bgi_pairs_rounding;
 
-/* Only on processors that have the instructions (core/isa.h). */
+/* These functions may be called only on processors that have the instructions (core/isa.h). */
 void bgi_pairs_multiply_avx512bf16(const bgi_pairs *p);
 void bgi_pairs_multiply_amx(const bgi_pairs *p);
 void bgi_pairs_add_gathered_avx512bf16(const bgi_pairs_gathered *p);

@@ -44,7 +44,7 @@ static void put(const place *at, const float sums[TILE * TILE])
         _mm512_mask_storeu_ps(at->c + r * at->c_row, live, _mm512_loadu_ps(sums + r * TILE));
 }
 
-/* Numbers of tiles are constants in the instruction. */
+/* These are macros, because the numbers of tiles are constants in the instructions. */
 #define BEGIN(tile, at)                                                                                                \
     do {                                                                                                               \
         if (!p->goes_on) {                                                                                             \
@@ -72,8 +72,8 @@ typedef struct rows {
     int64_t row;
 } rows;
 
-/* Two by two tiles from row m and column n on. If there is no second tile in a direction, the second one is the first
- * one again. */
+/* Multiplies two by two tiles from row m and column n on. If there is no second tile in a direction, the second one is
+ * the first one again. */
 static void multiply_four(const bgi_pairs *p, rows a, pairs_tiles b, int64_t terms, int64_t m, int64_t n)
 {
     const size_t a_bytes = (size_t)a.row * sizeof(uint16_t), b_bytes = (size_t)b.pair * sizeof(uint16_t);

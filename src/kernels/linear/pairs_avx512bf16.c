@@ -21,7 +21,7 @@ typedef struct block {
     bool goes_on;
 } block;
 
-/* For few rows, memory bandwidth limits the speed. */
+/* Multiplies `rows` rows by `tiles` tiles of columns. For few rows, memory bandwidth limits the speed. */
 static inline __attribute__((always_inline)) void multiply(const block *w, const int rows, const int tiles)
 {
     const int64_t tile = tiles == MOST_TILES ? 2 * TILE : w->b.tile, pair = w->b.pair;
@@ -95,7 +95,7 @@ static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), 
                                                                      {NAMES(7)},
                                                                      {NAMES(8)}};
 
-/* All m_count rows, in blocks of as even numbers of rows as possible. */
+/* Multiplies all m_count rows, in blocks whose numbers of rows are as equal as possible. */
 static void multiply_rows(block w, int64_t m_count, int64_t most)
 {
     const int64_t count = (m_count + most - 1) / most, tiles = (w.columns + TILE - 1) / TILE;
@@ -256,7 +256,8 @@ static inline __attribute__((always_inline)) void add_rows(strip_sums *sums, __m
     sums->high = _mm512_dpbf16_ps(sums->high, pair, (__m512bh)_mm512_unpackhi_epi16(even, odd));
 }
 
-/* Columns n.. of B with adjacent columns, in `vectors` of 32, of which `live` are used. */
+/* Multiplies one row by columns of a B with adjacent columns, from n on, in `vectors` vectors of 32; the mask `live`
+ * selects the columns of a vector that exist. */
 static inline __attribute__((always_inline)) void multiply_strip(const bgi_pairs *p, const uint16_t *a, int64_t n,
                                                                  const int vectors, __mmask32 live)
 {
@@ -286,7 +287,7 @@ static inline __attribute__((always_inline)) void multiply_strip(const bgi_pairs
     }
 }
 
-/* 32 columns of B with adjacent terms. */
+/* Multiplies one row by up to 32 columns, from n on, of a B with adjacent terms. */
 static void multiply_columns(const bgi_pairs *p, const uint16_t *a, int64_t n)
 {
     const uint16_t *b = p->b + n * p->b_column;
@@ -320,7 +321,7 @@ static void multiply_columns(const bgi_pairs *p, const uint16_t *a, int64_t n)
     _mm512_mask_storeu_ps(c + TILE, (__mmask16)(live >> TILE), sums[1]);
 }
 
-/* `a`: the row, padded with zeros */
+/* Multiplies the only row, `a`, which is padded with zeros. */
 static void multiply_one_row(const bgi_pairs *p, const uint16_t *a)
 {
     int64_t n = 0;

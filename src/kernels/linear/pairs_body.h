@@ -68,8 +68,9 @@ static inline __m512i pairs_join(const uint16_t *even, const uint16_t *odd, int6
     return _mm512_or_si512(low, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(live, odd)), 16));
 }
 
-/* A tile of 16 lines (rows of A, columns of B), 32 terms from k on: r[i] has the pairs of line i. `along` is the stride
- * of terms and `across` that of lines; one of them is 1. If `across` is 1, r[i] has the 16 lines of pair i instead. */
+/* Loads a tile of 16 lines (rows of A, columns of B) and 32 terms from k on: r[i] has the pairs of line i. `along` is
+ * the stride of terms and `across` that of lines; one of them is 1. If `across` is 1, r[i] has the 16 lines of pair i
+ * instead. */
 static inline void pairs_load(const uint16_t *from, int64_t along, int64_t across, int64_t lines, int64_t k,
                               int64_t k_count, __m512i r[TILE])
 {
@@ -91,7 +92,7 @@ static inline void pairs_load(const uint16_t *from, int64_t along, int64_t acros
     }
 }
 
-/* to[rows, padded to 16][terms] */
+/* Packs A into to[rows, padded to 16][terms]. */
 static inline void pairs_pack_a(const bgi_pairs *p, int64_t terms, uint16_t *to)
 {
     for (int64_t m = 0; m < p->m; m += TILE)
@@ -123,7 +124,7 @@ static inline pairs_tiles pairs_view_packed(const uint16_t *b, int64_t terms)
     return (pairs_tiles){b, TILE * terms, 2 * TILE};
 }
 
-/* A tile of columns: to[terms / 2][16][2] */
+/* Packs a tile of columns of B from n on into to[terms / 2][16][2]. */
 static inline void pairs_pack_b(const bgi_pairs *p, int64_t n, int64_t terms, uint16_t *to)
 {
     for (int64_t k = 0; k < terms; k += BGI_PAIRS_TERMS) {

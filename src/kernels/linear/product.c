@@ -8,8 +8,8 @@
 #include "kernels/conv/attributes.h"
 #include "kernels/quantized/attributes.h"
 
-/* A setting says whether each block's sums are rounded or which instructions multiply pairs, and has a power of two as
- * limit of scratch. */
+/* A setting says whether each block's sums are rounded, which instructions multiply pairs, and the limit of scratch, a
+ * power of two. */
 #define PRODUCTS(...)                                                                                                  \
     {                                                                                                                  \
         {UINT64_MAX, __VA_ARGS__}, OF(10, __VA_ARGS__), OF(11, __VA_ARGS__), OF(12, __VA_ARGS__), OF(13, __VA_ARGS__), \
@@ -28,7 +28,8 @@ static const bgi_product products[WAYS][LIMITS] = {[PLAIN] = PRODUCTS(false, BGI
                                                    [BY_TWO] = PRODUCTS(false, BGI_ISA_AVX512_BF16),
                                                    [BY_TILES] = PRODUCTS(false, BGI_ISA_AMX)};
 
-/* The exponent of the largest power of two within the limit; 0: no limit. */
+/* Returns the index in a row of `products` of the largest limit within limit_bytes (the smallest limit if all are
+ * larger), or 0 for no limit. */
 static uint32_t find_limit(size_t limit_bytes)
 {
     uint32_t found = limit_bytes == 0 || limit_bytes / 2 >= products[PLAIN][LIMITS - 1].limit_bytes ? 0 : 1;
@@ -38,7 +39,8 @@ static uint32_t find_limit(size_t limit_bytes)
     return found;
 }
 
-/* Convolutions of conv/pairs.h: not those with a filter for each channel, which would use a part of a panel. */
+/* Returns whether conv/pairs.h computes the convolution; it excludes those with one filter for each channel, which
+ * would use only part of a panel. */
 static bool convolves_by_pairs(const bgi_kernel_request *request)
 {
     const bool is_weights = request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS;
@@ -50,7 +52,7 @@ static bool convolves_by_pairs(const bgi_kernel_request *request)
            (w->dims[1] > 1 || w->dims[0] > ((const bgi_conv2d_attributes *)request->attributes)->options.groups);
 }
 
-/* Attention of attention/pairs_body.h. */
+/* Returns whether attention/pairs_body.h computes the attention. */
 static bool attends_by_pairs(const bgi_kernel_request *request)
 {
     const bool is_attention = request->id == BGI_KERNEL_ATTENTION || request->id == BGI_KERNEL_ATTENTION_BACKWARD ||

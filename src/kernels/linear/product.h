@@ -38,7 +38,8 @@ typedef struct bgi_product {
                       float32 */
 } bgi_product;
 
-/* The state of the kernel of a request: a bgi_product when settings differ from the defaults, otherwise NULL. */
+/* Returns the state of the kernel of a request: a bgi_product when settings differ from the defaults, otherwise
+ * NULL. */
 void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa);
 static inline bool bgi_product_rounds(const bg_kernel_call *call)
 {
@@ -57,8 +58,8 @@ static inline bgi_isa bgi_product_pairs(const void *state)
 
 enum { BGI_FUSED_OPERANDS = 4 }; /* operands of the product: at most three inputs and one output */
 
-/* The call of only the product, into `sum` if the sum is stored, otherwise into y. The struct contains pointers into
- * itself. */
+/* The call that computes only the product, into `sum` if the sum is stored, otherwise into y. The struct contains
+ * pointers into itself. */
 typedef struct bgi_fused_call {
     bg_kernel_call call;
     bg_type types[BGI_FUSED_OPERANDS];

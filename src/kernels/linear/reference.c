@@ -18,7 +18,7 @@ static double multiply(const bg_kernel_call *call, run a, run b, int64_t index)
            bgi_load(call->types[1].dtype, call->operands[1], b.start + index * b.step);
 }
 
-/* `sum` plus the products of the first two operands' elements. */
+/* Returns `sum` plus the products of the first two operands' elements. */
 static double add_products(const bg_kernel_call *call, run a, run b, int64_t count, double sum)
 {
     const int64_t block = bgi_product_rounds(call) ? bgi_product_block(count) : count;
@@ -39,7 +39,7 @@ static double add_products(const bg_kernel_call *call, run a, run b, int64_t cou
     return sum;
 }
 
-/* y [rows, out] = x [rows, in] w^T + b */
+/* Computes y [rows, out] = x [rows, in] w^T + b. */
 void bgi_reference_linear(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *w = &call->types[1];
@@ -58,7 +58,7 @@ void bgi_reference_linear(const bg_kernel_call *call, uint32_t part)
         }
 }
 
-/* dx [rows, in] = dy [rows, out] w */
+/* Computes dx [rows, in] = dy [rows, out] w. */
 void bgi_reference_linear_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *w = &call->types[1];
@@ -73,7 +73,7 @@ void bgi_reference_linear_backward_input(const bg_kernel_call *call, uint32_t pa
                       add_products(call, (run){r * out_count, 1}, (run){i, in_count}, out_count, 0.0));
 }
 
-/* dw [out, in] = dy^T x; db [out] = the sum of dy's rows */
+/* Computes dw [out, in] = dy^T x and db [out], the sum of dy's rows. */
 void bgi_reference_linear_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *dw = &call->types[2];
@@ -96,7 +96,8 @@ void bgi_reference_linear_backward_weights(const bg_kernel_call *call, uint32_t 
     }
 }
 
-/* The matrix of a batched operand for matrix `batch` of the output: broadcast dims do not advance. */
+/* Returns the number of the matrix of a batched operand that matrix `batch` of the output reads; broadcast dims count
+ * as 0. */
 static int64_t find_matrix(const bg_type *output, const bg_type *operand, int64_t batch)
 {
     int64_t matrix = 0, stride = 1;

@@ -35,8 +35,8 @@ typedef struct bgi_loss_attributes {
     uint8_t are_log_likelihoods; /* logits are logarithms of probabilities: log_sum_exp is 0 */
 } bgi_loss_attributes;
 
-/* A row's loss from `label` (the logarithm of the sum minus the label's logit) and `all` (the weighted sum of that over
- * all classes), for a label of weight w. */
+/* Returns a row's loss for a label of weight `weight`, from `label` (log_sum_exp minus the label's logit) and `all`
+ * (the weighted sum of the same difference over all classes). */
 static inline double bgi_loss_of_row(const bgi_loss_attributes *attributes, int64_t classes, double weight,
                                      double label, double all)
 {

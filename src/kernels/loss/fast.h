@@ -22,7 +22,7 @@ static inline bgi_loss_rows bgi_loss_rows_read(const bg_type *logits)
                            bgi_cpu_part_count(count, (double)count * (double)classes, BGI_LOSS_PART_ELEMENTS)};
 }
 
-/* Scratch of a part, in bytes: its sums in a separate cache line, and one row in float32. */
+/* Returns the bytes of scratch of a part: its sums in a separate cache line, and one row in float32. */
 static inline size_t bgi_loss_part_bytes(const bgi_loss_rows *rows)
 {
     return 64 + (size_t)bgi_cpu_round_up(rows->classes, 16) * sizeof(float);

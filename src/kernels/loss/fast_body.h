@@ -31,7 +31,7 @@ static int64_t read_label(const bg_type *type, const void *labels, int64_t row)
     return type->dtype == BG_UINT8 ? ((const uint8_t *)labels)[row] : ((const int32_t *)labels)[row];
 }
 
-/* The larger of two, or NaN if one of them is NaN; max alone would lose the NaN. */
+/* Returns the larger of two, or NaN if one of them is NaN; a maximum instruction would lose the NaN. */
 ALWAYS_INLINE vf vlarger(vf so_far, vf v)
 {
     return vselect(vmask_or(vgreater(v, so_far), vis_nan(v)), v, so_far);
@@ -63,7 +63,7 @@ static float find_row_maximum(const float *x, int64_t count)
 
 enum { LOG_SUM_VECTORS = 8 }; /* vectors added in float32 before the sum is added to the double */
 
-/* The sum of e^(x - maximum). */
+/* Returns the sum of e^(x - maximum). */
 static double sum_exponentials(const float *x, float maximum, int64_t count)
 {
     double total = 0.0;
@@ -96,8 +96,8 @@ static double find_log_sum(const float *x, int64_t count)
     return (double)maximum + log(sum_exponentials(x, maximum, count));
 }
 
-/* The sum of weights x (log_sum - x); if weights is NULL, all are 1. The difference is computed from a float32; the
- * remainder of log_sum contributes its product with `total`, the sum of weights. */
+/* Returns the sum of weights * (log_sum - x); if weights is NULL, all are 1. Differences are computed from log_sum
+ * rounded to float32; its remainder is multiplied by `total`, the sum of weights, and added. */
 static double sum_over_classes(const float *x, const float *weights, double log_sum, double total, int64_t count)
 {
     const vf high = vset((float)log_sum), one = vset(1.0f);
@@ -169,7 +169,7 @@ static void run_cross_entropy(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Also used by SHARDED_CROSS_ENTROPY. */
+/* Adds up the sums of the parts and stores the reduced results; SHARDED_CROSS_ENTROPY uses this function too. */
 static void finish_cross_entropy(const bg_kernel_call *call)
 {
     const bgi_loss_attributes *attributes = call->attributes;
@@ -189,8 +189,8 @@ static void finish_cross_entropy(const bg_kernel_call *call)
     }
 }
 
-/* scale e^(x - log_sum), with log_sum in two parts. The difference from the first part is exact for x near it, so large
- * logits lose no digits; the factor includes the second part. */
+/* Computes scale e^(x - log_sum), with log_sum in two parts. The difference from the first part is exact for x near it,
+ * so large logits lose no digits; the factor includes the second part. */
 static void scale_softmax(const float *x, double log_sum, double scale, float *y, int64_t count)
 {
     const float high = (float)log_sum;
@@ -203,14 +203,15 @@ static void scale_softmax(const float *x, double log_sum, double scale, float *y
         vstore_n(y + i, factor * vexp(vload_n(x + i, count - i) - vset(high)), count - i);
 }
 
-/* dx = dx - share weights; if weights is NULL, all are 1. */
+/* Computes dx = dx - share weights; if weights is NULL, all are 1. */
 static void take_from_classes(double share, const float *weights, int64_t count, float *dx)
 {
     for (int64_t c = 0; c < count; c++)
         dx[c] -= (float)share * (weights != NULL ? weights[c] : 1.0f);
 }
 
-/* dlogits may be the logits' own memory, because a row is read before it is written. */
+/* Computes the gradient of the rows of a part. dlogits may overwrite the logits, because a row is read before it is
+ * written. */
 static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_loss_attributes *attributes = call->attributes;

@@ -50,7 +50,7 @@ typedef struct loss_sum {
     double total, weight;
 } loss_sum;
 
-/* The weight of a class; if operand is 0, all classes have weight 1. */
+/* Returns the weight of a class; if operand is 0, all classes have weight 1. */
 static double class_weight(const bg_kernel_call *call, uint32_t operand, int64_t class_index)
 {
     return operand == 0 ? 1.0 : bgi_load(bgi_input_type(call, operand)->dtype, call->operands[operand], class_index);
@@ -112,8 +112,8 @@ void bgi_reference_cross_entropy(const bg_kernel_call *call, uint32_t part)
     store_loss(call, &sum);
 }
 
-/* dlogits = scale (softmax - one at the label), weighted and smoothed; scale is the row's dloss, or dloss / weight for
- * a mean. dlogits may overwrite the logits. */
+/* Computes dlogits = scale (softmax - one at the label), weighted and smoothed; scale is the row's dloss, or dloss /
+ * weight for a mean. dlogits may overwrite the logits. */
 void bgi_reference_cross_entropy_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_loss_attributes *attributes = call->attributes;

@@ -10,7 +10,7 @@
 #include "kernels/pieces.h"
 
 /*
- *     RANGE_COUNT  x -> counts [BGI_RANGE_COUNTS]    float64, which counts exactly; of x, or of the piece that x is
+ *     RANGE_COUNT  x -> counts [BGI_RANGE_COUNTS]    float64, which counts exactly; x may be a piece
  *     LOSS_SCALE   loss_scale!, statistics! [BGI_STATISTICS_COUNT], counts, scale, hyper -> scale, hyper, used
  *                  (scale / loss_scale; hyper with SKIP and SKIPPED; the loss scale before it is adapted)
  *     LOSS_GUARD   hyper!, counts -> hyper
@@ -33,7 +33,7 @@ typedef struct bgi_range_count_attributes {
     uint8_t unused[3];    /* fills the padding: see bg_op_type */
 } bgi_range_count_attributes;
 
-/* The elements of the call's operand that are not padding. */
+/* Returns the number of elements of the call's operand that are not padding. */
 static inline int64_t bgi_range_count_live(const bgi_range_count_attributes *attributes, const bg_kernel_call *call)
 {
     if (attributes->pieces == 0 || bgi_has_all_pieces(&call->types[0], attributes->elements))

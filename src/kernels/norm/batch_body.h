@@ -24,7 +24,7 @@ static inline double total_of(const channel_sums *sums, int which)
 
 /* ---- statistics ---- */
 
-/* Sums of x - shift and of its square over adjacent elements. */
+/* Adds the sums of x - shift and of its square over adjacent elements. */
 static void add_moments(const float *x, int64_t count, double shift, channel_sums *sums)
 {
     vd sum[2] = {sums->lanes[0][0], sums->lanes[0][1]}, squares[2] = {sums->lanes[1][0], sums->lanes[1][1]};
@@ -160,13 +160,14 @@ static void settle_scale(double mean, double rstd, double gamma, double beta, fl
     *out_shift = (float)(beta - (mean - (double)*out_mean) * scale);
 }
 
-/* relu of float32 has loops of its own, unless channels are adjacent elements. */
+/* Returns whether the only step is a relu of float32 and channels are not adjacent elements: separate loops compute
+ * this case. */
 static bool is_fast_relu(const bgi_fused_norm_attributes *steps, bg_dtype dtype, const bgi_channels *all)
 {
     return steps->maps && steps->unary.function == BG_RELU && dtype == BG_FLOAT32 && all->inner > 1;
 }
 
-/* The same for a run of adjacent elements: of one channel, or whole channels of `inner` elements. */
+/* Scales a run of adjacent elements, which are elements of one channel or whole channels of `inner` elements. */
 static void scale_run(const float *x, int64_t count, int64_t inner, const channel_scales *s, bool is_relu, float *y)
 {
     const int64_t row = clip(inner, count);
@@ -178,7 +179,7 @@ static void scale_run(const float *x, int64_t count, int64_t inner, const channe
             (is_relu ? scale_relu_row : scale_row)(x + i, row, s->mean[c], s->scale[c], s->shift[c], y + i);
 }
 
-/* As if the floats were stored and read again. */
+/* Rounds floats as if they were stored as `dtype` and read again. */
 static void round_result(bg_dtype dtype, float *x, int64_t count)
 {
     uint16_t stored[BGI_CHANNELS_CHUNK];
@@ -189,7 +190,7 @@ static void round_result(bg_dtype dtype, float *x, int64_t count)
     view_floats(dtype, stored, 0, count, x);
 }
 
-/* The steps that follow a batch norm, in the place of its result. */
+/* Applies the steps that follow a batch norm, in place, to its result. */
 static void follow_norm(const bgi_fused_norm_attributes *steps, bg_dtype dtype, const void *other, int64_t at,
                         int64_t count, float *y)
 {
@@ -204,7 +205,8 @@ static void follow_norm(const bgi_fused_norm_attributes *steps, bg_dtype dtype, 
         unary_table[steps->unary.function].forward(y, y, count, &steps->unary);
 }
 
-/* x, gamma, beta, ..., other? -> y of channels first..first + count - 1; `steps` may be NULL. */
+/* Computes y of channels first..first + count - 1; the operands are x, gamma, beta, ..., other?. `steps` may be
+ * NULL. */
 static void normalize_channels(const bg_kernel_call *call, const bgi_channels *all, int64_t first, int64_t count,
                                const double *means, const double *rstds, const bgi_fused_norm_attributes *steps)
 {
@@ -230,7 +232,7 @@ static void normalize_channels(const bg_kernel_call *call, const bgi_channels *a
         }
 }
 
-/* mean, rstd */
+/* Stores mean and rstd. */
 static void store_statistics(const bg_kernel_call *call, int64_t first, int64_t count, const double *means,
                              const double *rstds)
 {
@@ -240,13 +242,14 @@ static void store_statistics(const bg_kernel_call *call, int64_t first, int64_t 
     }
 }
 
-/* The blocks of channels of a part. */
+/* Iterates over the blocks of channels of a part. */
 #define FOR_BLOCKS(all, part, first, count)                                                                            \
     for (int64_t first = bgi_channels_start(&(all), (part)), end_ = bgi_channels_start(&(all), (part) + 1),            \
                  count = clip(end_ - first, bgi_channels_block(&(all)));                                               \
          first < end_; first += count, count = clip(end_ - first, bgi_channels_block(&(all))))
 
-/* The statistics with which channels first..first + count - 1 are normalized: their own, or the running ones. */
+/* Finds the statistics that normalize channels first..first + count - 1: the batch's own statistics in training,
+ * otherwise the running ones. */
 static void find_statistics(const bg_kernel_call *call, const bgi_channels *all, int64_t first, int64_t count,
                             double *means, double *rstds)
 {
@@ -299,13 +302,14 @@ static void run_fused_batch_norm(const bg_kernel_call *call, uint32_t part)
 
 /* ---- backward ---- */
 
-/* dy where relu of the norm's result is not constant, which is so where the norm's result is positive or NaN. */
+/* Returns dy where the norm's result is positive or NaN, so that its relu is not constant, and 0 elsewhere. */
 ALWAYS_INLINE vf relu_gradient(vf dy, vf x, float mean, float scale, float shift)
 {
     return compute_unary_backward(BG_RELU, dy, scale_vector(x, mean, scale, shift), NULL);
 }
 
-/* Sums of dy and of dy (x - mean) over adjacent elements; with `relu`, dy is the gradient of the function's result. */
+/* Adds the sums of dy and of dy (x - mean) over adjacent elements; with `relu`, dy is the gradient of the relu's
+ * result. */
 ALWAYS_INLINE void add_products_of(const float *dy, const float *x, int64_t count, float mean, const bool relu,
                                    float scale, float shift, channel_sums *sums)
 {
@@ -364,11 +368,11 @@ static void add_products_across(const float *dy, const float *x, int64_t count, 
     }
 }
 
-/* A function that follows a norm. Its operand is computed again from x. */
+/* The gradient of a function that follows a norm. The function's operand is computed again from x. */
 typedef struct function_gradient {
     const bgi_unary_attributes *unary;
     void *kept;            /* dx: between the two passes it has the gradient of the norm's result */
-    channel_scales scales; /* of the channels in work */
+    channel_scales scales; /* of the current channels */
 } function_gradient;
 
 /* The operands that both passes over a channel read. */
@@ -376,12 +380,12 @@ typedef struct norm_gradient {
     bgi_channels all;
     bg_dtype dtype;
     const void *dy, *x;
-    const float *means, *rstds;  /* of the channels in work */
+    const float *means, *rstds;  /* of the current channels */
     function_gradient *function; /* NULL: dy is the gradient of the norm's result, */
     bool is_relu;                /* or that of relu of it, which is computed from `scales` beside the sums */
 } norm_gradient;
 
-/* The gradient of elements of the norm's result; `x` has the same elements of the norm's operand. */
+/* Returns the gradient of elements of the norm's result; `x` has the same elements of the norm's operand. */
 static const float *view_gradient(const norm_gradient *g, bool is_first, int64_t at, int64_t count, const float *x,
                                   float *buffer)
 {
@@ -403,7 +407,7 @@ static const float *view_gradient(const norm_gradient *g, bool is_first, int64_t
     return view_floats(g->dtype, f->kept, at, count, buffer);
 }
 
-/* Sums of the gradient, and of the gradient and xhat, for channels first..first + count - 1. */
+/* Computes the sums of the gradient, and of the gradient times xhat, for channels first..first + count - 1. */
 static void sum_channel_gradients(const norm_gradient *g, int64_t first, int64_t count, double *sums, double *products)
 {
     const bgi_channels *all = &g->all;
@@ -459,7 +463,7 @@ static void slope_row(const float *dy, const float *x, int64_t count, float mean
                 slope_vector(vload_n(dy + i, count - i), vload_n(x + i, count - i), mean, average, scale, slope));
 }
 
-/* slope_row of relu's gradient; `s` has the factors of channel `c`. */
+/* Does the same as slope_row with the gradient of relu; `s` has the factors of channel `c`. */
 static void slope_relu_row(const float *dy, const float *x, int64_t count, const channel_scales *s, int64_t c,
                            float average, float scale, float slope, float *y)
 {
@@ -481,7 +485,7 @@ static void slope_across(const float *dy, const float *x, int64_t count, const f
              live);
 }
 
-/* dx. `sums`, `products` and `elements` cover all values that the statistics cover. */
+/* Stores dx. `sums`, `products` and `elements` cover all values that the statistics cover. */
 static void store_channel_gradients(const norm_gradient *g, const void *gamma, int64_t first, int64_t count,
                                     const double *sums, const double *products, double elements, void *dx)
 {
@@ -517,7 +521,7 @@ static void store_channel_gradients(const norm_gradient *g, const void *gamma, i
         }
 }
 
-/* dy, x, mean, rstd, ... */
+/* Reads the operands dy and x of a call, which are followed by mean, rstd and others. */
 static norm_gradient read_norm_gradient(const bg_kernel_call *call)
 {
     return (norm_gradient){.all = bgi_channels_read(&call->types[1]),
@@ -526,14 +530,14 @@ static norm_gradient read_norm_gradient(const bg_kernel_call *call)
                            .x = call->operands[1]};
 }
 
-/* Turns to the channels from `first`. */
+/* Selects the statistics of the channels from `first` on. */
 static void move_to(norm_gradient *g, const bg_kernel_call *call, int64_t first)
 {
     g->means = (const float *)call->operands[2] + first;
     g->rstds = (const float *)call->operands[3] + first;
 }
 
-/* dgamma and dbeta */
+/* Stores dgamma and dbeta. */
 static void store_affine_gradients(const bg_kernel_call *call, int64_t first, int64_t count, const double *sums,
                                    const double *products)
 {

@@ -36,7 +36,7 @@ static inline bgi_groups bgi_groups_read(const bg_type *x, const bgi_group_norm_
     return (bgi_groups){all.n, attributes->groups, channels, all.inner, channels * all.inner};
 }
 
-/* Running statistics use the unbiased variance, or 0 for a single value. */
+/* Updates the running statistics of a channel, with the unbiased variance, or 0 for a single value. */
 static inline void bgi_update_running(const bg_kernel_call *call, double momentum, int64_t count, int64_t channel,
                                       double mean, double variance)
 {

@@ -41,7 +41,8 @@ bool bgi_cpu_shape_sharded_norm_backward(const bgi_kernel_request *request, int6
 
 /* ---- group norm ---- */
 
-/* `x` and `statistics` are the numbers of the operands x and mean. */
+/* Fills in a kernel over groups, if it is supported; `x` and `statistics` are the numbers of the operands x and
+ * mean. */
 static bool take_groups(const bgi_kernel_request *request, uint32_t x, uint32_t statistics, bg_kernel *kernel)
 {
     const bgi_group_work w = bgi_group_work_read(&request->types[x], request->attributes, x == 1);
@@ -65,7 +66,8 @@ bool bgi_cpu_shape_group_norm_backward(const bgi_kernel_request *request, int64_
 
 /* ---- batch norm ---- */
 
-/* `x` is the number of that operand. Statistics must be float32. */
+/* Fills in a kernel over channels, if it is supported; `x` is the number of the operand x. Statistics must be
+ * float32. */
 static bool take_channels(const bgi_kernel_request *request, uint32_t x, bg_kernel *kernel)
 {
     const bgi_channels all = bgi_channels_read(&request->types[x]);

@@ -14,7 +14,7 @@ enum {
     BGI_CHANNELS_CHUNK = 1024 /* elements that are processed together */
 };
 
-/* Channels form groups that parts do not divide. */
+/* Returns the number of channels in a group; parts consist of whole groups. */
 static inline int64_t bgi_channels_group(const bgi_channels *all)
 {
     return all->inner == 1 ? BGI_CHANNELS_LINE : 1;
@@ -28,7 +28,7 @@ static inline uint32_t bgi_channels_parts(const bgi_channels *all)
                               BGI_ROWS_PART_ELEMENTS);
 }
 
-/* The first channel of part `part`; part + 1 gives its end. */
+/* Returns the first channel of part `part`; the end of the part is the first channel of part + 1. */
 static inline int64_t bgi_channels_start(const bgi_channels *all, uint32_t part)
 {
     const int64_t group = bgi_channels_group(all);
@@ -37,8 +37,8 @@ static inline int64_t bgi_channels_start(const bgi_channels *all, uint32_t part)
     return start < all->c ? start : all->c;
 }
 
-/* The number of channels that are processed together: several small channels fill a chunk, because reading adjacent
- * memory is fastest. */
+/* Returns the number of channels that are processed together: several small channels fill a chunk, because reading
+ * adjacent memory is fastest. */
 static inline int64_t bgi_channels_block(const bgi_channels *all)
 {
     const int64_t fit = BGI_CHANNELS_CHUNK / all->inner;

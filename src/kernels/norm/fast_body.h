@@ -67,8 +67,8 @@ static void run_layer_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Sums of g and g xhat over a row, with xhat = (x - mean) rstd and g = dy gamma; dgamma += dy xhat and dbeta += dy when
- * they are requested. */
+/* Computes the sums of g and g xhat over a row, with xhat = (x - mean) rstd and g = dy gamma; also computes dgamma +=
+ * dy xhat and dbeta += dy when they are requested. */
 static void sum_gradient_row(const float *dy, const float *x, float mean, float rstd, const float *gamma, float *dgamma,
                              float *dbeta, int64_t count, float sums[2])
 {
@@ -90,7 +90,7 @@ static void sum_gradient_row(const float *dy, const float *x, float mean, float 
     sums[1] = vsum(products);
 }
 
-/* dx = rstd (g - mean(g) - xhat mean(g xhat)) */
+/* Computes dx = rstd (g - mean(g) - xhat mean(g xhat)). */
 static void denormalize_row(const float *dy, const float *x, float mean, float rstd, const float *gamma,
                             const float means[2], float *dx, int64_t count)
 {
@@ -103,8 +103,8 @@ static void denormalize_row(const float *dy, const float *x, float mean, float r
     }
 }
 
-/* Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals` has sums of g and g xhat over whole rows of `width`, if
- * these rows are sharded; NULL: the rows are whole. */
+/* Computes the gradients of the rows of a part. Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals` has sums
+ * of g and g xhat over whole rows of `width`, if these rows are sharded; NULL: the rows are whole. */
 ALWAYS_INLINE void run_norm_backward(const bg_kernel_call *call, uint32_t part, const double *totals, int64_t width)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);

@@ -50,7 +50,7 @@ static void measure_group(const float *x, int64_t count, double epsilon, float *
     *out_rstd = (float)(1.0 / sqrt((double)sum_chains(squares) / (double)count + epsilon));
 }
 
-/* y = (x - mean) scale + shift */
+/* Computes y = (x - mean) scale + shift. */
 static void normalize_channel(const float *x, float mean, float scale, float shift, float *y, int64_t count)
 {
     const vf middle = vset(mean), factor = vset(scale), more = vset(shift);
@@ -87,7 +87,7 @@ static void run_group_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The sums of dy and of dy (x - mean) over a channel. */
+/* Computes the sums of dy and of dy (x - mean) over a channel. */
 static void sum_channel_gradient(const float *dy, const float *x, float mean, int64_t count, float out_sums[2])
 {
     vf sums[2] = {vset(0.0f), vset(0.0f)}, products[2] = {vset(0.0f), vset(0.0f)};
@@ -114,7 +114,7 @@ static void sum_channel_gradient(const float *dy, const float *x, float mean, in
     out_sums[1] = vsum(products[0] + products[1]);
 }
 
-/* dx = dy scale - (x - mean) slope - shift */
+/* Computes dx = dy scale - (x - mean) slope - shift. */
 static void denormalize_channel(const float *dy, const float *x, float mean, float scale, float slope, float shift,
                                 float *y, int64_t count)
 {
@@ -124,7 +124,8 @@ static void denormalize_channel(const float *dy, const float *x, float mean, flo
                 vfma(vload_n(dy + i, count - i), factor, vfma(vload_n(x + i, count - i) - middle, fall, less)));
 }
 
-/* One group; `gamma` and the sums of dgamma and dbeta are those of its channels. */
+/* Computes dx of one group, and the sums for dgamma and dbeta of its channels; these and `gamma` begin with the group's
+ * first channel. */
 static void denormalize_group(const bgi_groups *all, const float *dy, const float *x, float mean, float rstd,
                               const float *gamma, float *dgamma, float *dbeta, float *dx)
 {

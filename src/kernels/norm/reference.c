@@ -27,7 +27,7 @@ static rows read_rows(const bg_type *x)
     return (rows){bg_type_element_count(x) / length, length};
 }
 
-/* y = xhat, or xhat gamma + beta; and the statistics. */
+/* Stores y = xhat, or xhat gamma + beta, and the statistics. */
 static void normalize_row(const bg_kernel_call *call, rows all, int64_t row, double mean, double rstd)
 {
     const bg_type *type = bgi_input_type(call, 0), *statistics = bgi_output_type(call, 1);
@@ -116,7 +116,7 @@ static void store_layer_norm_affine_gradients(const bg_kernel_call *call, bg_dty
     }
 }
 
-/* Sums of g and of g xhat. */
+/* Computes the sums of g and of g xhat. */
 static void sum_row_gradient(const layer_norm_row *row, int64_t length, double out[2])
 {
     out[0] = out[1] = 0.0;
@@ -139,7 +139,7 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
     const rows all = read_rows(x);
 
     (void)part;
-    /* Before dx, which may overwrite dy. */
+    /* dgamma and dbeta are computed before dx, which may overwrite dy. */
     if (bgi_has_output(call, 1))
         store_layer_norm_affine_gradients(call, x->dtype, all);
     for (int64_t r = 0; r < all.count; r++) {
@@ -153,8 +153,8 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
 
 /* ---- sharded layer norm: between these kernels, the statistics are added up over replicas ---- */
 
-/* Sums of x and of x^2 in double, which represents squares of float32 exactly, so that cancellation in the variance
- * does not affect float32 results. */
+/* Sums x and x^2 in double, which represents squares of float32 exactly, so that cancellation in the variance does not
+ * affect float32 results. */
 void bgi_reference_norm_sums(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *type = bgi_input_type(call, 0);
@@ -224,7 +224,7 @@ void bgi_reference_sharded_norm_backward(const bg_kernel_call *call, uint32_t pa
 
 /* ---- batch norm: channels, dim 1 ---- */
 
-/* The index of element i of n * inner of a channel. */
+/* Returns the index in x of element i of the n * inner elements of a channel. */
 static int64_t index_of(const bgi_channels *all, int64_t channel, int64_t i)
 {
     return (i / all->inner * all->c + channel) * all->inner + i % all->inner;
@@ -248,13 +248,13 @@ static void measure_channel(const bgi_channels *all, bg_dtype dtype, const void 
     *out_variance = variance / (double)count;
 }
 
-/* An element of the norm's result, not rounded. */
+/* Returns an element of the norm's result, not rounded. */
 static double normalize(bg_dtype dtype, const void *x, int64_t at, double mean, double rstd, double gamma, double beta)
 {
     return (bgi_load(dtype, x, at) - mean) * rstd * gamma + beta;
 }
 
-/* x, gamma, beta, ... -> y */
+/* Computes y of a channel; the first operands are x, gamma and beta. */
 static void normalize_channel(const bg_kernel_call *call, const bgi_channels *all, int64_t channel, double mean,
                               double rstd)
 {
@@ -269,7 +269,7 @@ static void normalize_channel(const bg_kernel_call *call, const bgi_channels *al
     }
 }
 
-/* mean, rstd */
+/* Stores mean and rstd. */
 static void store_statistics(const bg_kernel_call *call, int64_t channel, double mean, double rstd)
 {
     const bg_dtype statistics = bgi_output_type(call, 1)->dtype;
@@ -278,7 +278,7 @@ static void store_statistics(const bg_kernel_call *call, int64_t channel, double
     bgi_store(statistics, bgi_output(call, 2), channel, rstd);
 }
 
-/* The statistics with which a channel is normalized: its own, or the running ones. */
+/* Finds the statistics that normalize a channel: the batch's own statistics in training, otherwise the running ones. */
 static void find_statistics(const bg_kernel_call *call, const bgi_channels *all, int64_t channel, double *mean,
                             double *rstd)
 {
@@ -340,7 +340,7 @@ typedef struct channel_gradient {
     double mean, rstd;
 } channel_gradient;
 
-/* dy, x, mean, rstd */
+/* Reads the operands and statistics of a channel; the operands are dy, x, mean, rstd. */
 static channel_gradient read_channel_gradient(const bg_kernel_call *call, int64_t channel)
 {
     const bg_dtype statistics = bgi_input_type(call, 2)->dtype;
@@ -364,7 +364,7 @@ static void sum_channel_gradient(const channel_gradient *g, const bgi_channels *
     }
 }
 
-/* The arguments `sums` and `count` cover all values that the statistics cover. */
+/* Stores dx of a channel; `sums` and `count` cover all values that the statistics cover. */
 static void store_channel_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
                                    int64_t channel, double gamma, const double *sums, double count)
 {
@@ -394,7 +394,7 @@ void bgi_reference_batch_norm_backward(const bg_kernel_call *call, uint32_t part
     }
 }
 
-/* The gradient of a channel of the norm's result, from that of the function that follows. */
+/* Stores the gradient of a channel of the norm's result, computed from the gradient of the function that follows. */
 static void store_function_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
                                     int64_t channel, void *out)
 {

@@ -67,12 +67,15 @@ typedef struct bgi_adam_attributes {
     uint8_t unused[4];
 } bgi_adam_attributes;
 
-/* LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
- * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over shards (pieces), in order, and
- * each shard has a separate sum. Replicas that each update a shard therefore get the same bits as replicas that update
- * the whole parameter.
- *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has a piece of the operands leaves the
- *              rows of the others 0, so that the largest over the replicas is all of it */
+/*
+ * LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
+ * w -= rate min(|w|, maximum) / |x| x, or w -= rate x when a norm is 0. Norms are sums over shards (pieces), in order,
+ * and each shard has a separate sum. Replicas that each update a shard therefore get the same bits as replicas that
+ * update the whole parameter.
+ *
+ *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has one piece of the operands leaves
+ *              the other rows 0, so the maximum over the replicas has all rows
+ */
 typedef struct bgi_lamb_attributes {
     bgi_rounding rounding;
     int64_t elements; /* elements of the whole parameter */
@@ -82,7 +85,7 @@ typedef struct bgi_lamb_attributes {
     uint8_t unused[2];
 } bgi_lamb_attributes;
 
-/* Elements of a shard; the last shards may have fewer elements or be empty. */
+/* Returns the number of elements of a shard; the last shards may have fewer elements or be empty. */
 static inline int64_t bgi_lamb_piece(const bgi_lamb_attributes *attributes)
 {
     return bgi_piece_size(attributes->elements, attributes->pieces);
@@ -93,7 +96,7 @@ static inline int64_t bgi_lamb_live(const bgi_lamb_attributes *attributes, uint3
     return bgi_piece_live(attributes->elements, attributes->pieces, piece);
 }
 
-/* The factor of the learning rate. */
+/* Returns the factor of the learning rate: min(|w|, maximum) / |x|, or 1 if a norm is 0. */
 static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const double *squares, double maximum)
 {
     double weights = 0.0, direction = 0.0;

@@ -49,7 +49,8 @@ static void update_lamb_moments(const lamb_factors *f, float scale, const update
     }
 }
 
-/* Moments of types other than float32 are rounded to them, and later operations use the stored values. */
+/* Stores the moments. Those that are not float32 are rounded to their type, and later operations use the stored
+ * values. */
 static void store_moments(const bg_kernel_call *call, int64_t index, int64_t count, update_buffers *buffers)
 {
     for (uint32_t s = 0; s < 2; s++) {
@@ -75,7 +76,8 @@ static void add_direction(const lamb_factors *f, const update_chunk *c, double *
     add_squares(direction, c->count, sums);
 }
 
-/* Part q of shard p is one sum; the beginning of the part depends only on the shard's size. */
+/* Updates the moments of a part of a shard and computes the part's sums of squares; where the part begins depends only
+ * on the shard's size. */
 static void run_lamb_moments(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_lamb_attributes *attributes = call->attributes;

@@ -12,7 +12,7 @@ typedef struct lamb_factors {
     double beta1, admitted1, beta2, admitted2, correction1, root_correction2, epsilon, decay;
 } lamb_factors;
 
-/* Operand 2 of both kernels is hyper. */
+/* Computes the factors from hyper, which is operand 2 of both kernels. */
 static lamb_factors make_factors(const bg_kernel_call *call)
 {
     const bgi_lamb_attributes *attributes = call->attributes;
@@ -44,7 +44,7 @@ static double find_direction(const lamb_factors *f, double parameter, double m, 
     return f->decay != 0.0 ? bgi_rounded(d, x + bgi_rounded(d, f->decay * parameter)) : x;
 }
 
-/* One element: its moments, and the squares of the weight and of its direction. */
+/* Updates the moments of one element, and adds the squares of the weight and of its direction to `squares`. */
 static void update_moments(const bg_kernel_call *call, const lamb_factors *f, int64_t i, double *squares)
 {
     enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, M, V };

@@ -12,7 +12,7 @@
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 
-/* a + b * c, each operation rounded. */
+/* Returns a + b * c, each operation rounded. */
 static double add_product(bool in_double, double a, double b, double c)
 {
     return bgi_rounded(in_double, a + bgi_rounded(in_double, b * c));
@@ -196,7 +196,7 @@ static double find_denominator(const rmsprop_factors *f, double square, double m
                     : bgi_rounded(d, bgi_rounded(d, sqrt(variance)) + f->epsilon);
 }
 
-/* The change is scaled to the size of earlier changes; `changes` is the mean of their squares. */
+/* Updates a parameter; its change is scaled to the size of earlier changes, of which `changes` is the mean square. */
 static void finish_adadelta(const rmsprop_factors *f, double gradient, double square, double *changes,
                             double *parameter)
 {

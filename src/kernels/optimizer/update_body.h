@@ -57,7 +57,8 @@ static void narrow_float16_by_chance(const bgi_chances *chances, int64_t first, 
         to[i] = bgi_narrow_by_chance(BG_FLOAT16, from[i], chance[i], chances, first + i);
 }
 
-/* Random blocks are made for a whole chunk, which may begin and end inside a block. */
+/* Rounds a chunk by random bits. Random blocks are computed for the whole chunk, which may begin and end inside a
+ * block. */
 static void narrow_by_chance(bg_dtype dtype, const bgi_chances *chances, int64_t index, int64_t count,
                              const float *from, uint16_t *to)
 {
@@ -273,7 +274,8 @@ static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
                                  call->input_count > UPDATE_STATE + 1u + attributes->centered + is_adadelta};
 }
 
-/* The change is scaled to the size of earlier changes; `changes` is the mean of their squares. */
+/* Returns the new parameter; its change is scaled to the size of earlier changes, of which `changes` is the mean
+ * square. */
 static inline vf finish_adadelta(const rmsprop_factors *f, vf gradient, vf square, vf *changes, vf parameter)
 {
     const vf change = vsqrt(*changes + vset(f->epsilon)) / vsqrt(square + vset(f->epsilon)) * gradient;

@@ -18,8 +18,8 @@ typedef struct bgi_pad_attributes {
     double value;
 } bgi_pad_attributes;
 
-/* The element of a dimension of `size` that the padded tensor has at position `at`; -1: the constant. Position 0 is the
- * first element; the padding begins at -before. */
+/* Returns the element of a dimension of `size` that the padded tensor has at position `at`, or -1 for the constant.
+ * Position 0 is the first element; the padding begins at -before. */
 static inline int64_t bgi_pad_source(bg_pad_mode mode, int64_t at, int64_t size)
 {
     if (at >= 0 && at < size)

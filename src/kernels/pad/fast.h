@@ -29,13 +29,13 @@ static inline bgi_pad_rows bgi_pad_rows_make(const bgi_pad_attributes *a)
     return r;
 }
 
-/* Floats of a runner's buffer: a row of dx and one of dy. */
+/* Returns the floats of a runner's buffer: a row of dx and one of dy. */
 static inline int64_t bgi_pad_buffer(const bgi_pad_rows *r)
 {
     return bgi_cpu_round_up(r->x_width, 16) + bgi_cpu_round_up(r->width, 16);
 }
 
-/* The row of x that padded row `row` copies; -1: the row has only constants. */
+/* Returns the row of x that padded row `row` copies, or -1 if the row has only constants. */
 static inline int64_t bgi_pad_row_source(const bgi_pad_attributes *a, int64_t row)
 {
     int64_t source = 0, stride = 1;

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/pad/fast.h"
 
-/* The beginning and end of a row's copied middle, in the padded row. */
+/* Finds the columns *begin..*end - 1 of a padded row that are copied from x as a whole. */
 ALWAYS_INLINE void find_middle(const bgi_pad_rows *r, int64_t *begin, int64_t *end)
 {
     *begin = r->before > 0 ? r->before : 0;

@@ -28,7 +28,7 @@ void bgi_reference_pad(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The sum is rounded at each step. */
+/* Adds contributions to dx in the order of dy; each sum is rounded to dx's type. */
 void bgi_reference_pad_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_pad_attributes *attributes = call->attributes;

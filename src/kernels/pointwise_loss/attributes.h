@@ -20,7 +20,7 @@ typedef struct bgi_pointwise_loss_attributes {
     uint32_t unused;
 } bgi_pointwise_loss_attributes;
 
-/* One element in double, as the reference computes it. */
+/* Compute the loss and the gradient of one element in double, as the reference does. */
 double bgi_pointwise_loss_value(const bgi_pointwise_loss_attributes *attributes, double p, double t);
 double bgi_pointwise_loss_slope(const bgi_pointwise_loss_attributes *attributes, double p, double t);
 

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/pointwise_loss/attributes.h"
 
-/* The bound of PyTorch for logarithms of probabilities that are 0. */
+/* PyTorch's lower bound for logarithms of probabilities. */
 #define LOWEST_LOGARITHM (-100.0f)
 #define LEAST_VARIANCE   1e-12f
 
@@ -17,7 +17,7 @@ ALWAYS_INLINE vf vbounded(vf logarithm)
     return vselect(vgreater(vset(LOWEST_LOGARITHM), logarithm), vset(LOWEST_LOGARITHM), logarithm); /* NaN stays */
 }
 
-/* Zero and NaN are unchanged. */
+/* Returns 1 or -1 by x's sign; zero and NaN are unchanged. */
 ALWAYS_INLINE vf vsign(vf x)
 {
     const vf zero = vset(0.0f), one = vset(1.0f);

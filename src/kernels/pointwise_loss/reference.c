@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* The bound of PyTorch for logarithms of probabilities that are 0. */
+/* PyTorch's lower bound for logarithms of probabilities. */
 static const double lowest_logarithm = -100.0;
 static const double least_variance = 1e-12;
 
@@ -17,7 +17,7 @@ static double bounded_log(double logarithm)
     return logarithm < lowest_logarithm ? lowest_logarithm : logarithm; /* NaN stays */
 }
 
-/* log(1 + e^-x) */
+/* Returns log(1 + e^-x). */
 static double softplus_of_minus(double x)
 {
     return (x < 0.0 ? -x : 0.0) + log1p(exp(-fabs(x)));

@@ -13,7 +13,8 @@
 #include "kernels/pool/attributes.h"
 #include "kernels/pool/fast.h"
 
-/* The first and last positions of the window from `start` on that are inside 0..size - 1. */
+/* Finds the positions of the window from `start` on that are inside 0..size - 1: *first, *first + dilation, ... before
+ * *end. */
 static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t size, int64_t *first, int64_t *end)
 {
     const int64_t skip = start < 0 ? (-start + dilation - 1) / dilation : 0;
@@ -23,7 +24,7 @@ static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t
     *end = start + (fit < kernel ? fit : kernel) * dilation;
 }
 
-/* Output columns first..end - 1, which read only inside the rows. */
+/* Finds the output columns *first..*end - 1, whose windows do not reach into the padding. */
 static void find_inner_columns(const bgi_pool *s, int64_t *first, int64_t *end)
 {
     const bg_pool2d_options *o = s->options;
@@ -37,7 +38,7 @@ static void find_inner_columns(const bgi_pool *s, int64_t *first, int64_t *end)
 
 /* ---- max ---- */
 
-/* The positions of window `out` along a dim that are not padding: first, first + dilation, ... before end. */
+/* Finds the positions of window `out` along a dim that are not padding: *first, *first + dilation, ... before *end. */
 static void find_window(const bgi_pool *s, int dim, int64_t out, int64_t *first, int64_t *end)
 {
     const bg_pool2d_options *o = s->options;
@@ -49,8 +50,8 @@ static void find_window(const bgi_pool *s, int dim, int64_t out, int64_t *first,
         clip_window(out * o->stride[dim] - o->padding[dim], o->dilation[dim], o->kernel[dim], size, first, end);
 }
 
-/* The first largest element of each column in rows h0, h0 + apart, ... before h1, and its index in the plane; NaN wins.
- */
+/* Finds the first largest element of each column in rows h0, h0 + apart, ... before h1, and its index in the plane; NaN
+ * wins. */
 static void find_column_largest(const bgi_pool *s, const float *x, int64_t h0, int64_t h1, int64_t apart,
                                 float *largest, int32_t *at)
 {
@@ -75,7 +76,7 @@ static void find_column_largest(const bgi_pool *s, const float *x, int64_t h0, i
     }
 }
 
-/* Any windows. `rows` is memory for two rows. */
+/* Pools a plane with windows of any kind. `rows` is memory for two rows. */
 static void max_pool_columns(const bgi_pool *s, const float *x, float *rows, float *y, int32_t *where)
 {
     float *largest = rows;
@@ -104,7 +105,7 @@ static void max_pool_columns(const bgi_pool *s, const float *x, float *rows, flo
     }
 }
 
-/* Index in the plane of the first largest element; NaN wins. */
+/* Returns the index in the plane of the first largest element of a window; NaN wins. */
 static int64_t find_largest(const bgi_pool *s, const float *x, int64_t oh, int64_t ow)
 {
     const bg_pool2d_options *o = s->options;
@@ -208,7 +209,7 @@ static void run_max_pool2d(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Windows in index order. */
+/* Adds each element of dy to its window's largest element, in the order of the windows. */
 static void run_max_pool2d_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_pool s = bgi_pool_read(&call->types[2], &call->types[0], call->attributes);
@@ -230,7 +231,8 @@ static void run_max_pool2d_backward(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* The divisor of windows along a dim: the number of elements, with or without those in the padding. */
+/* Returns the number of elements of window `out` along a dim, with or without those in the padding, as a factor of the
+ * divisor. */
 static int64_t count_along(const bgi_pool *s, int dim, int64_t out)
 {
     const bg_pool2d_options *o = s->options;
@@ -240,14 +242,14 @@ static int64_t count_along(const bgi_pool *s, int dim, int64_t out)
     return (end > size + margin ? size + margin : end) - (begin < -margin ? -margin : begin);
 }
 
-/* The widths of windows, by column. */
+/* Computes the width of the windows in each output column. */
 static void count_columns(const bgi_pool *s, float *widths)
 {
     for (int64_t ow = 0; ow < s->ow; ow++)
         widths[ow] = (float)count_along(s, 1, ow);
 }
 
-/* Adds the rows of windows at row `oh`. */
+/* Returns, for each column, the sum of the rows that the windows in row `oh` of the results cover. */
 static const float *add_rows(const bgi_pool *s, const float *x, int64_t oh, float *sums)
 {
     const bg_pool2d_options *o = s->options;
@@ -340,7 +342,7 @@ static void run_avg_pool2d(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The gradient of each element of a row below a row of windows. `shares` is memory for a row. */
+/* Computes what a row of windows adds to the gradient of each row that it covers. `shares` is memory for a row. */
 static void spread_row(const bgi_pool *s, const float *dy, float height, const float *widths, float *shares, float *row)
 {
     const bg_pool2d_options *o = s->options;
@@ -375,7 +377,7 @@ static void spread_row(const bgi_pool *s, const float *dy, float height, const f
     }
 }
 
-/* `rows` is memory for two rows. */
+/* Computes dx of a plane. `rows` is memory for two rows. */
 static void spread_plane(const bgi_pool *s, const float *dy, const float *widths, float *rows, float *dx)
 {
     const bg_pool2d_options *o = s->options;

@@ -25,7 +25,7 @@ static pool_geometry read_geometry(const bg_type *x, const bg_type *y, const bgi
                            .is_adaptive = attributes->sizes[0] > 0};
 }
 
-/* The number of a window's elements along `dim`. */
+/* Returns the number of a window's elements along `dim`. */
 static int64_t window_size(const pool_geometry *g, int dim, int64_t out)
 {
     int64_t begin, end;
@@ -36,7 +36,7 @@ static int64_t window_size(const pool_geometry *g, int dim, int64_t out)
     return end - begin;
 }
 
-/* The position of window `out`'s k-th element along `dim`, which may be in the padding. */
+/* Returns the position of window `out`'s k-th element along `dim`, which may be in the padding. */
 static int64_t window_position(const pool_geometry *g, int dim, int64_t out, int64_t k)
 {
     int64_t begin, end;
@@ -53,7 +53,7 @@ static bool is_inside(const pool_geometry *g, int64_t h, int64_t w)
     return h >= 0 && h < g->size[0] && w >= 0 && w < g->size[1];
 }
 
-/* The window along `dim` whose k-th element is at `at`, or -1. */
+/* Returns the window along `dim` whose k-th element is at `at`, or -1. */
 static int64_t window_of(const pool_geometry *g, int dim, int64_t at, int64_t k)
 {
     const int64_t scaled = at + g->options.padding[dim] - k * g->options.dilation[dim];
@@ -65,8 +65,8 @@ static int64_t window_of(const pool_geometry *g, int dim, int64_t at, int64_t k)
 
 /* ---- max ---- */
 
-/* Index in the plane of the first largest element of a window; NaN wins. The shape rule guarantees that each window has
- * an element. */
+/* Returns the index in the plane of the first largest element of a window; NaN wins. The shape rule guarantees that
+ * each window has an element. */
 static int64_t find_largest(const pool_geometry *g, bg_dtype dtype, const void *x, int64_t plane, int64_t oh,
                             int64_t ow)
 {
@@ -110,8 +110,8 @@ void bgi_reference_max_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* The divisor of a window: the number of its elements, with or without those in the padding. Positions that ceil_mode
- * adds beyond the padding never count. */
+/* Returns the divisor of a window: the number of its elements, with or without those in the padding. Positions that
+ * ceil_mode adds beyond the padding never count. */
 static double count_window(const pool_geometry *g, int64_t oh, int64_t ow)
 {
     const int64_t out[2] = {oh, ow};
@@ -153,8 +153,8 @@ void bgi_reference_avg_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- gradients ---- */
 
-/* The gradient of dx[plane,h,w]. If `where` is NULL, the pooling is an average. k decreases so that windows come in
- * index order. */
+/* Returns dx[plane,h,w]. If `where` is NULL, the pooling is an average. k decreases so that windows come in index
+ * order. */
 static double gather_gradient(const pool_geometry *g, bg_dtype dtype, const void *dy, const int32_t *where,
                               int64_t plane, int64_t h, int64_t w)
 {

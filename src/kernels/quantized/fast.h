@@ -60,7 +60,7 @@ static inline bgi_quantized_pairs_plan bgi_quantized_pairs_cut(const bgi_quantiz
     return plan;
 }
 
-/* With more rows, the product is that of gemm.h, which packs weights as float32. */
+/* Returns the plan for more rows: a product of gemm.h, for which weights are packed as float32. */
 static inline bgi_gemm bgi_quantized_gemm(const bgi_quantized_attributes *a, const bg_type *x, int64_t lanes)
 {
     return bgi_gemm_for(

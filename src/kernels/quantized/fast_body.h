@@ -22,7 +22,7 @@ ALWAYS_INLINE vf load_scale(const uint8_t *block, int v)
     return vload_bfloat16((const uint16_t *)(const void *)block + v * LANES);
 }
 
-/* The levels of outputs from v LANES on. */
+/* Loads the levels of outputs from v LANES on. */
 ALWAYS_INLINE vf load_levels(const uint8_t *row, int v, const uint32_t bits)
 {
     const int half = QUANTIZED_VECTORS / 2;
@@ -45,7 +45,7 @@ ALWAYS_INLINE vf load_levels(const uint8_t *row, int v, const uint32_t bits)
 
 /* ---- few rows ---- */
 
-/* sums [rows][panel] = x [rows][in] times one panel */
+/* Computes sums [rows][panel] = x [rows][in] times one panel. */
 ALWAYS_INLINE void multiply_quantized_panel(const float *x, const int64_t in, const uint8_t *panel, const int rows,
                                             const uint32_t bits, float *sums)
 {
@@ -100,7 +100,7 @@ ALWAYS_INLINE void multiply_quantized_panel(const float *x, const int64_t in, co
 
 enum { HALF_AHEAD = 32 }; /* pairs of terms that are fetched ahead */
 
-/* The weights of inputs 2i and 2i + 1 and of outputs from v LANES on. */
+/* Loads the weights of inputs 2i and 2i + 1 for outputs from v LANES on. */
 ALWAYS_INLINE vi load_pairs(const uint8_t *panel, int64_t i, int v)
 {
     return vload_int((const int32_t *)(const void *)panel + i * BGI_QUANTIZED_PANEL + v * LANES);
@@ -198,7 +198,7 @@ QUANTIZED_PANEL(3, 4)
 QUANTIZED_PANEL(4, 4)
 #endif
 
-/* Indexed by the number of rows and by the bits. */
+/* The functions by number of rows (from 1) and by bits (4, 8, 16). */
 static void (*const quantized_table[][3])(const float *x, int64_t in, const uint8_t *panel, float *sums) = {
     {multiply_quantized_1_4, multiply_quantized_1_8, multiply_quantized_1_16},
 #if LANES == 16 || BGI_GEMM_IS_AARCH64
@@ -309,7 +309,7 @@ ALWAYS_INLINE void pack_quantized_vector(const gemm_job *job, int64_t k0, int64_
     }
 }
 
-/* The columns beyond the last output are zeros of the last panel. */
+/* Packs weights as float32; columns beyond the last output are zeros of the last panel. */
 static void pack_quantized(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                            int64_t width, float *to, float *spare)
 {

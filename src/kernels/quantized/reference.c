@@ -23,7 +23,7 @@ void bgi_reference_quantized_linear(const bg_kernel_call *call, uint32_t part)
         }
 }
 
-/* An id outside the table reads as zeros. */
+/* Copies rows of the table as float32; an id outside the table reads as zeros. */
 void bgi_reference_quantized_embedding(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_quantized_attributes *a = call->attributes;

@@ -55,7 +55,7 @@ static inline bgi_recurrent_shape bgi_recurrent_read(const bg_type *y, const bgi
     return s;
 }
 
-/* The row of a sample at step `step`, counted in the direction of time. */
+/* Returns the row of a sample at step `step`, counted in the direction of the recurrence. */
 static inline int64_t bgi_recurrent_row(const bgi_recurrent_shape *s, int64_t step, int64_t sample)
 {
     return s->first_row + step * s->row_stride + sample * s->sample_stride;

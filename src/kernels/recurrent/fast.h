@@ -22,9 +22,9 @@ typedef struct bgi_recurrent {
     uint32_t parts;
 } bgi_recurrent;
 
-/* The forward product is h weight^T, the backward one d weight. Scratch: the weight; for each part two states, the
- * products or the gates' gradients of its samples, rows of operands and results, and the reset states' contribution to
- * the gates. */
+/* Returns the plan of a recurrence. The product of a step is h weight^T in the forward pass and d weight in the
+ * backward pass. Scratch: the weight; for each part two states, the products or the gates' gradients of its samples,
+ * rows of operands and results, and the reset states' contribution to the gates. */
 static inline bgi_recurrent bgi_recurrent_plan(const bg_type *y, const bg_type *weight,
                                                const bgi_recurrent_attributes *attributes, bool is_backward,
                                                int64_t lanes)

@@ -12,7 +12,7 @@
 
 /* ---- the weight, in panels that follow each other: [panel][depth][panel_columns] ---- */
 
-/* weight^T: its rows are columns. */
+/* Lays weight^T out: rows of the weight become columns. */
 static void lay_out_across(const bg_kernel_call *call, const bgi_recurrent *r, const void *weight)
 {
     float *panels = call->scratch, *buffer = panels + r->panels * r->panel_columns * r->depth;
@@ -49,7 +49,7 @@ typedef struct panel_range {
     int64_t first_column, end_column, first_depth, end_depth;
 } panel_range;
 
-/* c [rows, columns] += a [rows, depth] panels */
+/* Computes c [rows, columns] += a [rows, depth] panels. */
 static void multiply_range(const bg_kernel_call *call, const bgi_recurrent *r, panel_range range, const float *a,
                            int64_t a_row, float *c, int64_t c_row, int64_t rows)
 {
@@ -195,8 +195,8 @@ static void prepare_lstm_backward(const bg_kernel_call *call)
     lay_out(call, &r, call->operands[0]);
 }
 
-/* On input, dh and dc are the gradients of the following state; on output, dc is that of the previous state. d has the
- * gradients of the gates. */
+/* Differentiates the cells of a row. On input, dh and dc are the gradients of the step's resulting state; on output, dc
+ * is that of the state before the step. d has the gradients of the gates. */
 static void differentiate_lstm_row(const float *gates, const float *c, const float *before, const float *dh, float *dc,
                                    float *d, int64_t width)
 {
@@ -217,7 +217,7 @@ static void differentiate_lstm_row(const float *gates, const float *c, const flo
     }
 }
 
-/* to += row `row` of data */
+/* Adds row `row` of `data` to `to`. */
 static void add_row(const bgi_recurrent *r, const void *data, int64_t row, float *buffer, float *to)
 {
     const float *from = view_floats(r->dtype, data, row * r->shape.width, r->shape.width, buffer);
@@ -226,7 +226,7 @@ static void add_row(const bgi_recurrent *r, const void *data, int64_t row, float
     vstore_n(to + i, vload_n(to + i, live) + vload_n(from + i, live), live);
 }
 
-/* The state before a step: the previous one in `states`, or `first`. */
+/* Returns the state before a step: the previous state in `states`, or `first` before step 0. */
 static const float *view_before(const bgi_recurrent *r, const void *states, const void *first, int64_t step,
                                 int64_t sample, float *buffer)
 {
@@ -398,8 +398,8 @@ static void prepare_gru_backward(const bg_kernel_call *call)
     lay_out(call, &r, call->operands[0]);
 }
 
-/* On input, dh is the gradient of the following state; on output, it is dh z. d has the gradients of the gates' sums,
- * `hidden` those of s. */
+/* Differentiates the cells of a row. On input, dh is the gradient of the step's resulting state; on output, it is dh z.
+ * d has the gradients of the gates' sums, `hidden` those of s. */
 static void differentiate_gru_row(const float *gates, const float *before, float *dh, float *d, float *hidden,
                                   int64_t width)
 {
@@ -423,8 +423,8 @@ static void differentiate_gru_row(const float *gates, const float *before, float
     }
 }
 
-/* The first part with reset_first, before n's gradient is passed to the state: computes d of z and n, and dh z in dh.
- */
+/* Does the first half of a backward step with reset_first, which comes before the product with n's gradient: computes d
+ * of z and n, and dh z in dh. */
 static void differentiate_fresh_row(const float *gates, const float *before, float *dh, float *d, int64_t width)
 {
     const vf one = vset(1.0f);
@@ -440,7 +440,7 @@ static void differentiate_fresh_row(const float *gates, const float *before, flo
     }
 }
 
-/* The second part: `left` is the gradient of r h. */
+/* Does the second half, after that product; `left` is the gradient of r h. */
 static void differentiate_reset_row(const float *gates, const float *before, const float *left, float *dh, float *d,
                                     int64_t width)
 {
@@ -564,7 +564,7 @@ static void prepare_rnn_backward(const bg_kernel_call *call)
     prepare_gru_backward(call);
 }
 
-/* The derivatives of both functions are computed from their results. */
+/* Differentiates the cells of a row; the derivatives of both functions are computed from their results. */
 static void differentiate_rnn_row(const float *y, const float *dh, float *d, bool relu, int64_t width)
 {
     const vf zero = vset(0.0f), one = vset(1.0f);

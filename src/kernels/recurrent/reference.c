@@ -28,7 +28,7 @@ static double load(const recurrence *r, const void *data, int64_t row, int64_t w
     return bgi_load(r->dtype, data, row * width + i);
 }
 
-/* The state before step `step`. */
+/* Returns an element of the state before step `step`. */
 static double load_before(const recurrence *r, const void *states, const void *first, int64_t step, int64_t sample,
                           int64_t i)
 {
@@ -71,7 +71,7 @@ static void for_each_unit(const recurrence *r, bool is_backward, unit_function f
 
 /* ---- forward ---- */
 
-/* `bias`: the number of that operand. */
+/* Reads a forward call; `bias` is the number of the bias operand. */
 static recurrence read_forward(const bg_kernel_call *call, uint32_t bias)
 {
     return (recurrence){.call = call,
@@ -129,7 +129,7 @@ static void step_gru(const recurrence *r, int64_t step, int64_t sample, int64_t 
               (1.0 - gates[1]) * gates[2] + gates[1] * load_before(r, r->y, r->h0, step, sample, unit));
 }
 
-/* With reset_first, r and z of all units of a sample are computed first. */
+/* Computes a step with reset_first, which needs r and z of all units of a sample first. */
 static void step_reset_gru(const recurrence *r, int64_t step, int64_t sample)
 {
     const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
@@ -190,7 +190,8 @@ void bgi_reference_rnn(const bg_kernel_call *call, uint32_t part)
 
 /* ---- backward ---- */
 
-/* weight^T d, the following step's gradient of the previous state; 0 after the last step. */
+/* Returns an element of weight^T d, the contribution of step + 1 to the gradient of the state after `step`; 0 after the
+ * last step. */
 static double sum_across(const recurrence *r, const void *gradients, int64_t step, int64_t sample, int64_t unit)
 {
     const int64_t width = r->shape.width;
@@ -204,7 +205,7 @@ static double sum_across(const recurrence *r, const void *gradients, int64_t ste
     return sum;
 }
 
-/* The gradient of h0, from that of step 0. h0 counts as the state of the step before step 0. */
+/* Returns an element of the gradient of h0 from the gradients of step 0; h0 counts as the state after step -1. */
 static double sum_first(const recurrence *r, const void *gradients, int64_t sample, int64_t unit)
 {
     return sum_across(r, gradients, -1, sample, unit);
@@ -282,7 +283,7 @@ static void step_gru_back(const recurrence *r, int64_t step, int64_t sample, int
     bgi_store(r->dtype, dh0, at, dh * gates[1]);
 }
 
-/* weight^T d over rows first .. end - 1 of the weight. */
+/* Returns an element of weight^T d over rows first..end - 1 of the weight. */
 static double sum_rows(const recurrence *r, const void *d, int64_t row, int64_t first, int64_t end, int64_t unit)
 {
     double sum = 0.0;
@@ -292,7 +293,7 @@ static double sum_rows(const recurrence *r, const void *d, int64_t row, int64_t 
     return sum;
 }
 
-/* The backward step with reset_first; dh0 has the whole gradient of the step's resulting state. */
+/* Differentiates a step with reset_first; dh0 has the whole gradient of the step's resulting state. */
 static void step_reset_gru_back(const recurrence *r, int64_t step, int64_t sample)
 {
     const bg_kernel_call *call = r->call;

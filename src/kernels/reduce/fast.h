@@ -23,7 +23,7 @@ typedef struct bgi_reduction {
 
 enum { BGI_REDUCE_RUN = 256, BGI_REDUCE_FEW = 8 };
 
-/* False: the reduced dims are in more than two groups. */
+/* Returns false if the reduced dims are in more than two groups. */
 static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduction *out)
 {
     bgi_reduction r = {.outer = 1, .again = 1, .middle = 1, .reduced = 1, .inner = 1};
@@ -56,14 +56,14 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
     return true;
 }
 
-/* The parts of work that cannot be divided along the reduced dims. */
+/* Returns the number of parts of work that is not divided along the reduced dims. */
 static inline uint32_t bgi_reduction_whole_parts(const bgi_reduction *r)
 {
     return bgi_cpu_part_count(r->results * r->runs, (double)r->results * (double)r->reduced * (double)r->inner,
                               BGI_ROWS_PART_ELEMENTS);
 }
 
-/* The offset in x at which the elements of a result begin, for one index of `again`. */
+/* Returns the offset in x at which the elements of a result begin, for one index of `again`. */
 static inline int64_t bgi_reduction_start(const bgi_reduction *r, int64_t result, int64_t again)
 {
     return ((result / r->middle * r->again + again) * r->middle + result % r->middle) * r->reduced * r->inner;

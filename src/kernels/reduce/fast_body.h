@@ -39,7 +39,7 @@ static void add_few_rows(const float *x, int64_t rows, int64_t stride, int64_t c
     }
 }
 
-/* One run of inner elements: the sum, or the maximum, over `rows` rows at a distance of `stride`. */
+/* Computes one run of inner elements: the sum, or the maximum, over `rows` rows at a distance of `stride`. */
 static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t rows, int64_t stride,
                        int64_t count, float *y)
 {
@@ -88,9 +88,8 @@ static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, 
     return is_max ? maximum : vsum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* The results of run `run` from the rows of a piece: the results for each index of `again`, combined in order. Returns
- * their number.
- */
+/* Computes the results of run `run` from the rows of a piece, and combines those for each index of `again` in order;
+ * returns the number of results. */
 static int64_t reduce_piece(const bg_kernel_call *call, const bgi_reduction *r, bool is_max, int64_t result,
                             int64_t run, int64_t piece, float *y)
 {
@@ -144,7 +143,7 @@ static void run_reduce(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Used only with pieces. */
+/* Combines the results of the pieces; kernels without pieces do not use it. */
 static void finish_reduce(const bg_kernel_call *call)
 {
     const bgi_reduce_attributes *attributes = call->attributes;
@@ -270,8 +269,8 @@ static void run_broadcast(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The index of the first element that equals `value`, or is NaN if `value` is NaN; the row has such an element. Vectors
- * without it are skipped. */
+/* Returns the index of the first element that equals `value`, or is NaN if `value` is NaN; the row has such an element.
+ * Vectors without it are skipped. */
 static int64_t find_element(const float *x, int64_t count, float value)
 {
     const vf wanted = vset(value);
@@ -291,8 +290,8 @@ static int64_t find_element(const float *x, int64_t count, float value)
 
 enum { ARGMAX_SHORT = 32 };
 
-/* The index of the first largest element of a short row. Elements are mapped to integers of the same order, whose low
- * half is larger for an earlier index. */
+/* Returns the index of the first largest element of a short row. Elements are mapped to integers of the same order,
+ * whose low half is larger for an earlier index. */
 static int64_t find_largest_place(const float *x, int64_t count)
 {
     int64_t best = INT64_MIN;
@@ -310,7 +309,7 @@ static int64_t find_largest_place(const float *x, int64_t count)
     return UINT32_MAX - (uint32_t)best;
 }
 
-/* The index of the first largest element of each row; NaN is larger than every number. */
+/* Finds the index of the first largest element of each row; NaN is larger than every number. */
 static void run_argmax(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[0], 1);

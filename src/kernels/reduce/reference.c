@@ -54,7 +54,7 @@ static int64_t find_element(const reduction *r, int64_t kept, int64_t reduced)
            find_offset(r->reduced_rank, r->reduced_dims, r->reduced_strides, reduced);
 }
 
-/* NaN is larger than every number. */
+/* Returns whether `candidate` is larger; NaN is larger than every number. */
 static bool is_larger(double candidate, double best)
 {
     return candidate > best || (candidate != candidate && best == best);

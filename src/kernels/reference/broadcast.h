@@ -6,7 +6,7 @@
 
 #include <brigade/base.h>
 
-/* The index in `operand` of the element that is broadcast to `index` of `output`. */
+/* Returns the index in `operand` of the element that is broadcast to element `index` of `output`. */
 static inline int64_t bgi_broadcast_index(const bg_type *output, const bg_type *operand, int64_t index)
 {
     int64_t found = 0, stride = 1;

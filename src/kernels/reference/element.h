@@ -42,7 +42,7 @@ static inline double bgi_load(bg_dtype dtype, const void *data, int64_t index)
     }
 }
 
-/* An element of int32, int64 or uint8. */
+/* Reads an element of int32, int64 or uint8. */
 static inline int64_t bgi_load_integer(bg_dtype dtype, const void *data, int64_t index)
 {
     return dtype == BG_INT64   ? ((const int64_t *)data)[index]
@@ -59,7 +59,7 @@ static inline void bgi_store_bits(bg_dtype dtype, void *data, int64_t index, uin
         ((uint32_t *)data)[index] = (uint32_t)bits;
 }
 
-/* Integers truncate and saturate. 16-bit floats are rounded through float32. */
+/* Stores an element. Values of integers are truncated and saturate. 16-bit floats are rounded through float32. */
 static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double value)
 {
     switch (dtype) {
@@ -93,7 +93,7 @@ static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double v
     }
 }
 
-/* An element of an operand that an update writes. */
+/* Stores an element of an operand that an update writes, rounded as `rounding` says. */
 static inline void bgi_store_updated(const bg_kernel_call *call, const bgi_rounding *rounding, uint32_t operand,
                                      int64_t index, double value)
 {

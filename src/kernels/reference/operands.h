@@ -28,7 +28,7 @@ static inline bool bgi_has_output(const bg_kernel_call *call, uint32_t output)
     return output < call->output_count && bgi_output_type(call, output)->dtype != BG_DTYPE_NONE;
 }
 
-/* Whether the operand exists; numbers count inputs, then outputs. */
+/* Returns whether the operand exists; numbers count inputs, then outputs. */
 static inline bool bgi_has_operand(const bg_kernel_call *call, uint32_t operand)
 {
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;

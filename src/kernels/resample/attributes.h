@@ -39,7 +39,7 @@ static inline double bgi_resample_weight(const bgi_resample_taps *taps, int64_t 
     return taps->count > BGI_RESAMPLE_WEIGHTS ? 1.0 / (double)taps->count : taps->weights[k];
 }
 
-/* The position in x of element `at` of y: 0 is the middle of x's first element. */
+/* Returns the position in x of element `at` of y: 0 is the middle of x's first element. */
 static inline double bgi_resample_position(const bgi_resample_attributes *a, const bgi_resample_axis *axis, int64_t at)
 {
     const double in = (double)axis->in, out = (double)axis->out, o = (double)at;
@@ -66,7 +66,8 @@ static inline double bgi_resample_clamp(double position, int64_t size)
     return position < 0.0 ? 0.0 : position > (double)(size - 1) ? (double)(size - 1) : position;
 }
 
-/* The four neighbors of a position t after the second one (Keys, 1981); those outside are replaced by the edge. */
+/* Returns the weights of the four neighbors of a position that is at a distance of t after the second neighbor (Keys,
+ * 1981); the edge element replaces neighbors outside the axis. */
 static inline bgi_resample_taps bgi_resample_cubic(double a, double floor_at, double t, int64_t size)
 {
     const double u = 1.0 - t;

@@ -3,10 +3,12 @@
  *
  * Each axis has a table with the first of the `taps` neighbors of every element of the result, and their weights. The
  * weights are stored tap by tap, so neighbors in the result are neighbors in the table too. Gradients have tables of
- * the same form in the other direction; neighbors that do not count have weight 0. Tables are made once a call.
+ * the same form in the other direction; neighbors that do not count have weight 0. Tables are computed once for each
+ * call.
  *
- * Columns are summed either first, in all rows of a plane, or in each row after the sum over rows, whichever has fewer
- * rows.
+ * The sums along columns come first, for all rows of a plane, if the operand has fewer rows than the result, the summed
+ * rows fit a cache, and there are enough planes for several cores. Otherwise they follow the sum over rows, for one row
+ * of the result at a time.
  */
 #ifndef BGI_KERNELS_RESAMPLE_FAST_H
 #define BGI_KERNELS_RESAMPLE_FAST_H
@@ -38,7 +40,7 @@ typedef struct bgi_resample {
     int64_t row_floats, middle_floats, out_floats, part_floats;
 } bgi_resample;
 
-/* The most neighbors that an element of the result has. */
+/* Returns the largest number of neighbors of an element of the result. */
 static inline int64_t bgi_resample_most_taps(const bgi_resample_attributes *a, const bgi_resample_axis *axis)
 {
     int64_t most = 1, begin = 0;

@@ -85,7 +85,7 @@ ALWAYS_INLINE vf vgather(const float *x, const int32_t *numbers, int64_t live)
 #endif
 }
 
-/* y[o] = the weighted sum of x's elements from first[o] on. */
+/* Computes y[o], the weighted sum of x's elements from first[o] on. */
 static void resample_columns(const resample_table *t, const float *x, float *y)
 {
     for (int64_t o = 0; o < t->count; o += LANES) {
@@ -98,7 +98,7 @@ static void resample_columns(const resample_table *t, const float *x, float *y)
     }
 }
 
-/* sum = sum + weight x, or weight x. */
+/* Computes sum + weight x, or weight x for the first row, in `sum`. */
 static void add_weighted_row(const float *x, float weight, bool is_first, int64_t count, float *sum)
 {
     const vf none = vset(0.0f), factor = vset(weight);

@@ -24,7 +24,7 @@ static sources find_sources(const bgi_resample_attributes *a, int axis, int64_t 
     return found;
 }
 
-/* The weight of element `from` in element `to`. */
+/* Returns the weight of element `from` in element `to`. */
 static double find_share(const bgi_resample_attributes *a, int axis, int64_t from, int64_t to)
 {
     const bgi_resample_taps taps = bgi_resample_taps_of(a, &a->axes[axis], a->is_backward ? from : to);

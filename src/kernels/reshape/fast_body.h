@@ -21,7 +21,7 @@ static void run_copy(const bg_kernel_call *call, uint32_t part)
 
 /* ---- transposition ---- */
 
-/* to[j][i] = from[i][j] for elements of `size` bytes; strides in elements. Blocks of 16 fit the cache. */
+/* Sets to[j][i] = from[i][j] for elements of `size` bytes; strides are in elements. Blocks of 16 fit the cache. */
 static void transpose_elements(const char *from, int64_t from_stride, int64_t rows, int64_t cols, char *to,
                                int64_t to_stride, size_t size)
 {
@@ -82,8 +82,7 @@ static void run_transpose(const bg_kernel_call *call, uint32_t part)
 
 /* ---- slices: rows of an axis ---- */
 
-/* The runs of rows in part `part` of y. Each is within one outer element: `count` rows from `first` on of element
- * `outer`. */
+/* The runs of rows in part `part` of y. Each run is `count` rows, from row `first` on, of outer element `outer`. */
 #define FOR_AXIS_RUNS(rows, part, outer, first, count)                                                                 \
     for (int64_t row_ = bgi_cpu_part_start((rows).outer * (rows).size, part, (rows).parts),                            \
                  end_ = bgi_cpu_part_start((rows).outer * (rows).size, part + 1, (rows).parts),                        \

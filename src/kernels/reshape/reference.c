@@ -15,7 +15,7 @@ static void copy_elements(const bg_kernel_call *call, uint32_t to, int64_t to_in
            (const unsigned char *)call->operands[from] + (size_t)from_index * size, (size_t)count * size);
 }
 
-/* The product of the dims after `axis`. */
+/* Returns the product of the dims after `axis`. */
 static int64_t count_inner(const bg_type *type, uint32_t axis)
 {
     int64_t count = 1;

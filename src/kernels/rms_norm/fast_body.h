@@ -8,7 +8,7 @@
 #include "kernels/cpu/rows_body.h"
 #include "kernels/rms_norm/attributes.h"
 
-/* Scratch of a part: x (or y), gamma. */
+/* Normalizes the rows of a part. Scratch of a part: x (or y), gamma. */
 static void run_rms_norm(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_rms_norm_attributes *attributes = call->attributes;
@@ -40,7 +40,7 @@ static void run_rms_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* One row: dx, and dgamma += dy x s when it is requested. */
+/* Computes dx of one row, and dgamma += dy x s when it is requested. */
 static void differentiate_rms_row(const float *dy, const float *x, float s, const float *gamma, float *dgamma,
                                   float *dx, int64_t count)
 {
@@ -64,7 +64,7 @@ static void differentiate_rms_row(const float *dy, const float *x, float s, cons
     }
 }
 
-/* Scratch of a part: dgamma, gamma, dy, x, dx. */
+/* Computes the gradients of the rows of a part. Scratch of a part: dgamma, gamma, dy, x, dx. */
 static void run_rms_norm_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 5);

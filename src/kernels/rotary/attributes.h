@@ -29,14 +29,14 @@ typedef struct bgi_rotary_attributes {
 
 #define BGI_ROTARY_TURN 6.283185307179586
 
-/* The (fractional) pair that makes this number of rotations in L positions. */
+/* Returns the (fractional) pair that makes `turns` rotations in L positions. */
 static inline double bgi_rotary_pair_of(const bgi_rotary_attributes *attributes, double turns)
 {
     return (double)attributes->features * log(attributes->trained_length / (turns * BGI_ROTARY_TURN)) /
            (2.0 * log(attributes->base));
 }
 
-/* The fraction of a frequency that is divided by the scaling, 0 to 1. */
+/* Returns the fraction of a frequency, 0 to 1, that is divided by the scaling. */
 static inline double bgi_rotary_share(const bgi_rotary_attributes *attributes, int64_t pair, double frequency)
 {
     double share = 1.0;
@@ -67,7 +67,7 @@ static inline double bgi_rotary_magnitude(const bgi_rotary_attributes *attribute
     return attributes->magnitude == 0.0 ? 1.0 : attributes->magnitude;
 }
 
-/* The number of rows that have different positions: S, or all. */
+/* Returns the number of rows whose positions may differ: S, or all rows. */
 static inline int64_t bgi_rotary_places(const bg_type *x, const bg_type *positions)
 {
     return positions != NULL ? bg_type_element_count(positions) : x->dims[x->rank - 2];

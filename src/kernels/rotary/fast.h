@@ -17,7 +17,8 @@ typedef struct bgi_rotary {
     uint32_t parts;
 } bgi_rotary;
 
-/* Scratch of a part: frequencies in double, cosines, sines; a row of x and one of y, for 16-bit types. */
+/* Returns the plan. Scratch of a part: frequencies in double, cosines, sines; a row of x and one of y, for 16-bit
+ * types. */
 static inline bgi_rotary bgi_rotary_plan(const bg_type *types, uint32_t input_count,
                                          const bgi_rotary_attributes *attributes)
 {

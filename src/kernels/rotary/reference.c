@@ -7,7 +7,7 @@
 #include "kernels/reference/operands.h"
 #include "kernels/rotary/attributes.h"
 
-/* The pair of feature `d`, and whether `d` is its second element. */
+/* Returns the pair of feature `d`, and sets *is_second if `d` is its second element. */
 static int64_t find_pair(const bgi_rotary_attributes *attributes, int64_t d, bool *is_second)
 {
     const int64_t half = attributes->features / 2;

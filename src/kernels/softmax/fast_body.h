@@ -9,7 +9,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/loss/fast_body.h"
 
-/* y = e^(x - maximum); returns the sum. */
+/* Computes y = e^(x - maximum); returns the sum. */
 static float exponentiate_row(const float *x, float maximum, float *y, int64_t count)
 {
     vf sum = vset(0.0f);

@@ -78,7 +78,7 @@ static void compute_log_softmax(const bg_kernel_call *call, bg_dtype dtype, line
     }
 }
 
-/* dx = y (dy - sum(dy y)) */
+/* Computes dx = y (dy - sum(dy y)). */
 static void compute_softmax_backward(const bg_kernel_call *call, bg_dtype dtype, line at)
 {
     const void *dy = call->operands[0], *y = call->operands[1];
@@ -94,7 +94,7 @@ static void compute_softmax_backward(const bg_kernel_call *call, bg_dtype dtype,
     }
 }
 
-/* dx = dy - exp(y) sum(dy) */
+/* Computes dx = dy - exp(y) sum(dy). */
 static void compute_log_softmax_backward(const bg_kernel_call *call, bg_dtype dtype, line at)
 {
     const void *dy = call->operands[0], *y = call->operands[1];
