@@ -49,7 +49,7 @@ typedef struct nap_attributes {
 
 /* ---- an op that sleeps ---- */
 
-/* Sleeps until a point in time, so that the kernel's other work does not add to the nap. */
+/* Sleeps until `ns` nanoseconds after `start_ns`, so that the kernel's other work does not lengthen the nap. */
 static void sleep_from(uint64_t start_ns, double ns)
 {
     const uint64_t end_ns = start_ns + (uint64_t)ns;
@@ -233,7 +233,8 @@ static bool is_compute(bg_action_kind kind)
     return kind == BG_ACTION_FORWARD || kind == BG_ACTION_BACKWARD || kind == BG_ACTION_WEIGHTS;
 }
 
-/* The idle share of the session's last step, between its first and its last compute action. */
+/* Returns the share of time that devices are idle between the first and the last compute action of the session's last
+ * step. */
 static double measure_step(const bg_session *session, uint32_t devices)
 {
     uint64_t first = UINT64_MAX, last = 0, step = 0;
