@@ -181,7 +181,8 @@ static test_result train_single(uint32_t model)
 
 /* ---- the product ---- */
 
-/* A hash, so that the sample does not correlate with any of the loops. */
+/* Returns whether the sample has the cell. A hash decides, so that the sample does not correlate with any of the loops.
+ */
 static bool is_wanted(const cell *c)
 {
     const uint32_t every = getenv("BRIGADE_TEST_ALL") != NULL ? 1 : getenv("BRIGADE_TEST_QUICK") != NULL ? 35 : 5;

@@ -21,7 +21,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* All elements are 1 and have the gradient 1. */
+/* Adds a parameter whose elements are 1 and have the gradient 1. */
 static bg_value add_ones(bg_graph *graph, const char *name)
 {
     const bg_initializer one = {.kind = BG_INITIALIZE_CONSTANT, .a = 1.0};

@@ -177,7 +177,6 @@ static void as_many_workers_as_there_are_cores(void **state)
     expect_same_as_loops(&options);
 }
 
-/* With credits, a ring of one slot makes the producer wait for every message. */
 /* ---- messages that leave early ---- */
 
 /* In the last stage's backward action, the calls after a message wait until the previous stage has processed the
