@@ -125,7 +125,7 @@ static void test_equals_separate_ops(void **state)
     compare_with_separate_ops(BG_FLOAT64);
 }
 
-/* One 1 x 1 filter of 1 over one 2 x 2 window, so that the convolution's output is x + bias. */
+/* Runs one 1 x 1 filter of 1 over one 2 x 2 window, so that the convolution's output is x + bias. */
 static uint8_t offset_of_largest(const double x[4], double bias, bool relu, double *out_y)
 {
     const bg_type x_type = bg_tensor4(BG_FLOAT32, 1, 1, 2, 2), w_type = bg_tensor4(BG_FLOAT32, 1, 1, 1, 1);
