@@ -271,7 +271,8 @@ static void ranks_open_their_own_stores(void **state)
     remove_folder(folder);
 }
 
-/* Weights of 1.4 MB that are not in a store are sent from the index, in rounds, to the ranks that need them. */
+/* Compiles a model with weights of 1.4 MB. If they are not in a store, they are sent from the index, in rounds, to the
+ * ranks that need them. */
 static bg_plan *plan_large(const char *folder, bg_transport *transport)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, WIDTH);

@@ -49,7 +49,7 @@ static long find_kb(const char *name)
     return found;
 }
 
-/* Measures the peak of resident memory from now on, relative to the current value. */
+/* Resets the peak of resident memory to the current value, which it returns in kB. */
 static long forget_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
