@@ -116,7 +116,7 @@ static void test_random_shapes(void **state)
     }
 }
 
-/* Several units and parts, blocks of channels, depth in blocks. */
+/* Shapes have several units and parts, blocks of channels, and depths of several blocks. */
 static void test_larger_shapes(void **state)
 {
     random_state random = {78};

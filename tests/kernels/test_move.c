@@ -389,9 +389,8 @@ static void test_max_pool(void **state)
     }
 }
 
-/* Windows of any stride and padding, with windows that ceil_mode adds, rows that no window reads, and whole planes. */
-/* Windows of different sizes, and more windows than elements. Few different numbers, so that equal ones are compared,
- * and NaN. */
+/* Windows have different sizes, and there may be more windows than elements. Inputs are few different numbers, so that
+ * some elements are equal, and NaN. */
 static void test_adaptive_max_pool(void **state)
 {
     random_state random = {20};
