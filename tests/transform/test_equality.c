@@ -104,7 +104,8 @@ static const bg_op_type their_op = {
     .output_count = 1,   .infer = infer_same, .kernel = refuse_kernel,
 };
 
-/* The op may read its replica's position in the mesh. */
+/* Results of an op of the caller are not assumed to be equal, because the op may read its replica's position in the
+ * mesh. */
 static void an_unknown_op(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 6);

@@ -47,7 +47,7 @@ static bg_value add_mean(const rig *r, bg_value of)
     return bg_reduce(r->graph, NULL, BG_REDUCE_MEAN, bg_multiply(r->graph, of, of), NULL, 0, false);
 }
 
-/* One term for each letter: c has a weight, p (plain) does not. */
+/* Checks that the loss has one term for each letter of `kinds`: c has a weight, p (plain) does not. */
 static uint32_t expect(const rig *r, bg_value loss, const char *kinds, bgi_loss_term *terms)
 {
     bg_error error = {0};
