@@ -259,7 +259,7 @@ static void odd_numbers_are_said(void **state)
     assert_string_equal(line, "devices is 3, but the given options have 1 replicas, which are used");
 }
 
-/* One error lists every problem. */
+/* A single error lists every problem. */
 static void problems_are_listed(void **state)
 {
     static const bg_trainer_argument argument = {.kind = BG_ARGUMENT_STEP};
