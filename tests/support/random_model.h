@@ -17,11 +17,11 @@ typedef struct bgi_test_model {
 /* The same seed gives the same model. Fails the test when the graph reports an error. */
 bgi_test_model bgi_test_random_model(uint64_t seed);
 
-/* A random strategy with stages, devices and batches with which the model compiles. `stages` (256 bytes) must outlive
- * the options. */
+/* Returns a random strategy with stages, devices and batches with which the model compiles. `stages` (256 bytes) must
+ * outlive the options. */
 bg_options bgi_test_random_options(const bgi_test_model *model, uint64_t seed, bool training, char *stages);
 
-/* A number below `bound`. */
+/* Returns a random number below `bound`. */
 uint32_t bgi_test_random_below(uint64_t *state, uint32_t bound);
 
 #endif
