@@ -25,13 +25,13 @@ static double number(const json_t *epoch, const char *field)
     return json_number_value(json_object_get(epoch, field));
 }
 
-/* Nine digits are printed. */
+/* Compares numbers within a relative 1e-7; the printed numbers have nine digits. */
 static void expect_close(double found, double wanted)
 {
     assert_true(found > wanted * (1 - 1e-7) && found < wanted * (1 + 1e-7));
 }
 
-/* GB/s and elements per second agree with the measured times, and latencies are in order. */
+/* Checks that GB/s and elements per second agree with the measured times, and that latencies are in order. */
 static void check_figures(const json_t *epoch)
 {
     const double elapsed_s = number(epoch, "time_elapsed"), elements = number(epoch, "elements_processed");
@@ -155,7 +155,7 @@ static void test_a_callback(void **state)
     assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, NULL, &text, &error), BG_ERROR_INVALID);
 }
 
-/* The process's highest resident memory so far, in kB. */
+/* Returns the process's highest resident memory so far, in kB. */
 static long find_peak_kb(void)
 {
     FILE *file = fopen("/proc/self/status", "r");
