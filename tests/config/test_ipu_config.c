@@ -715,7 +715,7 @@ static void test_inferred_values_stay_inferred(void **state)
                          BG_OK);
         assert_true(bg_ipu_config_equal(config, again));
         free(text);
-        /* The configuration that was read is written again and gives the same one. */
+        /* The configuration that was read is written and read again, and is the same. */
         assert_int_equal(bg_ipu_config_print_json(again, &text, NULL), BG_OK);
         third = parse(text);
         for (size_t i = is_given; i < sizeof inferred / sizeof inferred[0]; i++) {

@@ -267,7 +267,7 @@ static void test_parts_of_batches(void **state)
     bg_loader_destroy(whole);
     bg_loader_destroy(loader);
 
-    /* Images without read permission. */
+    /* The images have no read permission. */
     hidden[0].data = mmap(NULL, PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(hidden[0].data != MAP_FAILED);
     hidden[1] = s.labels;

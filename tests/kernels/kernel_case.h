@@ -239,7 +239,7 @@ static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got
     }
 }
 
-/* For kernels with scratch, every limit of scratch gives the same bits. */
+/* Checks that every limit of scratch gives the same bits, for kernels with scratch. */
 static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
 {
     static const size_t limits[] = {1, 300000};

@@ -72,7 +72,8 @@ static void check_forward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
-/* In every third case, the classes are sharded, and the columns are those of one replica, with or without padding. */
+/* Checks gradients. In every third case, the classes are sharded, and the columns are those of one replica, with or
+ * without padding. */
 static void check_backward(const rows_case *s, random_state *random)
 {
     const uint32_t place = s->has_weights || draw_between(random, 0, 2) ? 0 : (uint32_t)draw_between(random, 1, 3);
@@ -111,7 +112,7 @@ static void check_backward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
-/* The columns are those of one of `pieces` replicas, with or without padding; some logits are NaN. */
+/* Checks kernels on the columns of one of `pieces` replicas, with or without padding; some logits are NaN. */
 static void check_pieces(const rows_case *s, random_state *random)
 {
     const uint32_t place = (uint32_t)draw_between(random, 0, 2);

@@ -246,8 +246,8 @@ static void run_either(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
         assert_true(run_kernel(id, REFERENCE, attributes, env, types, operands, inputs, outputs));
 }
 
-/* In three steps of some micro-batches, gradients as rows, which are added to another gradient at the end, are
- * bit-identical to dense ones. */
+/* Checks, in three steps of some micro-batches, that gradients as rows, which are added to another gradient at the end,
+ * are bit-identical to dense ones. */
 static void compare_rows(random_state *random, bgi_isa isa, bg_dtype dtype)
 {
     const int64_t height = draw_between(random, 1, 60), width = draw_between(random, 1, 1100);

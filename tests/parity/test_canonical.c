@@ -26,7 +26,7 @@ enum { UPDATES = 3, MICRO_BATCH = 2 };
 
 static bg_mesh mesh; /* the mesh of the GPT; its data axis is not used */
 
-/* A small GPT-2. Labels of 3 are ignored, so that micro-batches have different counts. */
+/* Builds a small GPT-2. Labels of 3 are ignored, so that micro-batches have different counts. */
 static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
 {
     bg_gpt_options options = bg_gpt_defaults();

@@ -72,7 +72,7 @@ static bg_value add_weighted_loss(bg_graph *graph, bg_value logits, bg_value a, 
     return bg_add(graph, smooth, bg_scale(graph, NULL, likelihood, 0.5, 0.0));
 }
 
-/* The model is that of losses.py. */
+/* Adds a loss of the model of losses.py. */
 static bg_value add_loss(bg_graph *graph, const char *name, bg_value logits, bg_value first_weight, bg_value a,
                          bg_value b)
 {
@@ -315,7 +315,7 @@ static void test_sums_are_of_the_micro_batches(void **state)
         }
 }
 
-/* An automatic scale is a power of two here, and does not affect any rounding. */
+/* Sets an automatic scale, which is a power of two here and does not affect any rounding. */
 static void set_automatic(bg_options *options)
 {
     options->numerics.auto_loss_scaling.enabled = true;

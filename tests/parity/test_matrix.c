@@ -119,7 +119,8 @@ static void choose_stages(const cell *c, const bg_schedule_generator *generator,
     }
 }
 
-/* Each model has a different optimizer, because the memory of updates depends on the optimizer, not on the model. */
+/* Returns a different optimizer for each model, because the memory of updates depends on the optimizer, not on the
+ * model. */
 static bg_optimizer choose_optimizer(uint32_t model)
 {
     bg_optimizer optimizers[] = {bg_adamw(0.003), bg_lamb(0.01), bg_adamw(0.003), bg_rmsprop(0.002), bg_adamax(0.003)};

@@ -317,7 +317,8 @@ static void run_schedules(unsigned model_index, uint32_t replicas)
     free(expected.bytes);
 }
 
-/* The digit network takes most of the time and is in other tests, so it runs here only with BRIGADE_TEST_ALL. */
+/* Returns the first model to test. The digit network takes most of the time and is in other tests, so it runs here only
+ * with BRIGADE_TEST_ALL. */
 static unsigned first_model(void)
 {
     return getenv("BRIGADE_TEST_ALL") != NULL ? 0 : 1;

@@ -264,7 +264,7 @@ static bool fits(const need *of, const bg_device_model *devices, uint32_t count)
     return true;
 }
 
-/* `auto` finds a cut exactly when one exists. */
+/* Checks that `auto` finds a cut exactly if one exists. */
 static void check_pair(const model *m, const need *needs, uint32_t stage_count, const bg_device_model *devices,
                        bg_options options)
 {

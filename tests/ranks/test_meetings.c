@@ -82,7 +82,7 @@ static uint32_t rank_count(void)
     return test_ranks_transport()->rank_count;
 }
 
-/* With `extra`, rank 0 has one more device. */
+/* Opens a rig; with `extra`, rank 0 has one more device. */
 static void open_rig(rig *r, bool extra)
 {
     bg_error error = {0};

@@ -173,8 +173,8 @@ static uint32_t count_overlaps(const events *e, const uint32_t *owners)
 
 /* ---- */
 
-/* With `hosts`, the ranks pretend to be on two hosts, whose clocks are compared by messages. Stages, and replicas of a
- * stage, are on different ranks. */
+/* Shares a run between ranks. With `hosts`, the ranks pretend to be on two hosts, whose clocks are compared by
+ * messages. Stages, and replicas of a stage, are on different ranks. */
 static void share(const uint32_t *hosts)
 {
     bg_transport transport = *test_ranks_transport();

@@ -103,7 +103,7 @@ static bg_status infer_same(const bg_op_signature *op, bg_type *outputs, bg_erro
     return BG_OK;
 }
 
-/* The parameter has the shape of a row. */
+/* Returns the type of the parameter's gradient, which has the shape of a row. */
 static bg_status infer_row(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     (void)op, (void)error;
@@ -160,7 +160,8 @@ typedef struct pipeline {
     nap_attributes nap;
 } pipeline;
 
-/* Every stage except the first has an input gradient, so the first one's backward is shorter by dx. */
+/* Returns the cost of a stage. Every stage except the first has an input gradient, so the first stage's backward is
+ * shorter by dx. */
 static bg_stage_cost cost_of_stage(const pipeline *p, uint32_t stage, bool splits_weights)
 {
     const double backward_ns = stage > 0 ? p->nap.backward_ns : 0.0;
@@ -267,7 +268,8 @@ static void send_in_turn(bg_plan *plan)
             ((bgi_instruction *)(uintptr_t)&plan->devices[d].instructions[i])->after_calls = 0;
 }
 
-/* The machine may be busy with other work, so the best of many steps counts. */
+/* Checks that the measured idle share is the simulated one. The machine may be busy with other work, so the best of
+ * many steps counts. */
 static void expect_simulated(const pipeline *p)
 {
     float input[WIDTH * 64] = {0}, loss;

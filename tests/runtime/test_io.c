@@ -281,7 +281,7 @@ static void pieces_of_a_huge_transfer_are_larger(void **state)
     destroy(&q);
 }
 
-/* A canceled transfer copies no further piece. */
+/* Stops the engine; a canceled transfer copies no further piece. */
 static void stop_engine(queue *q, uint32_t copies)
 {
     atomic_store(&q->engine.is_stopping, copies >= 3);

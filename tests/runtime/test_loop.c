@@ -439,7 +439,7 @@ static void loops_nest(void **state)
 
 /* ---- kernels that prepare ---- */
 
-/* An op whose two parts add values that `prepare` stores: y = x + x + 1. */
+/* Prepares a call of an op whose two parts add the prepared values: y = x + x + 1. */
 static void prepare_twice_and_one(const bg_kernel_call *call)
 {
     float *sums = call->scratch;

@@ -36,7 +36,7 @@ static bg_value layer(bg_graph *graph, const char *name, bg_value x, int64_t fro
                      bg_graph_parameter(graph, bias, &row, NULL));
 }
 
-/* A perceptron whose output depends on every weight. */
+/* Makes a perceptron whose output depends on every weight. */
 static bg_graph *make_graph(bool has_loss, bg_value *out_loss)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS, WIDE), goal = bg_matrix(BG_FLOAT32, ROWS, OUT);

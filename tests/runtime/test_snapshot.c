@@ -255,8 +255,8 @@ static void ask(const bg_kernel_call *call, uint32_t part)
     q->answered_yes += bgi_session_leaves_processor(q->session);
 }
 
-/* While one worker runs all the time, no processor is free on a machine with one processor, and at least one is free on
- * a larger machine.
+/* Checks the answer while one worker runs all the time: no processor is free on a machine with one processor, and at
+ * least one is free on a larger machine.
  */
 static void expect_answer(bool is_free)
 {

@@ -270,7 +270,8 @@ static const bgi_op *find_op(const machine *m, const char *name)
     return NULL;
 }
 
-/* A fused product represents the ops whose names, joined by +, are its name: it writes the same contents. */
+/* Runs a fused product, whose name joins the names of the represented ops by +; it writes the same contents as these
+ * ops. */
 static void run_fused_product(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call,
                               const uint64_t *inputs)
 {

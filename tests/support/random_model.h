@@ -14,7 +14,7 @@ typedef struct bgi_test_model {
     uint32_t block_count; /* blocks "B0", "B1", ... in the order of the data flow; each has an op */
 } bgi_test_model;
 
-/* The same seed gives the same model. Fails the test when the graph reports an error. */
+/* Makes a model; the same seed gives the same model. Fails the test if the graph reports an error. */
 bgi_test_model bgi_test_random_model(uint64_t seed);
 
 /* Returns a random strategy with stages, devices and batches with which the model compiles. `stages` (256 bytes) must

@@ -305,7 +305,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "inference_options have input_group_size 3 and replicas 4"));
     training = bg_options_defaults();
 
-    /* Errors that only compiling a plan can find. */
+    /* Only compiling a plan can find these errors. */
     options = options_for(&net);
     training.execution.device_iterations = 0;
     options.strategy.training_options = &training;

@@ -21,7 +21,7 @@ static void expect_axes(const bg_graph *graph, const uint8_t *axes, bg_value val
     assert_int_equal(axes[value.id], wanted);
 }
 
-/* The mesh has 2 x 3 replicas. */
+/* Opens a graph on a mesh of 2 x 3 replicas. */
 static bg_graph *open_graph(void)
 {
     bg_graph *graph;

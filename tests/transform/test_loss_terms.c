@@ -183,7 +183,7 @@ static void test_what_has_no_average(void **state)
     expect_refused(&r, bg_elementwise_binary(r.graph, NULL, BG_MAXIMUM, mean, plain), "binary");
     expect_refused(&r, bg_reduce(r.graph, NULL, BG_REDUCE_SUM, bg_concat(r.graph, "pair", pair, 2, 0), NULL, 0, false),
                    "reduce");
-    /* Logits that depend on another mean. */
+    /* The logits depend on another mean. */
     expect_refused(&r,
                    bg_cross_entropy(r.graph, "outer", bg_multiply(r.graph, r.logits, mean), r.others, BG_LOSS_MEAN, 0),
                    "cross_entropy `outer`");
