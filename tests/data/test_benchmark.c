@@ -228,7 +228,7 @@ static void test_rates(void **state)
     assert_non_null(strstr(text, "the device limits the run: the data set gives 200 samples/s"));
     assert_int_equal(bg_rates_judge(96, 100, true, NULL), BG_LIMIT_DEVICE);
     assert_int_equal(bg_rates_judge(94, 100, true, NULL), BG_LIMIT_DATASET);
-    /* If loading and processing do not overlap, it waits for a third of the time. */
+    /* If loading and processing do not overlap, the device waits for a third of the time. */
     assert_int_equal(bg_rates_judge(200, 100, false, text), BG_LIMIT_DATASET);
     assert_non_null(strstr(text, "33.3%"));
     assert_int_equal(bg_rates_judge(2000, 100, false, text), BG_LIMIT_DEVICE);

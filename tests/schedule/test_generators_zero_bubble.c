@@ -186,9 +186,9 @@ static void test_zb_v(void **state)
             assert_figures("zb-v", p, m, measure("zb-v", 2 * p, p, m), 0, p - 1, 2 * p);
 }
 
-/* The memory is floor((p + 2) / 2) and floor((p + 4) / 3) micro-batches of two stages. The idle time is about 3 p and 4
- * p steps (of 6 m; in the paper, p / 2 m and 2 p / 3 m), for any number of micro-batches. 1F1B with both stages in one
- * has p, and 6 (p - 1). */
+/* The memory of v-half and v-min is floor((p + 2) / 2) and floor((p + 4) / 3) micro-batches of two stages. The idle
+ * time is about 3 p and 4 p steps (of 6 m; in the paper, p / 2 m and 2 p / 3 m), for any number of micro-batches. 1F1B
+ * with both stages in one needs p micro-batches and is idle for 6 (p - 1) steps. */
 static void test_v_half_and_v_min(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * random_model.h: small unusual models for tests of laws. Values skip blocks and have several readers, blocks share
- * weights, and aliases are at block borders. Models have casts, integer values, losses that are not last, and outputs
- * of any block.
+ * random_model.h: makes small unusual models, for tests of properties that hold for all models. Values skip blocks and
+ * have several readers, blocks share weights, and aliases are at block borders. Models have casts, integer values,
+ * losses that are not last, and outputs of any block.
  */
 #ifndef BGI_TEST_RANDOM_MODEL_H
 #define BGI_TEST_RANDOM_MODEL_H
