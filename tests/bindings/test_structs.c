@@ -1,5 +1,5 @@
 /*
- * test_structs.c: structs are found by name, with their sizes in this release.
+ * test_structs.c: tests that structs are found by name, with their sizes in this release.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -182,7 +182,7 @@ static void test_a_folder_that_cannot_be_written(void **state)
     test_folder_remove(folder);
 }
 
-/* Checkpoints are made in minutes 0, 1, 2, ...; the newest is kept, and one for each interval of two and a half
+/* Checkpoints are made in minutes 0, 1, 2, ...; the newest one is kept, and one for each interval of two and a half
  * minutes. */
 static void test_older_ones_by_time(void **state)
 {
@@ -312,8 +312,8 @@ static void test_lent_thread(void **state)
     test_folder_remove(folder);
 }
 
-/* Of nine checkpoints, all except one have losses. Besides the newest, the two best are kept, the earlier of equal ones
- * first. A checkpoint with another metric starts a new comparison. */
+/* Of nine checkpoints, all except one have losses. In addition to the newest, the two best are kept; of two with equal
+ * losses, the earlier is better. A checkpoint with another metric starts a new comparison. */
 static void test_best_ones(void **state)
 {
     static const double losses[] = {0.9, 0.4, 0.7, 0.4, -1.0, 0.5, 0.3, 0.8};

@@ -1,6 +1,6 @@
 /*
  * test_checkpoint.c: a run that resumes from a checkpoint gives the same bits as an uninterrupted run, at whatever step
- * it resumes. Damage anywhere in the file is an error. The test also checks which files remain in the folder.
+ * it resumes. Damage at any position of the file is an error. The test also checks which files remain in the folder.
  */
 #define _GNU_SOURCE /* syscall */
 
@@ -64,7 +64,7 @@ static bg_options options_for(const way *w)
     return options;
 }
 
-/* Runs a session on these weights, which creates missing values. */
+/* Creates a session with these weights, which creates missing values. */
 static void with_session(const test_model *model, const bg_optimizer *optimizer, const way *w, bg_weights *weights,
                          const char *directory, bool is_save, const char *what)
 {
@@ -190,7 +190,7 @@ static void test_resumed_runs_equal_uninterrupted_ones(void **state)
 
 /* ---- small checkpoints ---- */
 
-/* A session of the toy plan, a folder, and the log's text. */
+/* A session of the toy plan, a folder, and the text of the log. */
 typedef struct fixture {
     bg_plan *plan;
     bg_session *session;
@@ -392,7 +392,7 @@ static void write_plainly(const char *path, const char *content, size_t size_byt
     assert_int_equal(fclose(file), 0);
 }
 
-/* Writes in place, because replacing a file repeatedly is slow on some file systems. */
+/* Writes one byte in place, because replacing a file repeatedly is slow on some file systems. */
 static void write_byte(const char *path, size_t at, char value)
 {
     FILE *file = fopen(path, "r+b");
@@ -546,7 +546,7 @@ static bg_status load_as(fixture *f, bg_checkpoint_differences differences, bg_e
     return bg_checkpoint_load(f->session, f->folder, &options, NULL, error);
 }
 
-/* State of automatic loss scaling that only one side has does not make the models differ. */
+/* Models do not count as different if only one of them has the state of automatic loss scaling. */
 static void test_missing_and_extra_names(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);
@@ -745,7 +745,7 @@ static void test_read_only_folder(void **state)
     assert_last_is_intact(f);
 }
 
-/* The latest checkpoint is of this step and has the session's weights. */
+/* Checks that the latest checkpoint is of this step and has the session's weights. */
 static void assert_loads(fixture *f, uint64_t step)
 {
     bg_weights *other = make_weights(0);
@@ -799,8 +799,8 @@ static void test_out_of_memory(void **state)
     assert_int_equal(has_step(f, STEP), strstr(f->log, "cannot remove") != NULL);
 }
 
-/* A file becomes a checkpoint only after it was read back under its temporary name. Here one byte is written wrongly,
- * and the disk does not report it. */
+/* A file becomes a checkpoint only after it was read back under its temporary name. In this test the disk stores one
+ * wrong byte and does not report this. */
 static int64_t flipped_byte = -1; /* its position in the file that is read */
 static unsigned flips;
 
@@ -939,7 +939,7 @@ static void test_large_files_are_read_back(void **state)
     free(values);
 }
 
-/* Saving succeeds once the checkpoint is complete, even if older ones cannot be removed; the log names these.
+/* Saving succeeds if the checkpoint is complete, even if older checkpoints cannot be removed; the log names these.
  */
 static void test_files_that_cannot_be_removed(void **state)
 {

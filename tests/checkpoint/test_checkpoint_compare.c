@@ -61,7 +61,7 @@ static void keep_log(void *user, bg_log_level level, const char *text)
         snprintf(t->log + length, LOG_BYTES - length, "%s\n", text);
 }
 
-/* Linear layers named layers.0, layers.1 and so on. */
+/* Opens a training of linear layers named layers.0, layers.1 and so on. */
 static bg_status open_on(training *t, const char *optimizer_text, int layers, bg_weights *weights, bg_error *error)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, SAMPLES, WIDTH), label_type = bg_vector(BG_INT32, SAMPLES);
@@ -123,7 +123,7 @@ static void train(training *t)
             fail_msg("%s", error.message);
 }
 
-/* A folder with the checkpoint of a training run of UPDATES updates. */
+/* Makes a folder with the checkpoint of a training run of UPDATES updates. */
 static void make_checkpoint(const char *optimizer, int layers, char *folder)
 {
     bg_error error = {0};
@@ -201,7 +201,7 @@ static const void *value_of(bg_weights *weights, const char *name)
     return weight.data;
 }
 
-/* Whether a weight has the file's value. */
+/* Returns whether a weight has the file's value. */
 static bool equals_file(bg_weights *weights, const bgi_weight *weight, const bg_safetensors *file)
 {
     const bg_safetensors_entry *entry = bg_safetensors_find(file, weight->name);
@@ -237,7 +237,7 @@ static void expect_loaded(const training *t, const char *folder, const char *opt
 
 /* ---- optimizers ---- */
 
-/* The record names the optimizer, and the kinds are those of the names in the file. */
+/* The record names the optimizer, and the kinds of state follow from the names in the file. */
 static void test_the_record(void **state)
 {
     char folder[TEST_FOLDER_BYTES], wanted[BG_OPTIMIZER_STATE_TEXT_BYTES], name[80];
@@ -409,7 +409,7 @@ static void test_files_without_the_record(void **state)
     }
 }
 
-/* Weights record which optimizer's state they have, for every way to set it. */
+/* Weights record which optimizer's state they have, for every way to set this state. */
 static void test_weights_without_a_session(void **state)
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
@@ -436,7 +436,8 @@ static void test_weights_without_a_session(void **state)
         }
         bg_weights_destroy(weights);
     }
-    /* The same for two sessions. An optimizer whose state has other names may resume from the checkpoint.
+    /* A second session with such an optimizer on the same weights is an error too. An optimizer whose state has other
+     * names may resume from the checkpoint.
      */
     open_training(&t, "adamw", 1);
     train(&t);

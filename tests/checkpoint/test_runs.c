@@ -1,6 +1,6 @@
 /*
- * test_runs.c: the elements in each part of a checkpoint, as runs of indices. Runs of many divisions are printed and
- * read back; a missing, repeated or out-of-range element is an error.
+ * test_runs.c: tests the runs of indices that describe the elements in each part of a checkpoint. Runs of many
+ * divisions are printed and read back; a missing, repeated or out-of-range element is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>

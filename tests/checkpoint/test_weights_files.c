@@ -1,5 +1,5 @@
 /*
- * test_weights_files.c: weights are saved to files and loaded: every format, different names and types, and tensors
+ * test_weights_files.c: saves weights to files and loads them: every format, different names and types, and tensors
  * that do not fit.
  */
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void set_floats(bg_weights *weights, const char *name, int64_t rows, int6
     assert_int_equal(bg_weights_set(weights, name, &type, values, NULL), BG_OK);
 }
 
-/* "a.weight" [2, 3], "a.bias" [1, 2], "b.weight" [4, 4]. */
+/* Makes weights "a.weight" [2, 3], "a.bias" [1, 2], "b.weight" [4, 4]. */
 static bg_weights *model(float first)
 {
     bg_weights *weights = empty();
@@ -105,8 +105,8 @@ static void test_round_trips(void **state)
     assert_int_equal(access(path_of("w/model.safetensors"), R_OK), 0);
 }
 
-/* Files of at most 70 bytes: two tensors of 32 bytes fit, and one of 64 gets a separate file. A single file replaces
- * several, and several replace a single one. */
+/* Two tensors of 32 bytes fit into a file of at most 70 bytes, and a tensor of 64 bytes gets a separate file. A single
+ * file replaces several, and several replace a single file. */
 static void test_shards(void **state)
 {
     bg_weights_save_options options = bg_weights_save_defaults();
@@ -525,7 +525,7 @@ static void test_plan(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A session trains on with the weights that were loaded into it. */
+/* A session continues training with weights that were loaded into the session. */
 static void test_session(void **state)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 1, 2);

@@ -176,7 +176,7 @@ static const struct {
 
 enum { PUBLISHED = sizeof published / sizeof published[0], PRESETS = sizeof presets / sizeof presets[0] };
 
-/* Lines that end with a value, not with the colon of a group. */
+/* Counts the lines that end with a value, not with the colon of a group. */
 static uint32_t count_leaves(const char *text)
 {
     uint32_t count = 0;
@@ -241,7 +241,7 @@ static void test_presets(void **state)
     }
 }
 
-/* The defaults come first, then the preset, then single values. */
+/* A preset overrides the defaults, and single values override the preset. */
 static void test_precedence(void **state)
 {
     bgi_gpt_config config = preset("tiny");
@@ -365,7 +365,7 @@ static void test_what_goes_together(void **state)
     refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "3 problems: ");
 }
 
-/* Settings that the optimizer does not have, and its name in the example's files. */
+/* Settings that the optimizer does not have are errors, and the optimizer's name in the example's files is accepted. */
 static void test_optimizers(void **state)
 {
     static const char *const names[] = {"training.optimizer=lamb", "optimizer=lamb", "training.optimizer.name=lamb",

@@ -28,7 +28,7 @@ static bg_ipu_config *parse(const char *json)
     return config;
 }
 
-/* Finds the field in the printed lines, as JSON text. */
+/* Checks the field's value in the printed lines, as JSON text. */
 static void expect_field(const bg_ipu_config *config, const char *name, const char *json)
 {
     char *text = NULL, wanted[256];
@@ -270,7 +270,7 @@ static void test_splits(void **state)
            "splits have no wildcards");
 }
 
-/* One pass finds all problems, each with its position. */
+/* One check finds all problems, each with its position. */
 static void test_all_problems_at_once(void **state)
 {
     bg_ipu_config *config = NULL;
@@ -529,7 +529,8 @@ static void test_batch_size_factor(void **state)
     bg_ipu_config_destroy(config);
 }
 
-/* Files in Optimum's form: one with every field, and one of an older release with only some. */
+/* Files in Optimum's form are read and written unchanged: one with every field, and one of an older release with only
+ * some fields. */
 static void test_files_come_out_as_they_went_in(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -593,7 +594,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     test_folder_remove(folder);
 }
 
-/* Unknown keys of any length and any characters, at the top and inside, survive YAML. */
+/* Unknown keys of any length and with any characters, at the top level and inside objects, are kept in YAML. */
 static void test_long_keys(void **state)
 {
     static const size_t lengths[] = {1, 127, 128, 129, 1023, 1024, 1025, 5000};
@@ -684,7 +685,7 @@ static void test_bad_text(void **state)
     }
 }
 
-/* A value that was inferred when a configuration was written is inferred again after a change. */
+/* A value that was inferred when the configuration was written is inferred again when other values change. */
 static void test_inferred_values_stay_inferred(void **state)
 {
     static const char *const inferred[] = {"ipus_per_replica",
@@ -714,7 +715,7 @@ static void test_inferred_values_stay_inferred(void **state)
                          BG_OK);
         assert_true(bg_ipu_config_equal(config, again));
         free(text);
-        /* The configuration that was read is written again and gives the same one. */
+        /* The configuration that was read is written and read again, and is the same. */
         assert_int_equal(bg_ipu_config_print_json(again, &text, NULL), BG_OK);
         third = parse(text);
         for (size_t i = is_given; i < sizeof inferred / sizeof inferred[0]; i++) {
@@ -740,7 +741,7 @@ static void test_inferred_values_stay_inferred(void **state)
     }
 }
 
-/* null and none clear fields that may be empty; for other fields they are an error that names the field. */
+/* `null` and `none` clear fields that may be empty; for other fields these values are an error that names the field. */
 static void test_none_in_updates(void **state)
 {
     static const char *const words[] = {"null", "none", "None", "NULL"};

@@ -1,5 +1,5 @@
 /*
- * test_ipu_effects.c: how fields of a configuration change the bytes of a plan and the bits of a run.
+ * test_ipu_effects.c: tests how fields of a configuration change the bytes of a plan and the bits of a run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 enum { LAYERS = 4, WIDTH = 96, MICRO_BATCH = 8, TERMS = 600 };
 
-/* "Layer-0" to "Layer-3", each a small perceptron whose result is marked, and a "Head" with the loss. */
+/* Builds "Layer-0" to "Layer-3", each a small perceptron whose result is marked, and a "Head" with the loss. */
 static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, micro_batch, WIDTH);
@@ -44,7 +44,8 @@ static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
 static const test_model layers = {"layers", build_layers};
 static const bg_ipu_model shape = {.layer_count = LAYERS, .head_block = "Head"};
 
-/* Plans for training or inference from a configuration, which is given as updates of a pipeline of two devices. */
+/* Makes options for training or inference from a configuration, which is given as updates of a pipeline of two devices.
+ */
 static bg_ipu_options make_options(const char *updates, bool for_inference)
 {
     const bg_ipu_config_load_options load = {.overrides = updates};
@@ -63,7 +64,7 @@ static bg_ipu_options make_options(const char *updates, bool for_inference)
     return made;
 }
 
-/* The bytes of a memory class on the first device of such a training plan. */
+/* Returns the bytes of a memory class on the first device of the training plan with these updates. */
 static size_t find_bytes(const char *updates, bg_memory_class memory_class)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -128,7 +129,7 @@ static void test_state_in_pieces(void **state)
     bg_ipu_options_clear(&alone);
 }
 
-/* Losses are the first bytes of a result. A scale that is a power of two does not change them. */
+/* A loss scale that is a power of two does not change losses, which are the first bytes of a result. */
 static void test_auto_loss_scaling(void **state)
 {
     const test_result plain = train("auto_loss_scaling=false"), scaled = train("auto_loss_scaling=true");
@@ -144,7 +145,7 @@ static void test_auto_loss_scaling(void **state)
     free(scaled.bytes);
 }
 
-/* The bytes of live values inside segments, including scratch, on the two devices. */
+/* Finds the bytes of live values inside segments, including scratch, on the two devices. */
 static void find_transients(const char *updates, size_t bytes[2])
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -157,7 +158,8 @@ static void find_transients(const char *updates, size_t bytes[2])
     bg_ipu_options_clear(&made);
 }
 
-/* If matrix products are limited to less scratch, plans are smaller on those devices and give the same bits. */
+/* If matrix products of a device are limited to less scratch, the plan needs less memory on the device and gives the
+ * same bits. */
 static void test_matmul_proportion(void **state)
 {
     size_t plain[2], bounded[2], second[2];
@@ -193,7 +195,7 @@ static void test_matmul_proportion(void **state)
     bg_ipu_options_clear(&made);
 }
 
-/* Losses that a training call of two updates returns. */
+/* Returns the number of losses that a training call of two updates returns. */
 static uint64_t count_losses(const char *updates)
 {
     const bg_optimizer optimizer = bg_sgd(0.01);
@@ -210,7 +212,7 @@ static uint64_t count_losses(const char *updates)
     return loss.count;
 }
 
-/* Losses that a run of inference returns. */
+/* Returns the number of losses that a run of inference returns. */
 static uint64_t count_inferred(const char *updates)
 {
     bg_ipu_options made = make_options(updates, true);
@@ -246,7 +248,7 @@ static void test_output_modes(void **state)
     assert_int_equal(count_inferred("inference_device_iterations=3,output_mode=final"), 3);
 }
 
-/* A linear layer of TERMS terms in inference; `y` gets its result as float32. */
+/* Runs a linear layer of TERMS terms in inference; `y` gets the result as float32. */
 static void infer(const char *updates, bg_dtype dtype, float y[MICRO_BATCH * 16])
 {
     const bg_type type = bg_matrix(BG_FLOAT32, MICRO_BATCH, TERMS);

@@ -38,7 +38,7 @@ static const test_model gpt = {"gpt", build};
 static const bg_ipu_model shape = {
     .layer_count = LAYERS, .embedding_block = "Embedding", .head_block = "Head", .head_is_tied = true};
 
-/* The content of the file and the update, and the same in C. */
+/* The content of the file and the update, and the same configuration in C. */
 typedef struct gpt_case {
     const char *file, *update, *stages;
     struct {
@@ -119,7 +119,7 @@ static char *print_program(const bg_options *options)
     return text;
 }
 
-/* Small tensors are sharded too, without a deadlock. */
+/* Shards small tensors too, and limits waits, so that a deadlock would be an error. */
 static void adjust(bg_options *options)
 {
     options->memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;

@@ -1,5 +1,5 @@
 /*
- * test_ipu_layers.c: wildcards, the separation of encoder and decoder, and configurations as options.
+ * test_ipu_layers.c: tests wildcards, the separation of encoder and decoder, and configurations as options.
  */
 #include <stdarg.h>
 #include <stddef.h>

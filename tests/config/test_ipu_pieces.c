@@ -61,7 +61,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
 
 static const test_model model = {"pieces", build};
 
-/* The model has only the projection, right after a block that has ended, with blocks on devices. */
+/* Builds a model that has only the projection, right after a block that has ended, with blocks on devices. */
 static bg_value build_apart(bg_graph *graph, int64_t micro_batch)
 {
     const bool has_splits = bgi_ipu_config_settings(current, false).projection_splits != NULL;
@@ -199,7 +199,7 @@ static bg_weights *train_once(const char *updates, const bg_optimizer *optimizer
     return weights;
 }
 
-/* Initial values are bit-identical, so only the update can cause differences. */
+/* Checks that weights are nearly equal. Initial values are bit-identical, so only updates can cause differences. */
 static void expect_close(bg_weights *found, bg_weights *wanted, const char *what)
 {
     assert_int_equal(bg_weights_count(found), bg_weights_count(wanted));

@@ -1,6 +1,6 @@
 /*
- * test_options_object.c: options that own their values. Copies are deep, and options in use are frozen. Lines, JSON and
- * the environment are read either completely or not at all, with the position of every problem.
+ * test_options_object.c: tests options that own their values. Copies are deep, and options in use are frozen. Lines,
+ * JSON and the environment are read either completely or not at all, with the position of every problem.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -277,7 +277,7 @@ static void test_texts_are_utf8(void **state)
     bg_run_options_destroy(options);
 }
 
-/* The text has one line for each syntax; later lines override earlier ones. */
+/* Lines in every syntax are read; later lines override earlier ones. */
 static void test_lines(void **state)
 {
     static const char text[] = "# as PopTorch has them\n"

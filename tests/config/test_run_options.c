@@ -1,5 +1,5 @@
 /*
- * test_run_options.c: options by name: printed values can be set, and give the same options.
+ * test_run_options.c: tests options by name: printed values can be set, and give the same options.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void test_set(void **state)
     assert_string_equal(options.execution.schedule, "gpipe");
 }
 
-/* PopTorch's options that this library also has. */
+/* Options that PopTorch also has have PopTorch's defaults. */
 static void test_defaults(void **state)
 {
     const bg_options options = bg_options_defaults();

@@ -11,9 +11,9 @@
 
 extern const bgi_transport_type test_transport_copying;
 
-/* Applies to the transports created from now on. */
+/* Seeds the random delays of the transports that are created from now on. */
 void test_transport_seed(uint64_t seed);
-/* Bytes that have arrived in all transports; tests use the count to check that data were copied. */
+/* Returns the bytes that have arrived in all transports; tests use the count to check that data were copied. */
 uint64_t test_transport_bytes(void);
 
 #endif

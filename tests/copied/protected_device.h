@@ -10,8 +10,8 @@
 
 extern const bgi_device_type test_device_protected;
 
-/* From now on memory stays open. Suites with many devices use this, because protecting takes most of their time; they
- * then check only the bits. */
+/* Lets memory stay open from now on. Suites with many devices use this, because protecting takes most of their time;
+ * they then check only the bits. */
 void test_device_stay_open(void);
 
 enum { TEST_FAULT_EXIT = 99 }; /* the exit status after a fault */

@@ -29,7 +29,7 @@ static bgi_device *create_device(void)
     return device;
 }
 
-/* In a separate process: touches a byte after another device was entered. */
+/* Touches, in a separate process, a byte of a device after another device was entered. */
 static int touch(bool in_store, bool is_entered, char *text, size_t size)
 {
     int ends[2], status = 0;

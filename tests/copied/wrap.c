@@ -15,7 +15,7 @@
 static uint32_t worker_count = 1;
 static int32_t io_thread_count = 0;
 
-/* It runs before main, which belongs to the suite. */
+/* Runs before main, which belongs to the suite. */
 __attribute__((constructor)) static void leave_cells_out(void)
 {
     if (getenv("BRIGADE_TEST_ALL") == NULL)

@@ -1,5 +1,5 @@
 /*
- * test_buckets.c: a counting sort of numbered items.
+ * test_buckets.c: tests a counting sort of numbered items.
  */
 #include <stdarg.h>
 #include <stddef.h>

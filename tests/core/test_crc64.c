@@ -19,7 +19,7 @@ static uint64_t compute(const void *data, size_t size_bytes)
     return bgi_crc64_value(&crc);
 }
 
-/* Divides polynomials bit by bit. */
+/* Computes the CRC by dividing polynomials bit by bit. */
 static uint64_t compute_slowly(const unsigned char *data, size_t size_bytes)
 {
     uint64_t value = ~(uint64_t)0;

@@ -1,5 +1,5 @@
 /*
- * Atomic writing and bounded reading of files.
+ * Tests atomic writing and bounded reading of files.
  */
 #define _GNU_SOURCE /* syscall */
 
@@ -109,7 +109,7 @@ static void test_abandon_leaves_nothing(void **state)
     assert_int_equal(test_folder_count(f->folder), 0);
 }
 
-/* A folder appears under the target's name, so that only the rename fails. */
+/* A folder gets the target's name, so that only the rename fails. */
 static void test_failed_rename_leaves_nothing(void **state)
 {
     fixture *f = *state;
@@ -243,7 +243,7 @@ static void test_full_disk_is_reported_at_commit(void **state)
     assert_int_equal(test_folder_count(f->folder), 0);
 }
 
-/* Strings and bytes of all sizes around that of the buffer are read back unchanged. */
+/* Strings and bytes of all sizes around the buffer's size are read back unchanged. */
 static void test_long_content(void **state)
 {
     enum { LONGEST = 70000, PARTS = 40 };
@@ -283,7 +283,8 @@ static void test_long_content(void **state)
     free(data);
 }
 
-/* Replaces the system's function for the tests below; 0: calls the system's function. */
+/* The error numbers that the functions below return instead of calling the system's functions; 0 means that they call
+ * these. */
 static int fsync_problem, flock_problem;
 
 int fsync(int descriptor)
@@ -438,7 +439,7 @@ static void test_folder_create_and_join(void **state)
     free(bare);
 }
 
-/* The second lock of a folder fails, even in the same process. */
+/* A second lock of a folder fails, even in the same process. */
 static void test_folder_hold(void **state)
 {
     fixture *f = *state;

@@ -26,7 +26,7 @@ static void assert_groups(const uint32_t *groups, const char *expected)
     assert_string_equal(text, expected);
 }
 
-/* Every grouping that the GPT example uses, on a mesh of 2 x 2 x 2 replicas. */
+/* The library has every grouping that the GPT example uses on a mesh of 2 x 2 x 2 replicas. */
 static void test_vectors_of_eight_replicas(void **state)
 {
     static const struct {
@@ -183,7 +183,7 @@ static void test_axes(void **state)
     }
 }
 
-/* Groups of collectives by size, stride and transposition, as axes. */
+/* Groups of collectives that are given by size, stride and transposition are converted to axes. */
 static void test_groups_to_axes(void **state)
 {
     static const bg_mesh meshes[] = {{2, 2, 2}, {3, 2, 4}, {1, 4, 2}, {4, 1, 3}, {2, 5, 1}, {1, 1, 1}};

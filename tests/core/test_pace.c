@@ -33,7 +33,7 @@ static uint64_t used_ns(void)
     return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
-/* Processor time of this thread. */
+/* Computes until this thread has used `wanted_ns` of processor time. */
 static void compute(uint64_t wanted_ns)
 {
     const uint64_t end_ns = used_ns() + wanted_ns;
@@ -61,7 +61,7 @@ static void test_a_busy_machine(void **state)
     assert_true(m.looks > 3);
 }
 
-/* The third look ends a wait of 0.15 s, in which there would be hundreds. */
+/* The third check for a free processor ends a wait of 0.15 s, which would have hundreds of checks. */
 static void test_a_processor_becomes_free(void **state)
 {
     machine m = {.free_after = 3};
@@ -77,7 +77,7 @@ static void test_a_processor_becomes_free(void **state)
     assert_int_equal(m.looks, 4);
 }
 
-/* Small pieces are counted together. */
+/* The times of small pieces of work are added before a wait. */
 static void test_small_pieces(void **state)
 {
     machine m = {0};
@@ -97,7 +97,7 @@ static void test_small_pieces(void **state)
     assert_true(used_ns() - begin_used_ns >= 200000);
 }
 
-/* Time that is owed for earlier work is waited for before the first piece, and only while no processor is free. */
+/* A call waits for the time that earlier work owes, but only while no processor is free. */
 static void test_owed_time(void **state)
 {
     machine m = {0};

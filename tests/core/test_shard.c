@@ -1,6 +1,6 @@
 /*
- * Tensors that are sharded over a mesh, with the sizes of the GPT example's presets. Shards are compared element by
- * element with the definition, and joined again.
+ * Tests tensors that are sharded over a mesh, with the sizes of the GPT example's presets. Shards are compared element
+ * by element with the definition, and joined again.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static bg_error failure;
 
 static const bg_shard_dim whole_dim, rows = {BG_MESH_TENSOR_1, 1, 0}, columns = {BG_MESH_TENSOR_2, 0, 0};
 
-/* The vocabularies and hidden sizes of the presets 175B, 2.7B and tiny. */
+/* Tests shards of the vocabularies and hidden sizes of the presets 175B, 2.7B and tiny, and of two other models. */
 static void test_preset_sizes(void **state)
 {
     static const struct {
@@ -44,7 +44,7 @@ static void test_preset_sizes(void **state)
     }
 }
 
-/* The position in the whole tensor of element `index` of a shard's dimension; -1: padding. */
+/* Returns the position in the whole tensor of element `index` of a shard's dimension, or -1 for padding. */
 static int64_t find_element(const bg_shard_dim *how, int64_t size, int64_t piece_size, uint32_t coordinate,
                             int64_t index)
 {
@@ -59,7 +59,8 @@ static uint32_t coordinate_of(const bg_mesh *at, bg_mesh_axis axis)
     return axis == BG_MESH_TENSOR_1 ? at->tensor_1 : axis == BG_MESH_TENSOR_2 ? at->tensor_2 : 0;
 }
 
-/* Every element of every shard is the one of the definition, and joining all shards gives the whole tensor. */
+/* Checks that every element of every shard is the one of the definition, and that joining all shards gives the whole
+ * tensor. */
 static void check_shard(const bg_mesh *mesh, const bg_shard *shard)
 {
     int32_t whole[MOST], piece[MOST], joined[MOST];

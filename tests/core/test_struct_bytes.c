@@ -678,7 +678,7 @@ static void assert_refused(const candidate *c, const room *r, size_t bytes, cons
         fail_msg("%s of %zu bytes: `%s` does not say `%s`", c->type, bytes, error.message, said);
 }
 
-/* Some calls fail for another reason, such as a missing file, which the function looks for later. */
+/* Checks that the size is accepted; some calls fail later for another reason, such as a missing file. */
 static void assert_taken(const candidate *c, const room *r, size_t bytes)
 {
     bg_error error = {0};
@@ -730,7 +730,7 @@ static void test_every_struct(void **state)
     close_room(&r);
 }
 
-/* An older, smaller struct is filled as far as it reaches and no further; a newer one ends in zeros. */
+/* An older, smaller struct is filled up to its size and no further; a newer, larger struct ends in zeros. */
 static void test_other_sizes_are_filled(void **state)
 {
     struct {

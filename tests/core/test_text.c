@@ -25,7 +25,7 @@
 static char folder[TEST_FOLDER_BYTES];
 static bool has_comma;
 
-/* Makes a locale that has a decimal comma and no other difference, because such a locale may not be installed. */
+/* Makes a locale with a decimal comma, because such a locale may not be installed. */
 static int open_locale(void **state)
 {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";

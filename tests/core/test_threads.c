@@ -143,7 +143,7 @@ static void test_loans(void **state)
     assert_true(has(&s.blocked, SIGINT));
 }
 
-/* Small allocations do not share a cache line with allocations in whole lines between them. */
+/* Small allocations share no cache line with the allocations in whole lines that are made between them. */
 static void test_lines(void **state)
 {
     enum { COUNT = 200, BYTES = 70, LINES = 2 };

@@ -25,13 +25,13 @@ static double number(const json_t *epoch, const char *field)
     return json_number_value(json_object_get(epoch, field));
 }
 
-/* Nine digits are printed. */
+/* Compares numbers within a relative 1e-7; the printed numbers have nine digits. */
 static void expect_close(double found, double wanted)
 {
     assert_true(found > wanted * (1 - 1e-7) && found < wanted * (1 + 1e-7));
 }
 
-/* GB/s and elements per second agree with the measured times, and latencies are in order. */
+/* Checks that GB/s and elements per second agree with the measured times, and that latencies are in order. */
 static void check_figures(const json_t *epoch)
 {
     const double elapsed_s = number(epoch, "time_elapsed"), elements = number(epoch, "elements_processed");
@@ -155,7 +155,7 @@ static void test_a_callback(void **state)
     assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, NULL, &text, &error), BG_ERROR_INVALID);
 }
 
-/* The process's highest resident memory so far, in kB. */
+/* Returns the process's highest resident memory so far, in kB. */
 static long find_peak_kb(void)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -228,7 +228,7 @@ static void test_rates(void **state)
     assert_non_null(strstr(text, "the device limits the run: the data set gives 200 samples/s"));
     assert_int_equal(bg_rates_judge(96, 100, true, NULL), BG_LIMIT_DEVICE);
     assert_int_equal(bg_rates_judge(94, 100, true, NULL), BG_LIMIT_DATASET);
-    /* If loading and processing do not overlap, it waits for a third of the time. */
+    /* If loading and processing do not overlap, the device waits for a third of the time. */
     assert_int_equal(bg_rates_judge(200, 100, false, text), BG_LIMIT_DATASET);
     assert_non_null(strstr(text, "33.3%"));
     assert_int_equal(bg_rates_judge(2000, 100, false, text), BG_LIMIT_DEVICE);

@@ -48,7 +48,7 @@ static bg_dataset *make_bytes(void)
     return make(bg_matrix(BG_UINT8, SAMPLES, PIXELS), bytes);
 }
 
-/* A data set of the same samples from a callback instead of memory. */
+/* Writes a sample of a data set that has the same samples from a callback instead of memory. */
 static bg_status get_bytes(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *failure)
 {
     (void)user, (void)epoch, (void)failure;
@@ -67,7 +67,7 @@ static bg_dataset *make_called(void)
     return set;
 }
 
-/* Converts the only tensor; the result owns the source. */
+/* Returns a data set that converts the source's only tensor and owns the source. */
 static bg_dataset *convert(bg_dataset *source, const bg_convert_options *options)
 {
     bg_dataset *set = NULL;
@@ -134,7 +134,7 @@ static void test_normalization(void **state)
     }
 }
 
-/* Other types are not divided by 255. */
+/* Only bytes are divided by 255, not elements of other types. */
 static void test_floats_are_normalized(void **state)
 {
     const float mean = 1.0f, deviation = 2.0f;

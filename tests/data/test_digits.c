@@ -69,7 +69,8 @@ static void test_a_sample_is_a_function_of_seed_and_index(void **state)
     bg_image_set_clear(&other);
 }
 
-/* The digest was computed with gcc and clang, with and without optimization. It changes with the strokes. */
+/* The digits have a recorded digest, which is the same with gcc and clang, with and without optimization. It changes if
+ * the strokes of the digits do. */
 static void test_same_bits_everywhere(void **state)
 {
     bg_image_set set;
@@ -125,7 +126,7 @@ static uint32_t distance(const uint8_t *a, const uint8_t *b)
     return sum;
 }
 
-/* The nearest of 3000 others almost always has the right label, so digits are neither copies nor noise. (A
+/* The nearest of 3000 other digits almost always has the right label, so digits are neither copies nor noise. (A
  * convolutional network does much better; that is tested with the program that trains one.) */
 static void test_nearest_neighbor_accuracy(void **state)
 {

@@ -31,7 +31,7 @@ static bg_status save_costs(const char *path, int version, bg_error *error)
     return bg_costs_save(&costs, path, error);
 }
 
-/* Names that are long enough to make string buffers grow. */
+/* Saves tensors with names that are long enough to make string buffers grow. */
 static bg_status save_tensors(const char *path, int version, bg_error *error)
 {
     static const float data[200] = {1, 2, 3};
@@ -47,7 +47,7 @@ static bg_status save_tensors(const char *path, int version, bg_error *error)
     return bg_safetensors_write(path, entries, 9, metadata, 1, error);
 }
 
-/* `path` ends in the name that the file has in its folder. */
+/* Stores the folder of `path`, which ends in the file's name. */
 static void cut_name(const char *path, char parent[160])
 {
     snprintf(parent, 160, "%s", path);

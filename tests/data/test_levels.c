@@ -53,7 +53,8 @@ static void test_every_form_has_the_bits_of_the_definition(void **state)
             }
 }
 
-/* The reciprocal of a number this small is infinite, so multiplying by it would be wrong; the table is used instead. */
+/* If a divisor is so small that its reciprocal is infinite, the table is used, because multiplying by the reciprocal
+ * would be wrong. */
 static void test_a_divisor_that_the_fast_form_cannot_take(void **state)
 {
     const float deviation = 1e-39F;

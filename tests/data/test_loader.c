@@ -206,7 +206,7 @@ static void test_order_is_the_same_for_any_worker_count(void **state)
 
 /* ---- parts of batches ---- */
 
-/* Requests both tensors of even samples, and only the labels of other samples that are multiples of 3. */
+/* Requests both tensors of even samples, and only the labels of odd samples that are multiples of 3. */
 static uint32_t want_some(void *user, uint64_t sample)
 {
     ++*(uint64_t *)user;
@@ -267,7 +267,7 @@ static void test_parts_of_batches(void **state)
     bg_loader_destroy(whole);
     bg_loader_destroy(loader);
 
-    /* Images without read permission. */
+    /* The images have no read permission. */
     hidden[0].data = mmap(NULL, PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(hidden[0].data != MAP_FAILED);
     hidden[1] = s.labels;
@@ -376,7 +376,7 @@ static void test_last_batch_reports_its_size(void **state)
 
 /* ---- processes ---- */
 
-/* 103 samples in batches of 20: the last batch has 3 samples and is padded to 5, 10 or 20. */
+/* The last batch of 103 samples in batches of 20 has 3 samples and is padded to 5, 10 or 20. */
 static void test_last_batch_is_filled_up(void **state)
 {
     const int32_t label = -100;
@@ -850,7 +850,7 @@ static void test_creation_without_memory(void **state)
 
 /* ---- helpers ---- */
 
-/* Tries until it has copied something; false when that takes too long. */
+/* Helps the loader until this thread has copied something; returns false if that takes too long. */
 static bool help_once(bg_loader *loader)
 {
     for (int try = 0; try < 20000; try++) {

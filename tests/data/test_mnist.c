@@ -196,8 +196,8 @@ static void send_all(int connection, const char *data, size_t size_bytes)
     }
 }
 
-/* /good/NAME returns the file, /damaged/ one with a changed byte, /short/ half of it, and /gone/ an error; /quit ends
- * the server. */
+/* Answers a request: /good/NAME gets the file, /damaged/NAME the file with a changed byte, /short/NAME half of the
+ * file, and /gone/NAME an error; /quit ends the server. */
 static bool serve(const server *s, int connection)
 {
     char request[2048] = "", kind[64] = "", name[128] = "", head[128];
@@ -323,7 +323,8 @@ typedef struct attempt {
     bg_error error;
 } attempt;
 
-/* The answers of the server to try, in order: g(ood), d(amaged), s(hort), n(ot found). */
+/* Downloads from servers whose answers are, in this order, those of the letters in `faces`: g(ood), d(amaged), s(hort),
+ * n(ot found). */
 static bg_status download(attempt *a, const char *folder, const char *faces)
 {
     static const char letters[] = "gdsn";
@@ -411,7 +412,7 @@ static void assert_download_fails(attempt *a, const char *folder, const char *fa
     assert_int_equal(test_folder_count(folder), 0);
 }
 
-/* These are the published checksums: one wrong digit makes every download fail. */
+/* The checksums are the published ones: one wrong digit would make every download fail. */
 static void test_published_digests(void **state)
 {
     static const char *const digests[] = {"6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* tests/data/test_readers.c -> tests/fuzz/corpus/NAME */
+/* Returns the path of tests/fuzz/corpus/NAME, relative to the path of this file. */
 static const char *corpus(const char *name)
 {
     static char path[512];
@@ -237,7 +237,7 @@ static void test_tokens(void **state)
 
 enum { LARGE_BYTES = (64 << 20) + 24, FILLED = 4000, LENGTH = 3 };
 
-/* The file is larger than the memory limit; only its first tokens use space on the disk. */
+/* Writes a file that is larger than the memory limit; only its first tokens use space on the disk. */
 static void write_large_tokens(const char *path, size_t width, uint32_t numbers[FILLED])
 {
     static unsigned char bytes[4 * FILLED];
@@ -251,7 +251,7 @@ static void write_large_tokens(const char *path, size_t width, uint32_t numbers[
     assert_int_equal(truncate(path, LARGE_BYTES), 0);
 }
 
-/* Adjacent samples are read together, and are the requested ones in any order. */
+/* Adjacent samples are read together, and in any order the samples are the requested ones. */
 static void test_large_token_files(void **state)
 {
     static uint32_t numbers[FILLED];
@@ -422,7 +422,7 @@ static void test_csv_refusals(void **state)
     }
 }
 
-/* Rows with missing values in a column that is read, or in one that is only checked, are left out. */
+/* Rows are left out if a value is missing in a column that is read or in a column that is only checked. */
 static void test_csv_skipping(void **state)
 {
     static const char text[] =

@@ -42,7 +42,7 @@ static bg_dataset *open_source(const char *source)
     return set;
 }
 
-/* The bytes of sample `index`. */
+/* Reads the bytes of sample `index`. */
 static void read_sample(const bg_dataset *set, uint32_t index, void *out)
 {
     unsigned char *const places[] = {out};
@@ -99,7 +99,7 @@ static void test_columns(void **state)
     bg_dataset_destroy(set);
 }
 
-/* Values of columns are in the given order; a table may have no header. */
+/* Columns are read in the given order; a table may have no header. */
 static void test_column_values(void **state)
 {
     static const char table[] = "a,b,c\n1,2,3\n4,5,6.5\n", plain[] = "-1.5,2\n3,4\n", quoted[] = "\"a\",b\n7,8\n";
@@ -121,7 +121,7 @@ static void test_column_values(void **state)
     bg_array_clear(&array);
 }
 
-/* Rows that are incomplete in one of the columns are left out of all. */
+/* Rows without a value in one of the columns are left out of all columns. */
 static void test_complete_rows(void **state)
 {
     static const char table[] = "a,b,c\n1,2,3\n4,,6\n7,8,nan\n9,10,11\n";

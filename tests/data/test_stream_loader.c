@@ -53,7 +53,7 @@ static bg_loader *make_loader(const bg_sample_stream *stream, const bg_loader_op
     return loader;
 }
 
-/* Sizes of the batches and all values of an epoch; returns the number of batches. */
+/* Stores the sizes of the batches and all values of an epoch; returns the number of batches. */
 static uint64_t read_on(bg_loader *loader, uint64_t *sizes, int32_t *values, uint64_t *value_count)
 {
     bg_error error = {0};
@@ -446,7 +446,7 @@ static void test_stream_refusals(void **state)
 
 /* ---- samplers, and work that workers begin by themselves ---- */
 
-/* List l has l % 3 + 1 samples. */
+/* Chooses list l, which has l % 3 + 1 samples. */
 static bg_status choose_list(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
                              uint64_t *out_count, bg_error *error)
 {
@@ -526,7 +526,7 @@ static void test_sampler(void **state)
         }
 }
 
-/* The number of samples that were read, after reading has stopped. */
+/* Waits until reading has stopped, and returns the number of samples that were read. */
 static uint64_t settle(_Atomic uint64_t *count, uint64_t expected)
 {
     for (int i = 0; i < 10000 && atomic_load(count) < expected; i++)

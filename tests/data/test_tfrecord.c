@@ -159,7 +159,7 @@ static void test_records(void **state)
     bg_dataset_destroy(dataset);
 }
 
-/* The records that the index has, in its order. */
+/* The data set has the records that the index has, in the index's order. */
 static void test_index(void **state)
 {
     content c = three_records(), one = {.length = 0};
@@ -280,7 +280,7 @@ static void test_damage(void **state)
 
 /* ---- writing ---- */
 
-/* Record r has counts[r] tokens: firsts[r], firsts[r] + 1, ... */
+/* Writes records; record r has counts[r] tokens: firsts[r], firsts[r] + 1, ... */
 static void write_records(const char *path, const uint32_t *firsts, const size_t *counts, size_t record_count)
 {
     bgi_tfrecord_writer writer;
@@ -309,7 +309,8 @@ static void expect_file(const char *path, const void *bytes, size_t size_bytes)
     free(text);
 }
 
-/* A record that another program made from the format's description: numbers of 1, 2, 3 and 5 bytes. */
+/* The bytes written equal those of a record that another program made from the format's description, with numbers of 1,
+ * 2, 3 and 5 bytes. */
 static void test_bytes_that_are_written(void **state)
 {
     static const unsigned char record[] = {0x27, 0,    0,    0,    0,    0,    0,    0,    0xbb, 0xe1, 0xb1,
@@ -362,7 +363,7 @@ static void expect_refused(const char *path, const bg_tokens_options *options, c
     assert_non_null(strstr(error.message, said));
 }
 
-/* Record lengths around the border between one and two bytes, read as samples and as whole records. */
+/* Records are read back as samples and as whole records, with lengths around the limit between one and two bytes. */
 static void test_what_is_written_is_read(void **state)
 {
     static const uint32_t firsts[] = {10, 1, 127, 200, 100};
@@ -415,7 +416,7 @@ static void test_writing_fails(void **state)
     test_folder_remove(folder);
 }
 
-/* Truncating a file in use is an error that names it, and does not end the process. */
+/* Truncating a file in use causes an error that names the file, and does not end the process. */
 static void test_file_that_shrinks(void **state)
 {
     static const uint32_t tokens[3] = {1, 2, 3};

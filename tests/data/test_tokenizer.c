@@ -42,7 +42,7 @@ static void write_file(const char *name, const char *data, size_t size_bytes)
     require(bgi_file_save(join(name), data, size_bytes, &error), &error);
 }
 
-/* A tensor's numbers as bytes, followed by a zero byte. */
+/* Returns a tensor's numbers as bytes, followed by a zero byte. */
 static char *make_bytes(const bgi_test_tensor *tensor)
 {
     char *bytes = calloc((size_t)tensor->count + 1, 1);
@@ -192,8 +192,8 @@ static void test_round_trip(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Finds the end of a word in GPT-2's pattern without a regular expression: contractions only in lower case, and white
- * space before a word. */
+/* Words are those of GPT-2's pattern, with contractions only in lower case, and white space before a word; the
+ * tokenizer finds them without regular expressions. */
 static void test_words(void **state)
 {
     static const char *const texts[] = {"'s|x", "'t|x",    "'re|x", "'ve|x", "'m|x", "'ll|x", "'d|x", "'|S",
@@ -211,7 +211,8 @@ static void test_words(void **state)
     }
 }
 
-/* A word of half a million letters, where trying every pair after each merge would take hours. */
+/* The tokenizer merges a word of half a million letters in a short time; trying every pair after each merge would take
+ * hours. */
 static void test_long_word(void **state)
 {
     const size_t size_bytes = getenv("BRIGADE_TEST_QUICK") != NULL ? 50000 : 500000;

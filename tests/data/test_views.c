@@ -20,7 +20,7 @@
 
 enum { SAMPLES = 101 };
 
-/* A sample contains (epoch, index). */
+/* Writes a sample, which contains (epoch, index). */
 static bg_status get_place(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *error)
 {
     if (user != NULL && atomic_fetch_add((_Atomic uint64_t *)user, 1) == UINT64_MAX)
@@ -121,7 +121,7 @@ static void test_shards_are_disjoint_and_whole(void **state)
     bg_dataset_destroy(source);
 }
 
-/* Each repetition is a separate epoch of the source, so a shuffle below it differs in each. */
+/* Each repetition is a separate epoch of the source, so a shuffle of the source differs in each repetition. */
 static void test_repeat(void **state)
 {
     int32_t pairs[2 * 3 * SAMPLES];
@@ -372,7 +372,7 @@ static void test_random_chains_resume_anywhere(void **state)
     }
 }
 
-/* Batches of more samples than a view maps in one pass. */
+/* Batches may have more samples than a view maps in one pass. */
 static void test_large_batches(void **state)
 {
     enum { COUNT = 2000 };

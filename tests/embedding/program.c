@@ -538,7 +538,7 @@ static void try_progress(void)
            "and ends when the program says so");
 }
 
-/* Whether every other thread of this process has blocked the signals that a program handles. */
+/* Returns whether every other thread of this process has blocked the signals that a program handles. */
 static bool have_blocked_signals(int *out_count)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM, SIGPIPE};
@@ -597,7 +597,7 @@ static void try_signals(void)
     expect(are_equal(&before, &after), "also when the session is gone");
 }
 
-/* Uses the parent's session in a child process, and then the child's own. */
+/* Uses the parent's session in a child process, and then a session that the child creates. */
 static int work_in_child(bg_session *inherited, bool has_threads)
 {
     bg_options options = make_options();

@@ -1,5 +1,5 @@
 /*
- * IDX files: valid files are read, and every other file gives an error of one clear line.
+ * Tests IDX files: valid files are read, and every other file gives an error of one clear line.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -117,7 +117,8 @@ static void test_reading_what_was_written(void **state)
     json_decref(root);
 }
 
-/* Escapes of every width, and a string that is longer than the reader's window, with characters across its end. */
+/* Strings may have escapes of every width, and may be longer than the reader's window, with characters across the
+ * window's end. */
 static void test_strings(void **state)
 {
     enum { COUNT = 30000 };

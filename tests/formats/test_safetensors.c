@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A file's content from a header's text and some bytes of data (0, 1, 2, ...). */
+/* Makes a file's content from a header's text and some bytes of data (0, 1, 2, ...). */
 static char *make_content(const char *header, size_t data_bytes, size_t *size_bytes)
 {
     const size_t header_bytes = strlen(header);
@@ -434,7 +434,7 @@ static void test_out_of_memory(void **state)
     test_folder_remove(folder);
 }
 
-/* Reading a file that was truncated is an error that names it. */
+/* Reading a file that was truncated is an error that names the file. */
 static void test_file_that_shrinks(void **state)
 {
     static const float values[] = {1, 2, 3, 4};
@@ -490,7 +490,7 @@ static void write_many(const char *path)
     assert_int_equal(bgi_file_writer_commit(&writer, NULL), BG_OK);
 }
 
-/* Runs in a separate process, whose peak memory the system reports. */
+/* Runs in a separate process, for which the system reports the peak memory. */
 static void test_memory_of_a_million_tensors(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[64];

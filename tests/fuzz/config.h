@@ -31,7 +31,7 @@ static void read_again(const bg_ipu_config *config)
     free(json_text);
 }
 
-/* `parse` reads the input as a string. */
+/* Tests one input, which `parse` reads as a string. */
 static int try_config(const uint8_t *data, size_t size,
                       bg_status (*parse)(const char *text, bg_ipu_config **out, bg_error *error))
 {

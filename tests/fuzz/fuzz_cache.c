@@ -19,7 +19,8 @@ enum { HEAD_BYTES = 28, CHECKSUM_AT = 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Two stages, layers sharded over a mesh, dropout, and an optimizer with state cover most of a plan's content. */
+/* Makes a graph that covers most of a plan's content: two stages, layers sharded over a mesh, dropout, and an optimizer
+ * with state. */
 static bg_graph *make_graph(bg_value *loss)
 {
     const bg_type image = bg_matrix(BG_FLOAT32, 2, 3), label = bg_vector(BG_INT32, 2);
@@ -74,7 +75,7 @@ static void describe(const bg_plan *plan)
         abort();
 }
 
-/* Fuzzes the bytes after the key, because another key belongs to another plan. */
+/* Changes only bytes after the key, because another key belongs to another plan. */
 static void change(unsigned char *file, size_t file_bytes, size_t key_bytes, const uint8_t *changes, size_t size)
 {
     const size_t content = file_bytes - HEAD_BYTES, first = HEAD_BYTES + key_bytes;

@@ -23,7 +23,7 @@ static void read_again(const bgi_gpt_config *config)
     free(text_again);
 }
 
-/* The first line is a single value, the rest a file. */
+/* The first line of the input is a single value, and the rest is a file. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1), *file;

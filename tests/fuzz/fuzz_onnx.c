@@ -15,7 +15,7 @@ static void check_message(const bg_error *error)
         abort();
 }
 
-/* Each symbol gets a size, so that most models can be built. */
+/* Gives each symbol a size, so that most models can be built. */
 static void build(bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);
@@ -37,7 +37,7 @@ static void build(bg_onnx *onnx)
     bg_graph_destroy(graph);
 }
 
-/* Whether the tensors inside a model are small; for a small input they must not need gigabytes. */
+/* Returns whether the tensors inside a model are small; for a small input they must not need gigabytes. */
 static bool is_small(const bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

@@ -107,7 +107,8 @@ static void build(bg_onnx *onnx)
     bg_graph_destroy(graph);
 }
 
-/* Whether the data files are large enough for the weights and the inputs are small; they must not need gigabytes. */
+/* Returns whether the data files are large enough for the weights, and the inputs are so small that they do not need
+ * gigabytes. */
 static bool is_small(const bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

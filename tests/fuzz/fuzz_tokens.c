@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An error has one line with the reason. */
+/* Checks that an error has one line with the reason. */
 static void check_message(const bg_error *error)
 {
     if (error->message[0] == '\0' || strchr(error->message, '\n') != NULL)

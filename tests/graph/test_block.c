@@ -1,5 +1,5 @@
 /*
- * test_block.c: which block an op is in.
+ * test_block.c: tests which block an op is in.
  */
 #include "graph/toy_ops.h"
 

@@ -152,7 +152,7 @@ static void add_alias_of_absent(bg_graph *g, bg_value x)
     bg_graph_add(g, &type, "a", &x, 1, &attributes, NULL);
 }
 
-/* Without a name the message uses the name that the op would have got. */
+/* Adds an op without a name; the message uses the name that the op would have got. */
 static void add_nameless_op(bg_graph *g, bg_value x)
 {
     bg_graph_add(g, &toy_view, NULL, (bg_value[]){toy_add(g, "first", x, x), x}, 2, NULL, NULL);
@@ -194,7 +194,7 @@ static void add_type_of_no_operands(bg_graph *g, bg_value x)
     type.minimum_inputs = 2;
     bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
 }
-/* Without BG_OP_TYPE_DEFAULTS the alias is operand 0. */
+/* Adds an alias without an output; without BG_OP_TYPE_DEFAULTS the alias is operand 0. */
 static void add_alias_without_output(bg_graph *g, bg_value x)
 {
     static bg_op_type type;

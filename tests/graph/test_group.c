@@ -1,5 +1,5 @@
 /*
- * test_group.c: initial values of parameters by name and rule. (tests/parity/test_groups.c trains groups.)
+ * test_group.c: tests initial values of parameters by name and rule. (tests/parity/test_groups.c trains groups.)
  */
 #include <stdarg.h>
 #include <stddef.h>

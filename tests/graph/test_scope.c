@@ -1,5 +1,5 @@
 /*
- * test_scope.c: the names of values added inside name scopes.
+ * test_scope.c: tests the names of values that are added inside name scopes.
  */
 #include "graph/toy_ops.h"
 

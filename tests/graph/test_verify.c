@@ -3,7 +3,7 @@
  */
 #include "graph/toy_ops.h"
 
-/* x, w -> a -> b; b -> view; tick(w, view) */
+/* Builds x, w -> a -> b; b -> view; tick(w, view). */
 static bg_graph *small_graph(void)
 {
     bg_graph *graph = toy_graph();

@@ -53,7 +53,7 @@ static inline bg_status toy_infer_nothing(const bg_op_signature *op, bg_type *ou
     return BG_OK;
 }
 
-/* The ops are only for graphs and never run. */
+/* Returns an error, because the ops are only for graphs and never run. */
 static inline bg_status toy_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     (void)op;

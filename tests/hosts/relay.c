@@ -98,7 +98,7 @@ static int open_interface(const char *name)
     return interface;
 }
 
-/* The host that receives a frame, from the last byte of the frame's address if the address is a host's. */
+/* Returns the host that receives a frame: the last byte of the frame's address if the address is a host's. */
 static uint32_t find_receiver(const relay *r, const unsigned char *bytes)
 {
     static const unsigned char ours[5] = {2, 0, 0, 0, 0};
@@ -128,7 +128,7 @@ static void take_frames(relay *r, cable *c, int64_t now)
     }
 }
 
-/* If the interface does not accept the frame, the frame is lost. */
+/* Delivers a frame, which is lost if the interface does not accept it. */
 static void deliver(const relay *r, uint32_t from, const frame *f)
 {
     for (uint32_t to = 0; to < r->count; to++) {
@@ -139,7 +139,7 @@ static void deliver(const relay *r, uint32_t from, const frame *f)
     }
 }
 
-/* Delivers frames that are due and returns the time of the next one; -1: the queue is empty. */
+/* Delivers the frames that are due, and returns the time of the next frame, or -1 if the queue is empty. */
 static int64_t pass_frames(relay *r, int64_t now)
 {
     int64_t next = -1;

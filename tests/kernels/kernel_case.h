@@ -50,7 +50,7 @@ static inline uint32_t draw(random_state *random)
     return (uint32_t)(random->state >> 33);
 }
 
-/* low..high, inclusive */
+/* Draws a number from low to high, both included. */
 static inline int64_t draw_between(random_state *random, int64_t low, int64_t high)
 {
     return low + draw(random) % (high - low + 1);
@@ -61,7 +61,7 @@ static inline double draw_real(random_state *random, double low, double high)
     return low + (high - low) * draw(random) / 2147483648.0;
 }
 
-/* A type that fast kernels accept: float32 in half of the cases, otherwise a 16-bit type. */
+/* Draws a type that fast kernels accept: float32 in half of the cases, otherwise a 16-bit type. */
 static inline bg_dtype draw_float(random_state *random)
 {
     static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT32, BG_FLOAT16};
@@ -91,7 +91,7 @@ static inline void *case_input(kernel_case *c, bg_type type, random_state *rando
     return data;
 }
 
-/* Outputs begin as garbage: NaN, or bytes of 0xee. */
+/* Adds an output, filled with NaN or with bytes of 0xee. */
 static inline void case_output(kernel_case *c, bg_type type)
 {
     const uint32_t i = c->input_count + c->output_count++;
@@ -111,7 +111,7 @@ static inline void case_clear(kernel_case *c)
         free(c->initial[i]);
 }
 
-/* The order of the parts: 0 forward, 1 backward, 2 interleaved. */
+/* Returns the part that runs as number `i`, in order 0 (forward), 1 (backward) or 2 (interleaved). */
 static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
 {
     const uint32_t half = (count + 1) / 2;
@@ -119,7 +119,7 @@ static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
     return order == 0 ? i : order == 1 ? count - 1 - i : i < half ? 2 * i : 2 * (i - half) + 1;
 }
 
-/* The number of threads: one, one for each part, or two. */
+/* Returns the number of the thread that runs the part: there is one thread, one for each part, or two. */
 static inline uint32_t order_runner(uint32_t i, uint32_t count, int order)
 {
     return order == 0 ? 0 : order == 1 ? count - 1 - i : i % 2 * (count - 1);
@@ -134,8 +134,8 @@ static inline void case_run_parts(bg_kernel_function function, uint32_t count, b
     call->runner = 0;
 }
 
-/* A copy of exactly the attributes that the kernel's row declares, so that the address sanitizer detects reads beyond
- * them; NULL: no attributes. */
+/* Copies exactly the attributes that the kernel's row declares, so that the address sanitizer detects reads beyond
+ * them; returns NULL if there are no attributes. */
 static inline void *take_attributes(const kernel_case *c)
 {
     const size_t bytes = bgi_kernel_attributes_bytes(c->id);
@@ -239,7 +239,7 @@ static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got
     }
 }
 
-/* For kernels with scratch, every limit of scratch gives the same bits. */
+/* Checks that every limit of scratch gives the same bits, for kernels with scratch. */
 static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
 {
     static const size_t limits[] = {1, 300000};
@@ -322,14 +322,14 @@ static inline void case_check_accumulating(const kernel_case *plain, random_stat
         free(c.initial[i]);
 }
 
-/* The error allowed for a float32 sum of `terms` products of numbers up to 1. Rounding errors grow as the square root
- * of the number of terms, and so do the partial sums that are rounded. */
+/* Returns the error allowed for a float32 sum of `terms` products of numbers up to 1. Rounding errors grow as the
+ * square root of the number of terms, and so do the partial sums that are rounded. */
 static inline double sum_tolerance(double terms)
 {
     return 4e-6 + 6e-8 * terms;
 }
 
-/* One unit in the last place of the type, relative to 1. */
+/* Returns one unit in the last place of the type, relative to 1. */
 static inline double unit_of(bg_dtype dtype)
 {
     return dtype == BG_BFLOAT16  ? 1.0 / 128
@@ -338,10 +338,10 @@ static inline double unit_of(bg_dtype dtype)
                                  : 2.3e-16;
 }
 
-/* The relative error allowed for such a sum. A sum far from 0 has partial sums that are as large, each rounded relative
- * to its size. In simulations, sequential sums of n products that end at three deviations are off by 0.15 sqrt(n) units
- * in the last place on average. Together with sum_tolerance, the allowed error is five times that average, which one in
- * ten million elements exceeds. */
+/* Returns the relative error allowed for a sum of `terms` products. A sum far from 0 has partial sums that are as
+ * large, each rounded relative to its size. In simulations, sequential sums of n products that end at three deviations
+ * are off by 0.15 sqrt(n) units in the last place on average. Together with sum_tolerance, the allowed error is five
+ * times that average, which one in ten million elements exceeds. */
 static inline double sum_relative(bg_dtype dtype, double terms)
 {
     return dtype == BG_FLOAT32 ? unit_of(dtype) * (2.0 + 0.15 * sqrt(terms)) : 2.0 * unit_of(dtype);

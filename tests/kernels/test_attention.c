@@ -89,7 +89,7 @@ static void test_small(void **state)
     }
 }
 
-/* Lengths at and around blocks of 32, 96 and 128, and depths that are not whole vectors. */
+/* Lengths are at and around those of blocks of 32, 96 and 128; depths are not multiples of the vector length. */
 static void test_blocks(void **state)
 {
     static const int64_t lengths[] = {31, 33, 95, 97, 127, 129, 160, 193};
@@ -109,7 +109,7 @@ static void test_blocks(void **state)
     }
 }
 
-/* Scores of several hundred: the maximum moves from block to block, and shares vanish. */
+/* With scores of several hundred, the maximum changes from block to block, and probabilities round to 0. */
 static void test_large_scores(void **state)
 {
     const attention_shape shape = {1, 1, 130, 8};
@@ -123,8 +123,8 @@ static void test_large_scores(void **state)
     }
 }
 
-/* Only results that depend on such an element are NaN. (In causal attention, it also affects the other results of its
- * block.) */
+/* Only results that depend on a NaN in a query, key or value are NaN. (In causal attention, it also affects the other
+ * results of its block.) */
 static void test_no_numbers(void **state)
 {
     const attention_shape shape = {1, 2, 100, 4};
@@ -258,7 +258,7 @@ static void test_apart(void **state)
     }
 }
 
-/* New tokens of samples at different positions, some out of range; caches longer than a block. */
+/* New tokens of samples have different positions, some of them out of range; caches are longer than a block. */
 static void test_apart_cached(void **state)
 {
     random_state random = {8};
@@ -293,7 +293,7 @@ static void test_apart_cached(void **state)
     }
 }
 
-/* Queries and keys at and around blocks; heads of 256. */
+/* The numbers of queries and keys are at and around those of blocks, and heads have up to 256 features. */
 static void test_apart_blocks(void **state)
 {
     static const int64_t queries[] = {33, 129, 97, 130, 1}, keys[] = {97, 96, 200, 33, 193};

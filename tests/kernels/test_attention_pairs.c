@@ -14,7 +14,8 @@ enum { KEYS = BGI_ATTENTION_KEYS, QUERIES = BGI_ATTENTION_QUERIES, LANES_OF_A_VE
 
 /* ---- numbers as the instructions compute them ---- */
 
-/* The instructions treat subnormal inputs and results as zero. */
+/* Returns a zero of the same sign for a subnormal number, because the instructions treat subnormal inputs and results
+ * as zero. */
 static float flush(float x)
 {
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
@@ -25,14 +26,14 @@ static float round_to_bfloat16(float x)
     return bgi_bfloat16_to_float(bgi_bfloat16_from_float(flush(x)));
 }
 
-/* Adds terms 2i and 2i + 1. */
+/* Adds the products of elements 2i and 2i + 1 to the sum. */
 static float add_pair(float sum, float a0, float b0, float a1, float b1)
 {
     sum = flush(fmaf(flush(a1), flush(b1), flush(sum)));
     return flush(fmaf(flush(a0), flush(b0), sum));
 }
 
-/* As vexp of cpu/math_body.h. */
+/* Computes the exponential as vexp of cpu/math_body.h does. */
 static float exponential(float x)
 {
     static const float p[] = {5.000000000e-01f, 1.666656963e-01f, 4.166654542e-02f, 8.364380693e-03f, 1.392768462e-03f};
@@ -46,7 +47,7 @@ static float exponential(float x)
     return (fmaf(sum, r * r, r) + 1.0f) * ldexpf(1.0f, half) * ldexpf(1.0f, whole - half);
 }
 
-/* The sum of a vector, as vsum of cpu/simd.h. */
+/* Adds the elements of a vector in the order of vsum of cpu/simd.h. */
 static float sum_lanes(float *lanes)
 {
     for (int width = LANES_OF_A_VECTOR / 2; width > 0; width /= 2)
@@ -90,7 +91,7 @@ static int64_t input_index(const head *h, int which, int64_t token, int64_t d)
                         : ((h->sample * tokens + token) * heads + index) * p->depth + d;
 }
 
-/* 0 beyond the last column or token. */
+/* Returns an element of q, k or v, or 0 beyond the last column or token. */
 static float input(const head *h, int which, int64_t token, int64_t d)
 {
     if (d >= h->p->depth || token >= (which == 0 ? h->p->queries : h->p->keys))
@@ -98,7 +99,7 @@ static float input(const head *h, int which, int64_t token, int64_t d)
     return bgi_bfloat16_to_float(h->p->inputs[which][input_index(h, which, token, d)]);
 }
 
-/* Of y and dy. */
+/* Returns the index of an element in y and dy. */
 static int64_t result_index(const head *h, int64_t query, int64_t d)
 {
     return ((h->sample * h->p->queries + query) * h->p->attributes.heads + h->index) * h->p->depth + d;
@@ -138,7 +139,7 @@ static float find_bias(const head *h, int64_t query, int64_t key)
     return slope == 0.0f ? bias : bias - slope * fabsf((float)(query + p->attributes.offset - key));
 }
 
-/* The dropout's factor. */
+/* Returns the factor of dropout. */
 static float find_factor(const head *h, int64_t query, int64_t key)
 {
     const problem *p = h->p;
@@ -160,7 +161,7 @@ static bool drops(const head *h)
     return h->p->env.training && h->p->attributes.probability > 0.0;
 }
 
-/* q k^T, without the scale; or dy v^T */
+/* Computes an element of q k^T, without the scale, or of dy v^T. */
 static float multiply_rows(const head *h, bool is_gradient, int64_t query, int64_t key)
 {
     float sum = 0.0f;
@@ -220,7 +221,7 @@ typedef struct block {
     float shares[QUERIES + 1][KEYS + 1], gradients[QUERIES + 1][KEYS + 1]; /* zeros after the last query and key */
 } block;
 
-/* dy . y of a query */
+/* Computes the dot product of dy and y of a query. */
 static float measure(const head *h, int64_t query)
 {
     float lanes[LANES_OF_A_VECTOR] = {0};
@@ -246,7 +247,7 @@ static void differentiate_score(const head *h, int64_t query, int64_t key, float
     *gradient = gradient_scale * weight * (factor * multiply_rows(h, true, query, key) - measure(h, query));
 }
 
-/* Fills a block, rounded. Returns false when no query of the block sees a key. */
+/* Fills a block with rounded values. Returns false if no query of the block sees a key. */
 static bool make_block(const head *h, int64_t q0, int64_t k0, block *b)
 {
     const problem *p = h->p;
@@ -304,7 +305,7 @@ static void store_gradients(const head *h, int which, int64_t first, int64_t cou
                 bgi_bfloat16_from_float(sums[i * h->p->depth + d]);
 }
 
-/* Heads that share keys, of which `first` is the first. */
+/* Computes the gradients of the heads that share keys; `first` is the first of these heads. */
 static void differentiate(const problem *p, int64_t sample, int64_t first)
 {
     const int64_t group = p->attributes.heads / p->attributes.key_heads, size = p->queries * p->depth;
@@ -339,7 +340,7 @@ static void differentiate(const problem *p, int64_t sample, int64_t first)
     free(b);
 }
 
-/* One element of the bias's gradient. */
+/* Computes one element of the bias's gradient. */
 static float sum_bias(const problem *p, int64_t n, int64_t index, int64_t row, int64_t key)
 {
     float sum = 0.0f, share, gradient;
@@ -533,7 +534,8 @@ static problem make_packed(int64_t samples, int64_t length, int64_t heads, int64
                                     .random_id = 7}};
 }
 
-/* Lengths at and around blocks, odd ones too; widths of heads that fill vectors, or are odd; several panels. */
+/* Lengths are at and around those of blocks, also odd; heads have widths of whole vectors or odd widths; there are
+ * several panels. */
 static void test_packed(void **state)
 {
     random_state random = {61};
@@ -559,7 +561,8 @@ static problem make_apart(int64_t samples, int64_t queries, int64_t keys, int64_
                      .attributes = {.heads = heads, .key_heads = key_heads, .scale = 0.6, .random_id = 3}};
 }
 
-/* Shared keys, masks and biases with gradients, windows, offsets, slopes; queries that see no key. */
+/* Heads share keys; masks and biases have gradients; there are windows, offsets, slopes, and queries that see no key.
+ */
 static void test_apart(void **state)
 {
     random_state random = {62};
@@ -584,7 +587,7 @@ static void test_apart(void **state)
     check(p, &random, 1.0);
 }
 
-/* Scores so far apart that weights vanish; products and sums below the smallest normal number. */
+/* Scores differ so much that weights round to 0; products and sums are below the smallest normal number. */
 static void test_extremes(void **state)
 {
     random_state random = {63};
@@ -596,7 +599,7 @@ static void test_extremes(void **state)
     check(make_packed(1, 50, 1, 8, false, 0.0), &random, 3e-38);
 }
 
-/* A cache gives the bits of the whole sequence. */
+/* Attention with a cache gives the same bits as attention of the whole sequence. */
 static void test_cached(void **state)
 {
     enum { LENGTH = 200, HEADS = 2, DEPTH = 16, WIDTH = HEADS * DEPTH };

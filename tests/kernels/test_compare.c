@@ -42,7 +42,7 @@ static bg_type draw_operand(random_state *random, bg_dtype dtype, const shape *f
     return bg_type_make(dtype, 4 - drop, own + drop);
 }
 
-/* Few different numbers, so that equal ones are compared, and NaN. */
+/* Stores few different numbers, so that some elements are equal, and NaN. */
 static void put_equal_ones(bg_dtype dtype, void *data, const bg_type *type, random_state *random)
 {
     static const double values[] = {0.0, -0.0, 1.0, -1.0, 0.5, INFINITY, -INFINITY, NAN};
@@ -72,7 +72,7 @@ static void test_comparisons(void **state)
     }
 }
 
-/* Elements of every size are moved as bytes: NaNs keep theirs. */
+/* Stores random bytes: the kernels move elements of every size as bytes, so a NaN keeps its bits. */
 static void put_bytes(void *data, const bg_type *type, random_state *random)
 {
     for (size_t i = 0; i < bg_type_size_bytes(type); i++)
@@ -134,7 +134,7 @@ static void test_gradients_of_choices(void **state)
     }
 }
 
-/* Cases that the fast bodies decline, so the reference runs them. */
+/* The fast bodies decline these cases, so the reference runs them. */
 static void test_others_are_declined(void **state)
 {
     const bgi_compare_attributes attributes = {BG_LESS};

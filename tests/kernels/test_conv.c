@@ -116,7 +116,7 @@ static void test_random_shapes(void **state)
     }
 }
 
-/* Several units and parts, blocks of channels, depth in blocks. */
+/* Shapes have several units and parts, blocks of channels, and depths of several blocks. */
 static void test_larger_shapes(void **state)
 {
     random_state random = {78};
@@ -171,7 +171,7 @@ static void test_larger_shapes(void **state)
         check(&shapes[i], &random);
 }
 
-/* A NaN affects only results whose windows include it. */
+/* Checks that a NaN affects only results whose windows include it. */
 static void check_not_finite(int64_t h, int64_t w, int64_t stride)
 {
     random_state random = {79};

@@ -13,7 +13,8 @@ typedef struct shape {
     bgi_conv2d_attributes attributes;
 } shape;
 
-/* The instruction treats subnormal inputs and results as zero. */
+/* Returns a zero of the same sign for a subnormal number, because the instruction treats subnormal inputs and results
+ * as zero. */
 static float flush(float x)
 {
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
@@ -53,7 +54,8 @@ static float at4(const uint16_t *data, const int64_t dims[3], int64_t i, int64_t
     return bgi_bfloat16_to_float(data[((i * dims[0] + j) * dims[1] + y) * dims[2] + x]);
 }
 
-/* A result differs from the exact one by the roundings of its sum and of itself. */
+/* Checks that a result differs from the exact one at most by the rounding errors of its sum and of the result itself.
+ */
 static void check_element(const char *what, int64_t index, uint16_t got, float sum, const pair_sum *s, int64_t terms)
 {
     const uint16_t wanted = bgi_bfloat16_from_float(sum);
@@ -199,8 +201,8 @@ static void skip_without_pairs(void)
     }
 }
 
-/* Odd and even numbers of everything; several panels, strips, blocks of images and terms, runs of dw; phases of dx that
- * no tap reaches. */
+/* All sizes are odd and even; there are several panels, strips, blocks of images and terms, and runs of dw, and phases
+ * of dx that no tap reaches. */
 static void test_bits(void **state)
 {
     static const shape shapes[] = {
@@ -226,7 +228,7 @@ static void test_bits(void **state)
         check(&shapes[i], &random, 1.0);
 }
 
-/* products and sums that are below the smallest normal number */
+/* Products and sums are below the smallest normal number. */
 static void test_subnormal(void **state)
 {
     static const shape s = {2, 9, 6, 6, 7, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}};

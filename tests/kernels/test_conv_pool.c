@@ -121,7 +121,7 @@ static void test_random_shapes(void **state)
     }
 }
 
-/* Shapes with several parts, several groups of images, bands of rows, and blocks of filters. */
+/* Shapes have several parts, several groups of images, bands of rows, and blocks of filters. */
 static void test_larger_shapes(void **state)
 {
     random_state random = {7};

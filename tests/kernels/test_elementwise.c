@@ -12,7 +12,7 @@ static int rounds(int quick)
     return getenv("BRIGADE_TEST_ALL") ? 20 * quick : quick;
 }
 
-/* Mostly small sizes, sometimes large enough for several parts. */
+/* Draws a size, mostly small, sometimes large enough for several parts. */
 static int64_t draw_count(random_state *random)
 {
     return draw_between(random, 0, 9) ? draw_between(random, 1, 700) : draw_between(random, 30000, 140000);
@@ -31,7 +31,7 @@ static bool is_exact(bg_unary function)
            (function >= BG_TAN && function <= BG_ATANH) || function == BG_CLAMP;
 }
 
-/* Parameters that float32 represents, including the exponents with special code. */
+/* Draws parameters that float32 represents, including the exponents with special code. */
 static bgi_unary_attributes draw_function(bg_unary function, random_state *random)
 {
     static const double exponents[] = {0, 1, 2, 3, 4, -1, -2, 0.5, 1.5, -0.5, 2.75};
@@ -50,7 +50,7 @@ static bgi_unary_attributes draw_function(bg_unary function, random_state *rando
     return attributes;
 }
 
-/* Arguments of all magnitudes, infinities and NaN. */
+/* Sets the first arguments to numbers of all magnitudes, infinities and NaN. */
 static void spice(float *x, int64_t count)
 {
     static const float values[] = {0.0f,  -0.0f,  1e-30f, -1e-30f, 1e-40f, 0.6249f, 0.6251f,  88.0f,     89.5f, -87.0f,
@@ -107,7 +107,7 @@ static void test_unary(void **state)
             check_unary((bg_unary)function, &random);
 }
 
-/* Shapes that broadcast along adjacent dims, in either operand. */
+/* Either operand may broadcast along adjacent dims. */
 static void test_binary(void **state)
 {
     random_state random = {2};
@@ -142,7 +142,7 @@ static void test_binary(void **state)
     }
 }
 
-/* The gradient of the maximum and of the minimum: tied operands get half of it, and a NaN gets all of it. */
+/* For the maximum and the minimum, equal operands get half of the gradient each, and a NaN gets all of it. */
 static void test_select_gradient(void **state)
 {
     random_state random = {22};
@@ -182,7 +182,7 @@ static void test_binary_declines_scattered_dims(void **state)
     case_clear(&c);
 }
 
-/* The results of every instruction set are bit-identical to the reference, even in each NaN. */
+/* Checks that the results of every instruction set are bit-identical to the reference, even in each NaN. */
 static void check_same_bits(const kernel_case *c)
 {
     const uint32_t output = c->input_count;
@@ -258,7 +258,7 @@ static void test_every_float16(void **state)
     case_clear(&from);
 }
 
-/* Checks that both have the same bits. */
+/* The results of every instruction set are bit-identical to the reference. */
 static void test_standardize(void **state)
 {
     random_state random = {5};
@@ -425,7 +425,7 @@ static void test_squares_of_pieces(void **state)
         }
 }
 
-/* Numbers of all sizes, some of them infinite or NaN. */
+/* The kernel counts numbers of all sizes, some of them infinite or NaN. */
 static void test_range_count(void **state)
 {
     random_state random = {18};
@@ -482,7 +482,7 @@ static void test_range_count_of_pieces(void **state)
     }
 }
 
-/* Operands: parameter, gradient, hyper, scale, states. float32 results are bit-identical to the reference. */
+/* Adds the operands parameter, gradient, hyper, scale, states. float32 results are bit-identical to the reference. */
 static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
                                 const double *hyper, uint32_t states)
 {
@@ -497,7 +497,7 @@ static void add_update_operands(kernel_case *c, random_state *random, bg_dtype d
         case_input(c, bg_vector(state_dtype, count), random, 0, 1);
 }
 
-/* Rounds to nearest or stochastically, for all elements or for a piece of this number of elements. */
+/* Draws rounding to nearest or stochastic rounding, for all elements or for a piece of this number of elements. */
 static bgi_rounding draw_rounding(random_state *random, bg_kernel_env *env, int64_t count)
 {
     if (draw_between(random, 0, 1) == 0)
@@ -624,7 +624,7 @@ static void test_rmsprop(void **state)
     }
 }
 
-/* The rules of AdaGrad and AdaDelta. */
+/* Updates by the rules of AdaGrad and AdaDelta agree with the reference. */
 static void test_other_rules(void **state)
 {
     random_state random = {19};

@@ -54,7 +54,7 @@ static void run_kernel(bgi_kernel_id id, bgi_isa isa, const bg_type *types, uint
         free(c.initial[i]);
 }
 
-/* The separate kernels on the case's operands. */
+/* Runs the separate kernels on the case's operands. */
 static void run_apart(const shape *s, const kernel_case *c, bgi_isa isa, void *y)
 {
     const bgi_fused_conv2d_attributes all = attributes_of(s);
@@ -154,7 +154,8 @@ static void test_random_chains(void **state)
     }
 }
 
-/* Several units and blocks of depth; plain matrix products; windows that the direct kernel declines. */
+/* Shapes have several units and blocks of depth; there are plain matrix products, and windows that the direct kernel
+ * declines. */
 static void test_larger_chains(void **state)
 {
     random_state random = {81};

@@ -54,7 +54,7 @@ static bgi_unary_attributes unary_of(const shape *s)
     return (bgi_unary_attributes){s->function, s->function == BG_CLAMP ? -0.5 : 0.0, 1.0};
 }
 
-/* y, and mean and rstd of the separate kernels */
+/* Compares y, mean and rstd with those of the separate kernels. */
 static void check_forward(const shape *s, random_state *random)
 {
     const bgi_fused_norm_attributes attributes = {.norm = norm, .unary = unary_of(s), .adds = s->adds, .maps = s->maps};
@@ -108,7 +108,7 @@ static void check_forward(const shape *s, random_state *random)
     case_clear(&c);
 }
 
-/* The operands of a gradient as the forward kernels of `isa` compute them. */
+/* Computes the operands of a gradient with the forward kernels of `isa`. */
 static void make_forward(const shape *s, bgi_isa isa, void *const *in, void *result, void *y, void *mean, void *rstd,
                          void *pair)
 {
@@ -120,7 +120,7 @@ static void make_forward(const shape *s, bgi_isa isa, void *const *in, void *res
     run_kernel(BGI_KERNEL_FUSED_BATCH_NORM, isa, true, fused, 5, 2, &attributes, in, (void *[]){y, pair});
 }
 
-/* dx over dy, as in plans, and dgamma, dbeta */
+/* Compares dx, which overwrites dy as in plans, dgamma and dbeta with those of the separate kernels. */
 static void check_backward(const shape *s, random_state *random)
 {
     const bgi_fused_norm_attributes attributes = {.norm = norm, .unary = unary_of(s), .maps = s->maps};

@@ -28,7 +28,7 @@ static void copy_input(kernel_case *to, const kernel_case *from, uint32_t input)
     memcpy(to->initial[to->input_count++], from->initial[input], bg_type_size_bytes(&type));
 }
 
-/* A step on the previous step's result, which is input 0 and set later. */
+/* Adds a step whose input 0, which is set later, is the result of the previous step. */
 static kernel_case *add_step(chain *c, bgi_kernel_id id, const void *attributes, const bg_type *y)
 {
     kernel_case *step = &c->steps[c->count++];
@@ -50,7 +50,7 @@ static void add_product(chain *c, bgi_kernel_id id, uint32_t inputs, const bg_ty
     case_output(step, *y);
 }
 
-/* The results of steps that were run: `sum` before the last step, `y` after it. */
+/* Runs the steps; `sum` gets the result before the last step, `y` that of the last step. */
 static bool run_steps(chain *c, bgi_isa isa, void **sum, void **y)
 {
     const uint32_t last = c->count - 1;
@@ -159,7 +159,7 @@ static bg_unary draw_function(random_state *random)
     return functions[draw_between(random, 0, 5)];
 }
 
-/* LINEAR with its own bias, then a function; its input's gradient, then a derivative. */
+/* Checks LINEAR with a bias, followed by a function, and the gradient of its input, followed by a derivative. */
 static void check_linear(random_state *random, bg_dtype dtype, int64_t rows, int64_t in, int64_t out, bg_dtype partials)
 {
     const bg_type y = bg_matrix(dtype, rows, out), dx = bg_matrix(dtype, rows, in);
@@ -179,7 +179,8 @@ static void check_linear(random_state *random, bg_dtype dtype, int64_t rows, int
     finish_chain(&backward, random, &dx, false, BGI_FOLLOWS_DERIVATIVE, draw_function(random));
 }
 
-/* MATMUL with a bias, a function, both or a derivative; batched, with each factor transposed or not. */
+/* Checks MATMUL followed by a bias, a function, both or a derivative; it is batched, and each factor is transposed or
+ * not. */
 static void check_matmul(random_state *random, bg_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
                          bg_dtype partials)
 {
@@ -229,7 +230,8 @@ static void test_odd_shapes(void **state)
     }
 }
 
-/* Several blocks of rows, panels and depth, rows longer than one finishing pass, and sums that are rounded. */
+/* Products have several blocks of rows, panels and depth, rows longer than one finishing pass, and sums that are
+ * rounded. */
 static void test_blocks(void **state)
 {
     random_state random = {12};

@@ -9,7 +9,7 @@ static int rounds(int quick)
     return getenv("BRIGADE_TEST_ALL") ? 20 * quick : quick;
 }
 
-/* A tensor of one or several parts; `axis` is one of its dimensions. */
+/* Draws a tensor of one or several parts; `axis` gets one of its dimensions. */
 static bg_type draw_tensor(random_state *random, bg_dtype dtype, uint32_t *axis)
 {
     const uint32_t rank = (uint32_t)draw_between(random, 1, 3);
@@ -22,7 +22,8 @@ static bg_type draw_tensor(random_state *random, bg_dtype dtype, uint32_t *axis)
     return bg_type_make(dtype, rank, dims);
 }
 
-/* Fast kernels may decline a type; all others agree with the reference. */
+/* Checks that all fast kernels run the case and agree with the reference, or that all decline it if `is_taken` is
+ * false. */
 static void finish_case(kernel_case *c, bool is_taken)
 {
     assert_int_equal(case_check(c, 0), is_taken ? count_isas() : 0);
@@ -112,7 +113,7 @@ static void test_one_hot(void **state)
     }
 }
 
-/* Whole numbers, many of them equal, and some NaN. */
+/* The elements are whole numbers, many of them equal, and some NaN. */
 static void test_top_k(void **state)
 {
     random_state random = {2};

@@ -55,7 +55,7 @@ static void test_linear_shapes(void **state)
                      draw_between(&random, 1, 70), draw_between(&random, 0, 1));
 }
 
-/* Several blocks of rows, panels and depth. */
+/* Products have several blocks of rows, panels and depth. */
 static void test_linear_blocks(void **state)
 {
     random_state random = {2};
@@ -94,7 +94,7 @@ static bg_type make_operand(bg_dtype dtype, const int64_t *batch, uint32_t batch
     return bg_type_make(dtype, batch_rank + 2, dims);
 }
 
-/* Leading dims broadcast on either side. */
+/* The leading dims of either factor may broadcast. */
 static void test_matmul_shapes(void **state)
 {
     random_state random = {3};
@@ -120,7 +120,7 @@ static void test_matmul_shapes(void **state)
     }
 }
 
-/* Several partial blocks of rows, of columns and of depth. */
+/* Products have several partial blocks of rows, of columns and of depth. */
 static void test_large_matmuls(void **state)
 {
     random_state random = {7};
@@ -139,7 +139,7 @@ static void test_large_matmuls(void **state)
 
 /* ---- partial sums in 16 bits ---- */
 
-/* Whether results with float32 and with 16-bit partial sums have the same bits. */
+/* Returns whether results with float32 and with 16-bit partial sums have the same bits. */
 static bool is_same_without(const kernel_case *c, bgi_isa isa)
 {
     const uint32_t output = c->input_count;
@@ -156,7 +156,8 @@ static bool is_same_without(const kernel_case *c, bgi_isa isa)
     return is_same;
 }
 
-/* A product of K terms in each of the four kernels is bit-identical to the reference on every instruction set. */
+/* Checks that a product of K terms in each of the four kernels is bit-identical to the reference on every instruction
+ * set. */
 static void check_partials(random_state *random, bg_dtype dtype, int64_t k, bool transposed)
 {
     const bgi_linear_backward_attributes no_bias = {false};

@@ -32,7 +32,7 @@ static rows_case draw_rows(random_state *random)
                        draw_between(random, 0, 2) == 0};
 }
 
-/* Labels inside the classes, and some outside. */
+/* Adds labels, some of which are not classes. */
 static void add_labels(kernel_case *c, const rows_case *s, random_state *random)
 {
     const double last = s->classes > 200 ? 199 : (double)s->classes - 1;
@@ -45,7 +45,7 @@ static bg_type loss_type(const rows_case *s)
     return s->attributes.reduction == BG_LOSS_NONE ? bg_vector(BG_FLOAT32, s->rows) : bg_scalar(BG_FLOAT32);
 }
 
-/* The loss has label smoothing, or log probabilities as inputs, or is plain. */
+/* Draws a plain loss, or one with label smoothing, or one whose inputs are log probabilities. */
 static bgi_loss_attributes draw_kind(const rows_case *s, random_state *random)
 {
     bgi_loss_attributes attributes = s->attributes;
@@ -72,7 +72,8 @@ static void check_forward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
-/* In every third case, the classes are sharded, and the columns are those of one replica, with or without padding. */
+/* Checks gradients. In every third case, the classes are sharded, and the columns are those of one replica, with or
+ * without padding. */
 static void check_backward(const rows_case *s, random_state *random)
 {
     const uint32_t place = s->has_weights || draw_between(random, 0, 2) ? 0 : (uint32_t)draw_between(random, 1, 3);
@@ -111,7 +112,7 @@ static void check_backward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
-/* The columns are those of one of `pieces` replicas, with or without padding; some logits are NaN. */
+/* Checks kernels on the columns of one of `pieces` replicas, with or without padding; some logits are NaN. */
 static void check_pieces(const rows_case *s, random_state *random)
 {
     const uint32_t place = (uint32_t)draw_between(random, 0, 2);

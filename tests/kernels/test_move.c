@@ -246,8 +246,8 @@ static void run_either(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
         assert_true(run_kernel(id, REFERENCE, attributes, env, types, operands, inputs, outputs));
 }
 
-/* In three steps of some micro-batches, gradients as rows, which are added to another gradient at the end, are
- * bit-identical to dense ones. */
+/* Checks, in three steps of some micro-batches, that gradients as rows, which are added to another gradient at the end,
+ * are bit-identical to dense ones. */
 static void compare_rows(random_state *random, bgi_isa isa, bg_dtype dtype)
 {
     const int64_t height = draw_between(random, 1, 60), width = draw_between(random, 1, 1100);
@@ -389,9 +389,8 @@ static void test_max_pool(void **state)
     }
 }
 
-/* Windows of any stride and padding, with windows that ceil_mode adds, rows that no window reads, and whole planes. */
-/* Windows of different sizes, and more windows than elements. Few different numbers, so that equal ones are compared,
- * and NaN. */
+/* Windows have different sizes, and there may be more windows than elements. Inputs are few different numbers, so that
+ * some elements are equal, and NaN. */
 static void test_adaptive_max_pool(void **state)
 {
     random_state random = {20};

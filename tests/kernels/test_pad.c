@@ -16,7 +16,7 @@ static void finish_case(kernel_case *c, bool is_taken)
     case_clear(c);
 }
 
-/* Amounts of padding that the mode allows on one side of a dimension. */
+/* Draws an amount of padding that the mode allows on one side of a dimension. */
 static int64_t draw_side(random_state *random, bg_pad_mode mode, int64_t size)
 {
     return mode == BG_PAD_REFLECT    ? draw_between(random, 0, size - 1)

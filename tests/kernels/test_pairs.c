@@ -14,7 +14,8 @@ typedef struct matrix {
     uint16_t *data;
 } matrix;
 
-/* These instructions treat subnormal inputs and results as zero. */
+/* Returns a zero of the same sign for a subnormal number, because these instructions treat subnormal inputs and results
+ * as zero. */
 static float flush(float x)
 {
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
@@ -114,7 +115,7 @@ static void check_product(random_state *random, bgi_isa isa, int64_t rows, int64
     free(p.scratch);
 }
 
-/* B as a panel: `columns` of BGI_PAIRS_PANEL. */
+/* Checks a product whose B is a panel, of which `columns` of the BGI_PAIRS_PANEL columns are used. */
 static void check_panel(random_state *random, bgi_isa isa, int64_t rows, int64_t columns, int64_t k, bool goes_on)
 {
     const matrix a = make_matrix(random, rows, k, false, 1.0f), b = make_matrix(random, k, columns, false, 1.0f);
@@ -161,7 +162,8 @@ static void check_panel(random_state *random, bgi_isa isa, int64_t rows, int64_t
     free(p.scratch);
 }
 
-/* Sizes around those of tiles, strips and blocks; every layout; sums that start and sums that continue. */
+/* Checks products with sizes around those of tiles, strips and blocks, in every layout, with new sums and with sums
+ * that continue. */
 static void check_products(bgi_isa isa)
 {
     static const int64_t sizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 100};

@@ -22,7 +22,8 @@ static bgi_pointwise_loss_attributes draw_attributes(bg_pointwise_loss_function 
     return attributes;
 }
 
-/* Prediction and target in the ranges that the function accepts, with the edges first. */
+/* Adds prediction and target in the ranges that the function accepts; their first elements are the limits of these
+ * ranges. */
 static void add_operands(kernel_case *c, bg_pointwise_loss_function function, bg_type type, random_state *random)
 {
     static const double edges[][2] = {{0, 0}, {1, 1}, {0, 1}, {1, 0}, {0.5, 0.5}, {-0.0, 0}};

@@ -24,7 +24,7 @@ static float *take_floats(int64_t count)
     return floats;
 }
 
-/* The unit in the last place of a 16-bit weight. */
+/* Returns the scale of the weight: the difference between neighboring levels. */
 static float read_scale(const matrix *m, int64_t output, int64_t input)
 {
     const uint8_t *block = (const uint8_t *)m->data +
@@ -87,8 +87,8 @@ static void clear_matrix(matrix *m)
 
 /* ---- rounding ---- */
 
-/* Every weight, including the extremes of an output's block, is within half a scale, and the last panel is filled up
- * with zeros. */
+/* Checks that the error of every weight, including the extremes of an output's block, is at most half a scale, and that
+ * the last panel is filled up with zeros. */
 static void check_errors(const matrix *m)
 {
     double largest = 0.0, bound = 0.0;
@@ -191,7 +191,8 @@ static void test_refused(void **state)
 
 /* ---- products ---- */
 
-/* LINEAR over the rounded matrix, or MATMUL for its layout, has the same bits with every instruction set. */
+/* Checks that LINEAR over the rounded matrix, or MATMUL for its layout, has the same bits with every instruction set.
+ */
 static void compare_bits(const kernel_case *product, const matrix *m, bg_dtype dtype, int64_t rows)
 {
     const bgi_matmul_attributes layout = {.transpose_b = false};

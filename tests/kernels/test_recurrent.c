@@ -14,7 +14,7 @@ static kernel_case begin_case(bgi_kernel_id id, const bgi_recurrent_attributes *
                          .absolute = dtype == BG_FLOAT32 ? (double)steps * sum_tolerance((double)width) : 3e-2};
 }
 
-/* Copies a case's operand, input or result. */
+/* Adds a copy of an operand of `from`, an input or a result, as an input of `to`. */
 static void take(kernel_case *to, const kernel_case *from, void **results, uint32_t operand, random_state *random)
 {
     const bg_type type = from->types[operand];
@@ -89,7 +89,7 @@ static void test_drawn(void **state)
               draw_between(&random, 1, 40), i / KINDS, draw_float(&random), &random);
 }
 
-/* More samples than one part has, and more samples than parts; several panels; many steps. */
+/* There are more samples than one part has and more samples than parts, several panels, and many steps. */
 static void test_shapes(void **state)
 {
     static const int64_t shapes[][3] = {{2, 33, 17}, {2, 70, 5}, {1, 1100, 3}, {3, 9, 64}, {60, 2, 8}};

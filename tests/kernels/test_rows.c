@@ -208,7 +208,7 @@ static void test_group_norm(void **state)
         check_group_norm(&random);
 }
 
-/* The rows are shards of rows that are `pieces` times as wide. */
+/* Checks norms of rows that are shards of rows `pieces` times as wide. */
 static void check_sharded_norm(random_state *random)
 {
     const bg_dtype dtype = draw_float(random);
@@ -302,7 +302,7 @@ static bg_type draw_channels(random_state *random, bg_dtype dtype, int i)
     }
 }
 
-/* Values of a channel lie around their own mean, `spread` wide. */
+/* Fills each channel with values that differ from the channel's mean by at most `spread`. */
 static void place_channels(bg_type type, void *x, random_state *random, double farthest, double spread)
 {
     const int64_t inner = bg_type_element_count(&type) / (type.dims[0] * type.dims[1]);
@@ -488,7 +488,7 @@ static void test_reduce(void **state)
     }
 }
 
-/* Few results of very many elements, which are reduced in pieces. */
+/* Few results have very many elements each, which are reduced in pieces. */
 static void test_reduce_in_pieces(void **state)
 {
     random_state random = {8};

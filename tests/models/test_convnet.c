@@ -112,7 +112,7 @@ static void test_blocks(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Pooling comes before the ReLU. */
+/* In a block of convolutions, pooling precedes the ReLU. */
 static void test_order_in_conv_blocks(void **state)
 {
     bg_convnet net;

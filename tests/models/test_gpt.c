@@ -56,7 +56,7 @@ static void fill_data(int32_t *tokens, int32_t *labels)
         }
 }
 
-/* Initial values: 0.3 sin(1.37 e + k) for element e of parameter k, plus 1 for the weights of norms. */
+/* Sets initial values: 0.3 sin(1.37 e + k) for element e of parameter k, plus 1 for the weights of norms. */
 static void set_weights(bg_weights *weights)
 {
     uint32_t k = 0;
@@ -97,7 +97,7 @@ static double find_tolerance(const char *name, int64_t element)
     return strstr(name, "c_attn.bias") != NULL && element >= HIDDEN && element < 2 * HIDDEN ? 1e-3 : 1e-5;
 }
 
-/* After the updates all parameters agree with PyTorch's. */
+/* Checks that all parameters agree with PyTorch's after the updates. */
 static void check_weights(bg_weights *weights, const bg_mesh *mesh)
 {
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");
@@ -124,7 +124,8 @@ static void check_weights(bg_weights *weights, const bg_mesh *mesh)
     bgi_test_oracle_close(oracle);
 }
 
-/* The losses of all micro-batches, the norms of the updates' gradients, and the table of words at the end. */
+/* Trains, and stores the losses of all micro-batches, the norms of the updates' gradients, and the table of words at
+ * the end. */
 static void train_on(const bg_mesh *mesh, const bg_gpt_options *model, bg_options options, double rate, float *losses,
                      float *norms, float *words)
 {
@@ -178,7 +179,7 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     train_on(&(bg_mesh){1, 1, 1}, model, options, rate_of_losses, losses, norms, words);
 }
 
-/* Trains the same model on a mesh of replicas. */
+/* Trains the oracle's model on a mesh of replicas. */
 static void check_torch(const bg_mesh *mesh)
 {
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
@@ -294,7 +295,7 @@ static void test_messages(void **state)
     refuse(&bad, "outputs is 0x8");
 }
 
-/* One update of the phased strategy. Each block is a phase for all micro-batches, and the head's forward and backward
+/* In an update of the phased strategy, each block is a phase for all micro-batches, and the head's forward and backward
  * pass are one phase. Weights are loaded for each phase. */
 static void test_phased_step(void **state)
 {
@@ -388,7 +389,8 @@ static void test_where_dropout_is(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Matrices are normal with deviation 0.02, truncated at two deviations, which leaves 0.88 of the deviation. */
+/* Checks that a matrix is normal with deviation 0.02, truncated at two deviations, which leaves 0.88 of the deviation.
+ */
 static void check_matrix(const bg_weight *weight)
 {
     const int64_t count = bg_type_element_count(&weight->type);
@@ -443,8 +445,8 @@ static void test_first_values(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The bytes on a device under the phased strategy, which runs all micro-batches of `accumulation` through one phase
- * after the other. */
+/* Returns the bytes on a device under the phased strategy, which runs all `accumulation` micro-batches through one
+ * phase after the other. */
 static size_t count_phased_bytes(uint32_t accumulation)
 {
     bg_gpt_options model = test_oracle_gpt(SAMPLES);
@@ -469,8 +471,8 @@ static size_t count_phased_bytes(uint32_t accumulation)
     return bytes;
 }
 
-/* Values between phases, including the head's input, are off the device, so more micro-batches do not need more memory
- * on it. */
+/* Values between phases, including the head's input, are not on the device, so more micro-batches do not need more
+ * device memory. */
 static void test_phased_memory(void **state)
 {
     (void)state;

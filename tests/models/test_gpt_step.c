@@ -91,7 +91,7 @@ static void close_run(run *r)
     bg_plan_destroy(r->plan);
 }
 
-/* Fills the logits of the whole sequence as float32 [LENGTH][VOCABULARY]. */
+/* Stores the logits of the whole sequence as float32 [LENGTH][VOCABULARY]. */
 static void run_whole(const run *r, bg_dtype dtype, float *logits)
 {
     static int32_t tokens[LENGTH];
@@ -200,7 +200,7 @@ static void test_mesh(void **state)
     close_run(&all);
 }
 
-/* Values that inference writes are visible to readers of the weights, and only to them. */
+/* Values that inference writes are visible only to readers of the weights. */
 static void test_cache_is_shared(void **state)
 {
     const bg_gpt_options model = medium(BG_FLOAT32);

@@ -281,7 +281,7 @@ static void fill_tokens(int32_t *tokens, int32_t *labels)
         }
 }
 
-/* The loss of the first update of the oracle's run, with a folder's weights. */
+/* With a folder's weights, the loss of the first update is that of the oracle's run. */
 static void test_torch(void **state)
 {
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");

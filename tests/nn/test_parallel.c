@@ -24,7 +24,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* An input [ROWS, columns] of normal numbers with mean 3, whose columns are sharded along the axis. */
+/* Adds an input [ROWS, columns] of normal numbers with mean 3, whose columns are sharded along the axis. */
 static bg_value add_cut(bg_graph *graph, const char *name, int64_t columns, bg_mesh_axis axis, uint32_t multiple)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -35,7 +35,7 @@ static bg_value add_cut(bg_graph *graph, const char *name, int64_t columns, bg_m
     return bg_graph_sharded_parameter(graph, name, &shard, &normal);
 }
 
-/* The sum of y x probe, both of which are sharded along the axis. */
+/* Returns the sum of y x probe, both of which are sharded along the axis. */
 static bg_value probe(bg_graph *graph, bg_value y, int64_t columns, bg_mesh_axis axis)
 {
     const bg_type type = bg_graph_type(graph, y);
@@ -75,7 +75,8 @@ static bg_value build_wide(bg_graph *graph)
     return probe(graph, bg_parallel_linear_layer(graph, "wide", x, OUT, &options), OUT, BG_MESH_TENSOR_1);
 }
 
-/* Three results in one product, with weights [in, out]; then back to axis 2. */
+/* Builds a layer with weights [in, out] that computes three results in one product, and a layer whose result is sharded
+ * along axis 2 again. */
 static bg_value build_there_and_back(bg_graph *graph)
 {
     const bg_initializer normal = {.kind = BG_INITIALIZE_TRUNCATED_NORMAL, .b = 0.3};
@@ -106,7 +107,8 @@ static bg_value build_mean(bg_graph *graph)
                     0.0);
 }
 
-/* Large logits with small differences, whose exponentials overflow unless the maximum over all shards is subtracted. */
+/* Builds large logits with small differences, whose exponentials overflow unless the maximum over all shards is
+ * subtracted. */
 static bg_value build_large(bg_graph *graph)
 {
     const bg_value logits = add_cut(graph, "logits", CLASSES, BG_MESH_TENSOR_1, PADDED);
@@ -123,7 +125,7 @@ static bg_value build_each(bg_graph *graph)
     return probe(graph, bg_reshape(graph, NULL, losses, 2, column), 1, BG_MESH_NONE);
 }
 
-/* A head with the table's weights. */
+/* Builds a head with the table's weights. */
 static bg_value build_head(bg_graph *graph)
 {
     const bg_initializer uniform = {.kind = BG_INITIALIZE_UNIFORM, .a = -1.0, .b = 1.0};

@@ -51,7 +51,7 @@ static bg_value add_operand(rig *r, const bgi_test_oracle *oracle, const char *c
     return r->operands[r->count++] = bg_graph_variable(r->graph, name, &type, BG_ROLE_PARAMETER, NULL);
 }
 
-/* The layer's parameters have the module's names. */
+/* Finds the layer's parameters, which have the module's names. */
 static void find_parameters(rig *r, const recurrent_case *test)
 {
     static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
@@ -134,7 +134,7 @@ static void compare(const bgi_test_interpreter *interpreter, const bgi_test_orac
     free(found);
 }
 
-/* The sum of all results times their seeds: one scalar to differentiate. */
+/* Adds the sum of all results times their seeds, which is a scalar that can be differentiated. */
 static bg_value add_loss(rig *r, int results)
 {
     bg_value sum = {0};

@@ -47,7 +47,8 @@ static void expect_close(const float *found, const float *wanted, size_t count, 
             fail_msg("%s[%zu] is %.9g instead of %.9g", what, i, (double)found[i], (double)wanted[i]);
 }
 
-/* Values and gradients of a plain layer and of its pieces, with the same weight, which is split along `axis`. */
+/* Compares values and gradients of a plain layer and of a layer in pieces with the same weight, which is split along
+ * `axis`. */
 static void compare(bg_graph *graph, bg_value plain_y, bg_value y, bg_value plain_weight, const bg_value *pieces,
                     uint32_t factor, uint32_t axis, bg_value x, bg_value plain_bias, bg_value bias, double tolerance)
 {
@@ -203,7 +204,7 @@ static void test_refusals(void **state)
     refuse(3, (int64_t[]){3, 1, 0, 0}, "their sum is 4");
 }
 
-/* [3, 1, 0, 0]: a block of three pieces on device 0 and of one piece on device 1. */
+/* The split [3, 1, 0, 0] makes a block of three pieces on device 0 and a block of one piece on device 1. */
 static void test_places(void **state)
 {
     const bg_split_placement placement = {(int64_t[]){3, 1, 0, 0}, 4};

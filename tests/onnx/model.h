@@ -118,7 +118,7 @@ static inline void test_model_file_init(test_model_file *f)
     f->graph.output = f->output_list;
 }
 
-/* The weight's values are in another file. offset and length may be NULL. */
+/* Moves the weight's values to another file. `offset` and `length` may be NULL. */
 static inline void test_model_file_outside(test_model_file *f, const char *location, const char *offset,
                                            const char *length)
 {
@@ -139,7 +139,7 @@ static inline void test_model_file_outside(test_model_file *f, const char *locat
     }
 }
 
-/* malloc'ed. */
+/* Returns the packed model, malloc'ed. */
 static inline uint8_t *test_model_file_pack(const test_model_file *f, size_t *size)
 {
     uint8_t *bytes;

@@ -222,7 +222,7 @@ static void weights_need_a_build(void **state)
     bg_onnx_destroy(onnx);
 }
 
-/* A matrix that is added; with -infinity it is a mask. */
+/* A matrix that is added is a mask, which is not trained, if it contains -infinity. */
 static void masks_do_not_train(void **state)
 {
     static char op_add[] = "Add", mask[] = "mask";
@@ -308,7 +308,7 @@ static void buffers_are_told_from_parameters(void **state)
     assert_int_equal(use_of("Mul", "unmask", NULL), BG_ONNX_PARAMETER);
 }
 
-/* A file whose first node is an Identity of the weight with the name `b`, which the second node reads. */
+/* Makes a file whose first node is an Identity of the weight with the name `b`, which the second node reads. */
 static void make_joined(test_model_file *file, char *producer)
 {
     static char identity[] = "Identity", gemm[] = "Gemm", name[] = "/layer/Gemm", x[] = "x";

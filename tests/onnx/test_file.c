@@ -20,7 +20,7 @@
 
 static bg_error error;
 
-/* Reading fails with a message that contains `expected`. */
+/* Checks that reading fails with a message that contains `expected`. */
 static void refuses(const test_model_file *file, const char *expected)
 {
     bg_onnx *onnx = NULL;
@@ -94,7 +94,7 @@ static void cut_files_are_refused(void **state)
     free(bytes);
 }
 
-/* Graphs nested in attributes of nodes. */
+/* A file whose graphs are nested too deeply in attributes of nodes is an error. */
 static void deep_files_are_refused(void **state)
 {
     size_t size = 0, capacity = 1 << 20;

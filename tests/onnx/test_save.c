@@ -43,7 +43,7 @@ static void well(bg_status status)
 
 /* ---- parts of graphs ---- */
 
-/* Values that depend only on the name and the element. */
+/* Returns a value that depends only on the name and the element. */
 static double number(const char *name, int64_t index)
 {
     uint32_t x = 2166136261u;
@@ -199,7 +199,8 @@ static void conv_transpose(rig *r)
                           weight(r, "b", DIMS(3)), &options));
 }
 
-/* A transposed convolution over three dimensions is saved with a scatter, which needs a fixed batch size. */
+/* Builds a transposed convolution over three dimensions, which is saved with a scatter and therefore needs a fixed
+ * batch size. */
 static void conv_transpose_3(rig *r)
 {
     bg_conv_options options = bg_conv_defaults();
@@ -488,7 +489,7 @@ static void bytes(rig *r)
     out(r, "y", bg_flatten(r->graph, NULL, x));
 }
 
-/* A file whose batch size must be fixed. */
+/* Builds a model whose file must have a fixed batch size. */
 static void fixed_batch(rig *r)
 {
     bg_value x = x_of(r, DIMS(r->batch, 4));
@@ -496,7 +497,7 @@ static void fixed_batch(rig *r)
     out(r, "y", bg_add(r->graph, x, weight(r, "w", DIMS(r->batch, 4))));
 }
 
-/* All values are bfloat16, with ops that ONNX supports in this type and ops that it does not. */
+/* Builds a model of bfloat16 values, with ops that ONNX supports in this type and ops that it does not. */
 static void narrow(rig *r)
 {
     bg_value x = give(r, "x", BG_BFLOAT16, DIMS(r->batch, 4, 4, 4), -2.0, 2.0);
@@ -596,7 +597,7 @@ static bg_stream output_at(const bg_session *session, uint32_t index)
     return stream;
 }
 
-/* All outputs, malloc'ed, in the session's order. */
+/* Runs the session; `outs` gets all outputs, malloc'ed, in the session's order. */
 static void run(bg_session *session, const rig *r, void **outs)
 {
     const void *ins[MOST] = {NULL};
@@ -945,7 +946,7 @@ static const saved_case *find_case(const char *name)
     return &cases[i];
 }
 
-/* Saves names, blocks, and only ops that an output needs. */
+/* A saved file has names, blocks, and only the ops that an output needs. */
 static void test_names_stay(void **state)
 {
     bg_onnx_save_options options = bg_onnx_save_defaults();

@@ -76,7 +76,7 @@ static bool read_tensors(const bg_onnx *onnx, const char *folder, const char *ki
     return true;
 }
 
-/* bfloat16 data are stored as uint16 with the same bits. */
+/* Converts data that are bfloat16 in the model but stored as uint16 with the same bits. */
 static void restore_bfloat16(tensors *t, const bg_onnx_port *ports, uint32_t count)
 {
     for (uint32_t i = 0; i < t->count && i < count; i++) {
@@ -107,7 +107,7 @@ static bool is_close(const bgi_tensor *a, const bgi_tensor *b, int64_t i)
 
 /* ---- one run ---- */
 
-/* The reason of a failure is the first mismatch. */
+/* Compares an output with the published one; the reason of a failure is the first mismatch. */
 static bool compare(const bg_onnx_port *port, const void *data, const bgi_tensor *wanted, char *reason)
 {
     const bgi_tensor got = {.element = wanted->element, .dtype = port->type.dtype, .data = (void *)(uintptr_t)data};

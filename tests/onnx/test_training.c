@@ -115,7 +115,7 @@ static bg_graph *build(run *r, bool is_training, bg_value *loss)
     return graph;
 }
 
-/* Fills in `updates` micro-batches from `first` on, in the type of the session's input. */
+/* Returns `updates` micro-batches from `first` on, in the type of the session's input. */
 static void *make_input(const bg_stream *stream, const bgi_test_tensor *data, int first, int updates)
 {
     const int64_t batch = bg_type_element_count(&stream->micro_batch_type);
@@ -198,7 +198,8 @@ static void close_run(run *r)
 
 /* ---- compared with PyTorch ---- */
 
-/* Transposed and folded weights have names that the exporter generated; other names are PyTorch's. */
+/* Compares the weights. Transposed and folded weights have names that the exporter generated; other names are
+ * PyTorch's. */
 static void compare_weights(run *r, const char *case_name)
 {
     unsigned compared = 0;

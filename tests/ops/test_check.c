@@ -198,7 +198,7 @@ static bg_status derive_half(bg_op_gradient *gradient, bg_error *error)
     return status;
 }
 
-/* dx = min(dx, 0.25), which is wrong only where dx is larger. */
+/* Sets dx to min(dx, 0.25), which is wrong only where dx is larger. */
 static bg_status derive_clipped(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_value one = bg_graph_constant(gradient->graph, "one", &(bg_type){.dtype = BG_FLOAT64}, (double[]){0.25});
@@ -281,7 +281,7 @@ static bg_status choose_nothing(const bg_op_signature *op, bg_kernel_policy poli
     return BG_OK;
 }
 
-/* The operands are float64 here, which a user's kernel may not support. */
+/* The error says that the check has float64 operands, which a user's kernel may not support. */
 static void test_the_check_says_that_it_is_over_float64(void **state)
 {
     const bg_op_type type = with_gradient(derive_half);
@@ -306,7 +306,7 @@ static void test_a_kernel_without_parts_is_refused(void **state)
     check_fails(&type, NULL, BG_ERROR_INVALID, "the kernel has no function or no parts");
 }
 
-/* Only at element 4 is the slope large enough to be clipped: the report must name it and both numbers. */
+/* The slope is large enough to be clipped only at element 4; the report must name this element and both numbers. */
 static void test_a_wrong_element_is_named(void **state)
 {
     const bg_op_type type = with_gradient(derive_clipped);

@@ -44,8 +44,8 @@ static bg_value add_squares(bg_graph *graph, bg_value x)
     return bg_reduce(graph, NULL, BG_REDUCE_SUM, bg_elementwise_unary(graph, NULL, BG_SQUARE, x), NULL, 0, false);
 }
 
-/* Column- and row-parallel products over axis 1, with a product between them whose operands are sharded by axis 2. Then
- * each collective follows, and members use its result in different ways. */
+/* Builds column- and row-parallel products over axis 1, with a product between them whose operands are sharded by
+ * axis 2. Then each collective follows, and members use its result in different ways. */
 static bg_value build(bg_graph *graph, const bg_mesh *mesh)
 {
     const uint32_t one = BG_MESH_TENSOR_1, two = BG_MESH_TENSOR_2;
@@ -177,7 +177,8 @@ static void like_one_replica(void **state)
     close_network(&single);
 }
 
-/* The sum of (w - m) w over the columns of w, with m the largest of each row: no gradient flows through m. */
+/* No gradient flows through a maximum: the model sums (w - m) w over the columns of w, where m is the largest element
+ * of each row. */
 static void maximum_is_a_constant(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 1}, {1, 4, 1}, {2, 2, 2}};
@@ -218,7 +219,7 @@ static void maximum_is_a_constant(void **state)
     }
 }
 
-/* One step of SGD with rate 1 leaves w - gradient. */
+/* Central differences of the loss agree with the gradient, which is the change of w in one step of SGD with rate 1. */
 static void central_differences(void **state)
 {
     const bg_mesh mesh = {1, 2, 2};

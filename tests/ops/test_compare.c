@@ -139,7 +139,7 @@ typedef struct integers {
     int64_t values[256];
 } integers;
 
-/* An int64 is two numbers in the oracle's file: the high half with the sign, and the low half. */
+/* Joins the two numbers that represent an int64 in the oracle's file: the high half with the sign, and the low half. */
 static int64_t join(double high, double low)
 {
     const uint64_t bits = (uint64_t)(int64_t)high << 32 | (uint64_t)low;
@@ -263,7 +263,8 @@ static int64_t compute(bg_dtype dtype, bgi_test_build build, const void *argumen
     return result;
 }
 
-/* Cases that C leaves undefined and for which PyTorch raises an error or depends on the processor. */
+/* Integer division is defined for all operands, including those for which C leaves it undefined and PyTorch raises an
+ * error or depends on the processor. */
 static void test_every_quotient_is_defined(void **state)
 {
     const bg_binary divide = BG_DIVIDE;
@@ -342,7 +343,8 @@ static void run_cast(bg_dtype from, const void *x, bg_dtype to, void *out)
     bg_graph_destroy(graph);
 }
 
-/* Rounds to the nearest float32 in one step: as a double, the first integer would be halfway between two floats. */
+/* A cast rounds to the nearest float32 in one step: as a double, the first integer would be halfway between two floats.
+ */
 static void test_casts_of_int64(void **state)
 {
     const int64_t above_middle = ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1, large = INT64_MAX, small = -5;

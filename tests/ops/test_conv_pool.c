@@ -84,8 +84,8 @@ static void compare_results(const bgi_test_interpreter *interpreter, const bg_va
         assert_int_equal(offsets[i], y[i] > 0.0 ? offset_of(indices[i]) : 255);
 }
 
-/* For every element type, conv2d, max_pool2d and relu in this order give the same bits and choose the same elements. In
- * 16 bits many elements are equal only after rounding. */
+/* Checks that conv2d, max_pool2d and relu, in this order, give the same bits as the fused op and choose the same
+ * elements. In 16 bits many elements are equal only after rounding. */
 static void compare_with_separate_ops(bg_dtype dtype)
 {
     const bg_type x_type = bg_tensor4(dtype, N, C, H, W), w_type = bg_tensor4(dtype, O, C, 3, 3);
@@ -125,7 +125,7 @@ static void test_equals_separate_ops(void **state)
     compare_with_separate_ops(BG_FLOAT64);
 }
 
-/* One 1 x 1 filter of 1 over one 2 x 2 window, so that the convolution's output is x + bias. */
+/* Runs one 1 x 1 filter of 1 over one 2 x 2 window, so that the convolution's output is x + bias. */
 static uint8_t offset_of_largest(const double x[4], double bias, bool relu, double *out_y)
 {
     const bg_type x_type = bg_tensor4(BG_FLOAT32, 1, 1, 2, 2), w_type = bg_tensor4(BG_FLOAT32, 1, 1, 1, 1);

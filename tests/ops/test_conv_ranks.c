@@ -28,7 +28,7 @@ static bg_value build_conv(bg_graph *graph, const bg_value *inputs, const void *
                             : bg_conv(graph, "conv", inputs[0], inputs[1], inputs[2], &c->options);
 }
 
-/* The options of the oracle's cases. */
+/* Returns the options of the oracle's cases. */
 static conv_case make_case(bool is_transposed, bool is_plain, int64_t groups)
 {
     conv_case c = {.is_transposed = is_transposed, .options = bg_conv_defaults()};

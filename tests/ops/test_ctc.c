@@ -88,7 +88,7 @@ static void run_op(const double *x, const int32_t *of, int32_t steps, int32_t le
     bg_graph_destroy(graph);
 }
 
-/* The paths of three steps: each class once, then without blanks. */
+/* Returns whether the path gives the labels `of` after repeated classes are merged and blanks are removed. */
 static bool says(const int *path, int steps, const int32_t *of, int length)
 {
     int found = 0;
@@ -145,7 +145,7 @@ static void test_gradients_are_derivatives(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Targets that are too long, and invalid lengths and classes. */
+/* Targets may be too long, and lengths and classes may be invalid. */
 static void test_what_cannot_be(void **state)
 {
     static const int32_t twice[2] = {2, 2}, blank[2] = {0, 1}, beyond[2] = {1, 3}, below[2] = {-1, 1};

@@ -25,7 +25,7 @@ typedef struct attention_case {
     int64_t padding; /* sample n's mask leaves out n times this many keys */
 } attention_case;
 
-/* The mask, which is 1 for the keys that sample n sees. */
+/* Adds a mask, which is 1 for the keys that sample n sees. */
 static bg_value add_mask(bg_graph *graph, int64_t samples, int64_t keys, int64_t padding)
 {
     const bg_type type = {.dtype = BG_UINT8, .rank = 4, .dims = {samples, 1, 1, keys}};
@@ -219,7 +219,7 @@ typedef struct cached_rig {
     bgi_test_interpreter interpreter;
 } cached_rig;
 
-/* A run has `tokens` new tokens; with `is_cached` they follow those of earlier runs. */
+/* Builds attention of `tokens` new tokens; with `is_cached` they follow the tokens of earlier runs. */
 static cached_rig begin_cached(bool is_cached, int64_t tokens, const bg_dot_product_attention_options *options)
 {
     const bg_type q = bg_tensor3(BG_FLOAT64, SAMPLES, tokens, QUERY_WIDTH);
@@ -249,7 +249,7 @@ static double draw_value(int which, int64_t sample, int64_t token, int64_t d)
     return sin((double)(which * 1000 + sample * 300 + token * 17 + d) * 1.3);
 }
 
-/* Sample n gets its tokens from first[n] on. */
+/* Runs `tokens` tokens; sample n gets its tokens from first[n] on. */
 static void run_cached(cached_rig *r, int64_t tokens, const int32_t *first, double *y)
 {
     const bg_value values[] = {r->q, r->k, r->v};

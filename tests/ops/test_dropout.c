@@ -123,7 +123,8 @@ static void test_masks_differ(void **state)
     }
 }
 
-/* Rows of eight elements, which are sharded in two along an axis. */
+/* Runs dropout on the shard that replica `place` has of rows of eight elements, which are divided into two shards along
+ * an axis. */
 static void drop_piece(bg_mesh_axis axis, const bg_mesh *place, double *out)
 {
     const bg_type type = bg_tensor3(BG_FLOAT64, 1, 64, 4);

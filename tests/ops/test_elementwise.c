@@ -210,7 +210,7 @@ static void test_narrow_floats_have_pytorch_bits(void **state)
     }
 }
 
-/* float32 with 16 bits, or two types of 16 bits, give float32. */
+/* An op on float32 and a 16-bit type, or on two different 16-bit types, returns float32. */
 static void test_mixtures_are_float32(void **state)
 {
     static const bg_dtype dtypes[][2] = {

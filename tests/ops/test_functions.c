@@ -97,7 +97,7 @@ static void test_every_function_has_a_case(void **state)
     }
 }
 
-/* The attributes that the builder makes, checked with them. */
+/* Gradients are the derivatives of the functions with the attributes that the builder makes. */
 static void test_gradients_are_derivatives(void **state)
 {
     const bg_type x = bg_matrix(BG_FLOAT64, 3, 4);

@@ -443,8 +443,8 @@ static void test_beyond_the_largest(void **state)
     destroy_many(&u);
 }
 
-/* The probability of rounding up, over all 65536 values of 16 random bits, and over 128 more bits if the first 16 do
- * not decide. */
+/* Returns the probability of rounding up over all 65536 values of 16 random bits, and over 128 more bits if the first
+ * 16 do not decide. */
 static double find_share_up(float value, uint32_t *out_down)
 {
     uint32_t open = 0, up = 0;
@@ -615,8 +615,8 @@ static void test_accumulate_sets_then_adds(void **state)
     }
 }
 
-/* Sums are added in the documented order, ((0 + 1) + (2 + 3)) + 4 and so on, for any count and any previous
- * contents. */
+/* Adds in the documented order, ((0 + 1) + (2 + 3)) + 4 and so on, for any count and any previous contents; returns the
+ * sum. */
 static double add_leaves(bg_dtype dtype, const double *leaves, uint32_t count)
 {
     uint32_t left = 1;
@@ -671,7 +671,7 @@ static void test_a_tree_adds_as_promised(void **state)
         }
 }
 
-/* There are more values than one op accepts, so several ops add them. */
+/* Several ops add more values than one op accepts. */
 static void test_add_n_adds_many(void **state)
 {
     enum { COUNT = 150 };

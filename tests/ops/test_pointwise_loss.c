@@ -77,7 +77,7 @@ static void test_gradients_are_derivatives(void **state)
         }
 }
 
-/* The loss of one element in float32, and the gradients of prediction and target. */
+/* Computes the loss of one element in float32, and the gradients of prediction and target. */
 static void compute(bg_pointwise_loss_function function, double parameter, double p, double t, double result[3])
 {
     const bg_type type = bg_vector(BG_FLOAT32, 1), scalar = bg_scalar(BG_FLOAT32);
@@ -104,8 +104,8 @@ static void compute(bg_pointwise_loss_function function, double parameter, doubl
     bg_graph_destroy(graph);
 }
 
-/* Large logits neither overflow nor lose digits of the loss. The binary loss of a probability of 0 or 1 is at most 100,
- * and the KL divergence of a target of 0 is 0. */
+/* Large logits cause no overflow, and the loss keeps its digits. The binary loss of a probability of 0 or 1 is at most
+ * 100, and the KL divergence of a target of 0 is 0. */
 static void test_the_edges(void **state)
 {
     double r[3];

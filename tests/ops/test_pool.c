@@ -64,7 +64,7 @@ static void test_oracle(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Max pool of one 2 x 3 image with one window that covers all of it and padding on three sides. */
+/* Runs a max pool of one 2 x 3 image with one window, which covers the whole image and padding on three sides. */
 static int32_t index_of_largest(const double x[6], double *out_y)
 {
     const bg_type type = bg_tensor4(BG_FLOAT32, 1, 1, 2, 3);

@@ -26,7 +26,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* Stores x at `to`, then loads the entry at `from`. */
+/* Compiles a model that stores x at `to` and then loads the entry at `from`. */
 static bg_plan *make_plan(const bg_options *options, int64_t entries)
 {
     const bg_type x_type = bg_vector(BG_FLOAT32, WIDTH), number = bg_scalar(BG_INT32);
@@ -69,7 +69,7 @@ static void run(bg_session *session, const float *x, int32_t to, int32_t from, f
     assert_int_equal(stored, to);
 }
 
-/* Computes the same on the host, with an array. */
+/* Compares runs with the same stores and loads in the array `model` on the host. */
 static void check_rounds(bg_session *session, float model[ENTRIES][WIDTH], uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {

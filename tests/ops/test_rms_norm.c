@@ -20,7 +20,8 @@ static bg_value build_rms(bg_graph *graph, const bg_value *inputs, const void *a
     return bg_rms_norm(graph, "norm", inputs[0], *(const bool *)argument ? inputs[1] : (bg_value){0}, 1e-5);
 }
 
-/* The attributes have no number of groups, so the test uses two groups, without gamma and beta. */
+/* Builds a group norm of the given number of groups; if this is 0, a group norm of two groups without gamma and beta.
+ */
 static bg_value build_group(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const int64_t groups = *(const int64_t *)argument;

@@ -43,7 +43,7 @@ static rig begin(bool batch_first)
     return r;
 }
 
-/* tanh(x + weight h + bias), as in bg_rnn */
+/* Computes a step tanh(x + weight h + bias), as in bg_rnn. */
 static void step_rnn(void *user, bg_graph *graph, bg_scan_step *step)
 {
     const rig *r = user;
@@ -151,8 +151,8 @@ static void test_gradients_are_cut_off(void **state)
     end(&r);
 }
 
-/* Two sequences, two states, and two outputs. One output counts steps, and the other is the step number that the body
- * gets. */
+/* Adds a step with two sequences, two states, and two outputs. One output counts steps, and the other is the step
+ * number that the body gets. */
 static void step_pairs(void *user, bg_graph *graph, bg_scan_step *step)
 {
     const double value = (double)step->step;

@@ -89,7 +89,7 @@ static const bg_op_type *const all_types[] = {
 
 enum { TYPES = sizeof all_types / sizeof *all_types };
 
-/* The float type in which an op computes: that of its operands and results, except statistics. */
+/* Returns whether the op computes in the type: whether one of its operands or its first result has the type. */
 static bool works_in(const bg_graph *graph, const bgi_op *op, bg_dtype dtype)
 {
     for (uint32_t i = 0; i < op->input_count; i++)
@@ -193,7 +193,7 @@ static double sum_products(const bgi_test_interpreter *interpreter, bg_value val
     return sum;
 }
 
-/* Changes some elements of each operand up and down. */
+/* Compares gradients with central differences, for which it changes some elements of each operand up and down. */
 static void check_differences(zoo *z, bg_value value, bg_value seed, const bg_value *gradients, const char *what)
 {
     const double step = 1e-5;
@@ -263,7 +263,7 @@ static void test_every_gradient_is_a_derivative(void **state)
 
 /* ---- attributes of any bytes, for ops that a caller adds and for their gradients ---- */
 
-/* Types that a graph accepts and that fit in memory, because kernels read each element along an axis. */
+/* Returns whether a graph accepts the types and they fit in memory, because kernels read each element along an axis. */
 static bool are_types(const bg_type *types, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)

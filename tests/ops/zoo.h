@@ -55,7 +55,7 @@ static bg_value operand(zoo *z, uint32_t rank, const int64_t *dims)
     }
 #define OPERAND(...) operand(z, DIMS(__VA_ARGS__))
 
-/* Whole numbers 0 .. below - 1, as int32 unless another type is given. */
+/* Adds an operand of whole numbers from 0 to below - 1. */
 static bg_value numbers(zoo *z, bg_dtype dtype, int64_t below, uint32_t rank, const int64_t *dims)
 {
     const bg_type type = bg_type_make(dtype, rank, dims);
@@ -354,7 +354,7 @@ static bg_value attention(zoo *z, int kind)
     }
 }
 
-/* A leaky sum with a learned leak. */
+/* Adds a step of a leaky sum with a learned leak. */
 static void leak(void *user, bg_graph *graph, bg_scan_step *step)
 {
     step->states[0] = bg_add(graph, bg_multiply(graph, step->states[0], *(bg_value *)user), step->inputs[0]);
@@ -479,7 +479,7 @@ static bool derive(zoo *z, bg_value value, bg_value *out_seed, bg_value *gradien
 
 /* ---- kernels ---- */
 
-/* Whether the op's kernel has the name of the instruction set. Aliases run no kernel. */
+/* Returns whether the op's kernel has the name of the instruction set. Aliases run no kernel. */
 static bool is_fast(const bg_graph *graph, const bgi_op *op, bg_kernel_policy policy, const char *suffix)
 {
     bg_type types[64];

@@ -1,6 +1,6 @@
 /*
- * test_table.c: the table of options. Every member of bg_options has one row, rows are complete, and everything derived
- * from them (defaults, copies, equality, keys, text) treats all options in the same way.
+ * test_table.c: tests the table of options. Every member of bg_options has one row, rows are complete, and everything
+ * derived from them (defaults, copies, equality, keys, text) treats all options in the same way.
  */
 #include <stdarg.h>
 #include <stddef.h>

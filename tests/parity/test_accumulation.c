@@ -156,7 +156,7 @@ static void test_a_running_mean_equals_the_whole(void **state)
     }
 }
 
-/* A mean over elements, with micro-batches of equal size. */
+/* Builds a mean over elements, with micro-batches of equal size. */
 static bg_value mean_square(bg_graph *graph, bg_value loss, bg_value logits, bg_value labels)
 {
     (void)loss, (void)labels;
@@ -344,7 +344,7 @@ static void test_narrow_accumulators(void **state)
     assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f);
 }
 
-/* Each parameter's accumulator has the type that the callback gives it. */
+/* Returns the type of a parameter's accumulator, as a callback of the options. */
 static bg_dtype choose_accumulator(void *user, const char *name, const bg_type *type)
 {
     assert_int_equal(type->dtype, BG_FLOAT32);

@@ -209,7 +209,8 @@ static void test_period_and_bounds(void **state)
 
 /* ---- overflow ---- */
 
-/* 12 x 1e33 overflows from a scale of 2^15 on; the later updates are those of a run without a scale. */
+/* Checks that updates are skipped until the scale falls below 2^15, because 12 x 1e33 overflows with larger scales, and
+ * that later updates equal those of a run without a scale. */
 static void expect_skips(const bg_optimizer *optimizer)
 {
     bg_options options = make_options();
@@ -305,8 +306,8 @@ static void test_an_overflow_lowers_at_once(void **state)
 }
 
 /* Runs updates of replicas that all get gradients of 1, 2, 3, 4. In the second update, gradient number `which`
- * overflows in the sum over micro-batches, although each micro-batch's is finite. Stores the scale and the weights
- * after each update. */
+ * overflows in the sum over micro-batches, although the gradient of each micro-batch is finite. Stores the scale and
+ * the weights after each update. */
 static void run_overflow(const bg_options *options, int which, float results[4][1 + WEIGHTS])
 {
     static const bool overflows[4] = {false, true, false, false};

@@ -26,7 +26,7 @@ enum { UPDATES = 3, MICRO_BATCH = 2 };
 
 static bg_mesh mesh; /* the mesh of the GPT; its data axis is not used */
 
-/* A small GPT-2. Labels of 3 are ignored, so that micro-batches have different counts. */
+/* Builds a small GPT-2. Labels of 3 are ignored, so that micro-batches have different counts. */
 static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
 {
     bg_gpt_options options = bg_gpt_defaults();
@@ -216,7 +216,7 @@ static void test_digits(void **state)
     check(test_model_at(0), "several updates", several_updates, of_8, COUNT(of_8));
 }
 
-/* With dropout, and with parameters that several blocks use. */
+/* The model has dropout, and parameters that several blocks use. */
 static void test_gpt(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void test_any_count(void **state)
     check(test_model_at(3), "16 bits", narrow, of_12, COUNT(of_12));
 }
 
-/* State and gradients are sharded, or in remote stores. */
+/* State and gradients are sharded, or they are in remote stores. */
 static void test_pieces(void **state)
 {
     (void)state;

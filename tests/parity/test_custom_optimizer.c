@@ -220,7 +220,7 @@ static void update(bg_session *session)
         free(data[i]);
 }
 
-/* Whether all weights and states of two sessions have the same bytes. */
+/* Returns whether all weights and states of two sessions have the same bytes. */
 static bool is_same(bg_session *a, bg_session *b)
 {
     bg_weights *left = bg_session_weights(a), *right = bg_session_weights(b);
@@ -367,7 +367,7 @@ static void test_rounding_by_chance_is_refused(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Such a plan cannot be saved, because a file cannot name the kernels. */
+/* A plan with a custom optimizer cannot be saved, because a file cannot name the optimizer's kernels. */
 static void test_plans_are_not_kept(void **state)
 {
     bg_op_type revised = heavy_ball;

@@ -85,7 +85,7 @@ static bg_options make_options(double scaling)
     return options;
 }
 
-/* The oracle's numbers become the session's weights. */
+/* Sets the session's weights to the oracle's numbers. */
 static void set_start(const rig *r, const bgi_test_oracle *oracle)
 {
     bg_error error = {0};
@@ -101,7 +101,7 @@ static void set_start(const rig *r, const bgi_test_oracle *oracle)
     }
 }
 
-/* One update with the oracle's samples; returns the loss scale that it used. */
+/* Runs one update with the oracle's samples; returns the loss scale of the update. */
 static float update(const rig *r, const bgi_test_oracle *oracle)
 {
     const bgi_test_tensor *x = bgi_test_oracle_find(oracle, "start", "x");
@@ -140,7 +140,7 @@ static size_t copy_weights(const rig *r, unsigned char *to)
 
 /* ---- PyTorch's numbers ---- */
 
-/* The largest difference between a case's weights and the result. */
+/* Returns the largest difference between the session's weights and the weights of the oracle's case. */
 static double find_distance(const rig *r, const bgi_test_oracle *oracle, const char *case_name)
 {
     double distance = 0.0;

@@ -34,7 +34,8 @@ static bg_value add_conv(bg_graph *graph, const char *name, bg_value x, int64_t 
     return norms ? bg_batch_norm_layer(graph, norm, x, 0.1, 1e-5) : x;
 }
 
-/* Two residual blocks, of which the second is wider and has half the size, then a block with a depthwise convolution.
+/* Builds two residual blocks, the second of which is wider and halves the image size, and a block with a depthwise
+ * convolution.
  */
 static bg_graph *build(void)
 {
@@ -130,7 +131,7 @@ static void test_the_bits_of_separate_ops(void **state)
     }
 }
 
-/* A norm that three blocks share, like a module that is called three times. */
+/* Builds three blocks that share a norm, like a module that is called three times. */
 static bg_graph *build_with_one_norm(void)
 {
     static const char *const blocks[] = {"B1", "B2", "B3"}, *const vectors[] = {"gamma", "beta", "mean", "variance"};

@@ -36,9 +36,9 @@ static bg_value add_conv(bg_graph *graph, const char *name, bg_value x, int64_t 
     return bg_batch_norm_layer(graph, norm, x, 0.1, 1e-5);
 }
 
-/* Norms with every kind of step. The sums of B1 and B2 add a block's input and the result of another norm; the one of
- * B3 has no function. A norm of B3 reads a value that others read too, and a norm of B4 has one element in a channel.
- * The last norm of B4 has no steps. */
+/* Builds norms with every kind of step. The sums of B1 and B2 add a block's input and the result of another norm; the
+ * sum of B3 is not followed by a function. A norm of B3 reads a value that other ops read too, and a norm of B4 has one
+ * element in each channel. The last norm of B4 has no steps. */
 static bg_value build(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type type = bg_tensor4(BG_FLOAT32, micro_batch, 3, SIZE, SIZE), label = bg_vector(BG_UINT8, micro_batch);

@@ -42,8 +42,8 @@ static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
     return bg_gpt_build(graph, &options).loss;
 }
 
-/* A model with every kind of function, layers in pieces, and biases in and after the product. Pre-activations are read
- * again, read by another block, or returned as an output. */
+/* Builds a model with every kind of function, layers in pieces, and biases in and after the product. Pre-activations
+ * are read again, read by another block, or returned as an output. */
 static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, micro_batch, 13);

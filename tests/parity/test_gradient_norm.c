@@ -116,7 +116,7 @@ static uint32_t copy_parameters(rig *r, float *to, uint32_t most)
     return count;
 }
 
-/* With a learning rate of 1 the weights move by the gradients. */
+/* Compares the norm with the change of the weights, which are moved by the gradients because the learning rate is 1. */
 static void expect_steps(const test_model *model, const bg_options *options, bool is_clipped)
 {
     const bg_optimizer optimizer = bg_sgd(1.0);

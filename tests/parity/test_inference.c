@@ -99,7 +99,7 @@ static bg_options options_of(const manner *way)
     return options;
 }
 
-/* A session whose pipeline has trained a little. */
+/* Returns a session for a pipeline, after a few training steps. */
 static bg_session *train(bg_plan **out_plan, const data *d)
 {
     const manner pipeline = {BG_STRATEGY_PIPELINED, "interleaved", "B1|B2|B3|B4"};
@@ -121,7 +121,7 @@ static bg_session *train(bg_plan **out_plan, const data *d)
     return session;
 }
 
-/* For each output, the rows of all micro-batches in each mode. */
+/* The rows of each output: those of all micro-batches, in each mode. */
 typedef struct metrics {
     float early[BATCHES][ROWS];
     int32_t guess[BATCHES][ROWS][LENGTH];
@@ -132,7 +132,8 @@ typedef struct metrics {
     int32_t guess_third[BATCHES / 3][ROWS][LENGTH];
 } metrics;
 
-/* The values from B1 to B2 (the embedding, the gate and integers) are one message, and so are those from B2 to B3. */
+/* Checks that the values from B1 to B2 (the embedding, the gate and integers) are one message, and those from B2 to B3
+ * another. */
 static void check_messages(const bg_plan *plan, const char *what)
 {
     const size_t x_bytes = ROWS * LENGTH * WIDTH * sizeof(float);
@@ -195,7 +196,7 @@ static void evaluate(const manner *way, bg_weights *weights, const data *d, metr
     bg_plan_destroy(plan);
 }
 
-/* The other modes return the same values, which are not all equal. */
+/* Checks that the other modes return the same values, and that the values are not all equal. */
 static void check_modes(const metrics *m)
 {
     float sum[ROWS] = {0};

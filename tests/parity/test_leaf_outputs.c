@@ -180,7 +180,8 @@ static void run(const manner *way, bool training, const data *d, float (*first)[
     bg_plan_destroy(plan);
 }
 
-/* These values are known in advance: the host's bytes, the constant, and the weights before the first update. */
+/* Compares the results with values that are known in advance: the host's bytes, the constant, and the weights before
+ * the first update. */
 static void check(const manner *way, bool training, const data *d, float (*first)[WIDTH], const result *results)
 {
     for (int i = 0; i < 2; i++) {

@@ -58,7 +58,7 @@ static bg_session *open_session(const way *w, const bg_optimizer *optimizer, uin
     return session;
 }
 
-/* The inputs of a fixed sequence of updates, from update `first` on. */
+/* Fills the inputs of a fixed sequence of updates, from update `first` on. */
 static void fill_inputs(const bg_session *session, uint32_t iterations, uint32_t first, void **room,
                         const void **inputs)
 {

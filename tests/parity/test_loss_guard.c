@@ -170,7 +170,7 @@ static void go_on_plainly(rig *plain, uint32_t first, uint32_t end, const double
                 &error);
 }
 
-/* The first run fails at micro-batch `bad`, and the second one succeeds. */
+/* Checks that a run fails at micro-batch `bad`, and that the next run succeeds. */
 static void expect_refused(const way *w, const bg_optimizer *optimizer, uint32_t bad, float value)
 {
     static const double given[ITERATIONS] = {0.01, 0.02, 0.005};

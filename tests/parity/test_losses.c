@@ -59,7 +59,8 @@ static bg_value add_square_mean(bg_graph *graph, bg_value x)
     return bg_reduce(graph, NULL, BG_REDUCE_MEAN, bg_multiply(graph, x, x), NULL, 0, false);
 }
 
-/* The loss divides by the weights of labels; an update's mean divides by the weights of all its labels. */
+/* Adds a loss that divides by the sum of the labels' weights; an update's mean divides by the sum for all of the
+ * update's labels. */
 static bg_value add_weighted_loss(bg_graph *graph, bg_value logits, bg_value a, bg_value b)
 {
     static const float numbers[CLASSES] = {1.0f, 0.5f, 2.0f, 1.5f, 0.25f};
@@ -71,7 +72,7 @@ static bg_value add_weighted_loss(bg_graph *graph, bg_value logits, bg_value a, 
     return bg_add(graph, smooth, bg_scale(graph, NULL, likelihood, 0.5, 0.0));
 }
 
-/* The model is that of losses.py. */
+/* Adds a loss of the model of losses.py. */
 static bg_value add_loss(bg_graph *graph, const char *name, bg_value logits, bg_value first_weight, bg_value a,
                          bg_value b)
 {
@@ -144,7 +145,7 @@ typedef struct trained {
     int64_t count;
 } trained;
 
-/* UPDATES updates on the whole batch. */
+/* Makes UPDATES updates on the whole batch. */
 static trained train(const char *loss, const char *labels, uint32_t micro_batches, const bg_options *options)
 {
     const bool has_factor = strcmp(loss, "all") == 0;
@@ -301,7 +302,7 @@ static void test_every_split_is_the_whole_batch(void **state)
             }
 }
 
-/* With sums, the losses of the micro-batches are added; each has the means of its micro-batch. */
+/* With sums, the losses of the micro-batches are added; each loss is a mean over its own micro-batch. */
 static void test_sums_are_of_the_micro_batches(void **state)
 {
     (void)state;
@@ -314,7 +315,7 @@ static void test_sums_are_of_the_micro_batches(void **state)
         }
 }
 
-/* An automatic scale is a power of two here, and does not affect any rounding. */
+/* Sets an automatic scale, which is a power of two here and does not affect any rounding. */
 static void set_automatic(bg_options *options)
 {
     options->numerics.auto_loss_scaling.enabled = true;

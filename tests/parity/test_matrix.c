@@ -119,7 +119,8 @@ static void choose_stages(const cell *c, const bg_schedule_generator *generator,
     }
 }
 
-/* Each model has a different optimizer, because the memory of updates depends on the optimizer, not on the model. */
+/* Returns a different optimizer for each model, because the memory of updates depends on the optimizer, not on the
+ * model. */
 static bg_optimizer choose_optimizer(uint32_t model)
 {
     bg_optimizer optimizers[] = {bg_adamw(0.003), bg_lamb(0.01), bg_adamw(0.003), bg_rmsprop(0.002), bg_adamax(0.003)};
@@ -181,7 +182,8 @@ static test_result train_single(uint32_t model)
 
 /* ---- the product ---- */
 
-/* A hash, so that the sample does not correlate with any of the loops. */
+/* Returns whether the sample has the cell. A hash decides, so that the sample does not correlate with any of the loops.
+ */
 static bool is_wanted(const cell *c)
 {
     const uint32_t every = getenv("BRIGADE_TEST_ALL") != NULL ? 1 : getenv("BRIGADE_TEST_QUICK") != NULL ? 35 : 5;

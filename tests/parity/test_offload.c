@@ -286,7 +286,7 @@ static void plans_hold_with_any_timing(void **state)
 
 enum { LAYERS = 16, WIDTH = 64, SAMPLES = 8, DEEP_ACCUMULATION = 8 };
 
-/* Layers of WIDTH x WIDTH, one in each stage, all on one device. */
+/* Compiles layers of WIDTH x WIDTH, one in each stage, with all stages on one device. */
 static bg_plan *make_deep(const bg_options *base, bg_error *error)
 {
     static char stages[LAYERS * 24];
@@ -554,7 +554,7 @@ static void clipped_running_means_are_the_same(void **state)
 
 /* ---- time ---- */
 
-/* The number of pairs of a transfer of this kind and a compute action of the same device that overlapped in time. */
+/* Counts the pairs of a transfer of this kind and a compute action of the same device that overlap in time. */
 static uint32_t count_overlaps(const bg_session *session, bg_action_kind kind, uint32_t *out_transfers)
 {
     const uint32_t count = bg_session_trace_count(session, 0, 0);

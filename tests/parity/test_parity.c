@@ -55,7 +55,7 @@ static bool is_quick(void)
     return getenv("BRIGADE_TEST_QUICK") != NULL;
 }
 
-/* Each run trains this number of updates on the same data. */
+/* Trains the cell; every cell makes the same number of updates on the same data. */
 static test_result train(const test_model *model, const cell *c)
 {
     bg_options options = bg_options_defaults();
@@ -104,7 +104,8 @@ static unsigned every_nth(void)
     return is_quick() ? 11 : 1;
 }
 
-/* The digit network takes most of the time, so sanitizer runs have it only in its own matrix. */
+/* Returns the first model to test: sanitizer runs leave out the digit network, which takes most of the time, except in
+ * its own matrix. */
 static unsigned first_if_quick(void)
 {
     return is_quick() ? 1 : 0;
@@ -170,7 +171,7 @@ static void test_rows(void **state)
     run_matrix(5, 1);
 }
 
-/* A model with kernels that also compute gradients of other ops, and a mean that is divided by weights. */
+/* This model has kernels that also compute gradients of other ops, and a mean that is divided by weights. */
 static void test_u_shape(void **state)
 {
     (void)state;
@@ -195,7 +196,7 @@ static void test_replicas_of_the_tied_model(void **state)
     run_matrix(2, 2);
 }
 
-/* Several stages on one device, and devices in another order. */
+/* Devices have several stages, or their order differs from that of the stages. */
 static void test_device_mappings(void **state)
 {
     static const char *const mappings[] = {"B1@1|B2@0|B3@2|B4@3", "B1@0|B2@1|B3@0|B4@1", "B1@0|B2@0|B3@0|B4@0",
@@ -286,7 +287,7 @@ static void test_fused_accumulation(void **state)
     }
 }
 
-/* The strategy that accepts a schedule by its name. */
+/* Returns the strategy that accepts the schedule of this name. */
 static bg_strategy strategy_of(const char *schedule)
 {
     int strategy = BG_STRATEGY_PIPELINED;
@@ -316,7 +317,8 @@ static void run_schedules(unsigned model_index, uint32_t replicas)
     free(expected.bytes);
 }
 
-/* The digit network takes most of the time and is in other tests, so it runs here only with BRIGADE_TEST_ALL. */
+/* Returns the first model to test. The digit network takes most of the time and is in other tests, so it runs here only
+ * with BRIGADE_TEST_ALL. */
 static unsigned first_model(void)
 {
     return getenv("BRIGADE_TEST_ALL") != NULL ? 0 : 1;
@@ -384,7 +386,8 @@ static void test_phases(void **state)
     }
 }
 
-/* Cuts at block borders and inside blocks; a parameter that one block uses twice, or several use. */
+/* Models are cut at block borders and inside blocks, with a parameter that one block uses twice or that several blocks
+ * use. */
 static void test_automatic_stages(void **state)
 {
     static const char *const stages[] = {"auto:1", "auto:2", "auto:3", "auto:4", "auto-ops:2", "auto-ops:4"};

@@ -36,7 +36,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* `own` is the type that the model's author gave it; NONE: no type. */
+/* Compiles the model; `own` is the type that the model's author chose, or NONE for no type. */
 static bg_plan *make_plan(int64_t micro_batch, bg_dtype own, bg_dtype kept, const bg_options *options)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, FEATURES), y_type = bg_vector(BG_INT32, micro_batch);

@@ -55,7 +55,7 @@ typedef struct run_case {
     const char *options; /* option=value, separated by spaces */
 } run_case;
 
-/* Cases for each of the two models. */
+/* Cases that run with both models. */
 static const run_case cases[] = {
     {"single", false, "strategy=single"},
     {"single, two cores", false, "strategy=single cores=2"},
@@ -234,7 +234,7 @@ static uint64_t run(bool is_gpt, bg_dtype dtype, const bg_mesh *mesh, const char
 
 /* ---- the record ---- */
 
-/* The name of the instruction set of a case in float32. */
+/* Returns the name of the instruction set with which a float32 case is recorded. */
 static const char *name_isa(const char *options)
 {
     const bgi_isa isa = bgi_cpu_isa();

@@ -21,7 +21,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* All elements are 1 and have the gradient 1. */
+/* Adds a parameter whose elements are 1 and have the gradient 1. */
 static bg_value add_ones(bg_graph *graph, const char *name)
 {
     const bg_initializer one = {.kind = BG_INITIALIZE_CONSTANT, .a = 1.0};
@@ -33,7 +33,8 @@ static bg_value add_ones(bg_graph *graph, const char *name)
     return bg_identical_gradients(graph, NULL, sum, BG_MESH_TENSOR_1);
 }
 
-/* A step is a third of the distance between 1 and the bfloat16 below 1, so two thirds of the elements stay 1. */
+/* Trains with steps of a third of the distance between 1 and the bfloat16 below 1, so two thirds of the elements
+ * stay 1. */
 static void train(const bg_mesh *mesh, bool in_pieces, uint16_t a[2 * COUNT], uint16_t b[2 * COUNT])
 {
     bg_optimizer optimizer = bg_sgd(0.00390625 / 3.0);

@@ -23,7 +23,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* Causal attention with one head of keys, with a mask and a learned bias. */
+/* Adds causal attention with one head of keys, a mask and a learned bias. */
 static bg_value add_attention(bg_graph *graph, bg_value x, bg_value mask)
 {
     const int64_t key_width = WIDTH / HEADS;

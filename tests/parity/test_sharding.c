@@ -264,7 +264,7 @@ static void test_weights_at_home_are_a_share(void **state)
 
 /* ---- gradients that are reduced during the backward pass ---- */
 
-/* All classes are remote and sharded, and phases do not overlap. */
+/* Returns options with which all classes are remote and sharded, and phases do not overlap. */
 static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time time)
 {
     const way phased = {BG_STRATEGY_PHASED, NULL, "B1|B2|B3|B4"};
@@ -322,7 +322,7 @@ static void test_gradients_reduced_in_the_backward(void **state)
             }
 }
 
-/* Position of an action in the first device's list; for updates, `index` is their number. */
+/* Returns the position of an action in the first device's list; for updates, `index` is the number of the update. */
 static uint32_t find_action(const bg_plan *plan, bg_action_kind kind, uint32_t stage, uint32_t index, bool is_last)
 {
     const bg_action *actions = bg_schedule_actions(bg_plan_schedule(plan), 0);
@@ -390,8 +390,8 @@ static bg_value build_thirty(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* 30 elements over 4 replicas are pieces of 8, 8, 8 and 6; over 7 replicas they are six pieces of 5 and an empty
- * one. */
+/* 30 elements over 4 replicas are shards of 8, 8, 8 and 6; over 7 replicas they are six shards of 5 and an empty shard.
+ */
 static void test_pieces_of_thirty(void **state)
 {
     const test_model model = {"thirty", build_thirty};
@@ -418,8 +418,8 @@ static void test_pieces_of_thirty(void **state)
     }
 }
 
-/* The norm's squares are summed shard by shard, whichever replica has the shard. Running means in float16 are summed
- * and sharded like other gradients. Tensors of fewer than 30 elements stay whole. */
+/* The squares for the norm are summed in the order of the shards, whichever replica has a shard. Running means in
+ * float16 are summed and sharded like other gradients. Tensors of fewer than 30 elements stay whole. */
 static void test_clipped_pieces(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -530,7 +530,8 @@ static void test_refusals(void **state)
     expect_refusal(&options, 0, "shard the state too");
 }
 
-/* A sharded update needs only a shard of the gradients' sum; small tensors and the loss's count stay whole. */
+/* Checks that a sharded update gets only a shard of the gradients' sum, and that small tensors and the loss's count
+ * stay whole. */
 static void expect_reductions_to_pieces(double norm, bool is_scaled)
 {
     const bg_optimizer optimizer = optimizer_at(4);

@@ -117,7 +117,8 @@ static event_list list_events(const bg_session *session, uint32_t replica, uint3
     return list;
 }
 
-/* The number of pairs of overlapping events of two devices; events of both queues of a device count. */
+/* Returns the number of pairs of events of two devices that overlap in time; events of both queues of a device count.
+ */
 static size_t count_overlaps(const event_list *list)
 {
     size_t overlaps = 0;
@@ -212,8 +213,8 @@ static void one_device_at_a_time_with_the_same_bits(void **state)
         }
 }
 
-/* For schedules whose devices work at the same time, the error names schedules that are allowed; one device is always
- * strict. */
+/* If a schedule's devices work at the same time, the error names schedules that are allowed; a plan for one device is
+ * always strict. */
 static void other_schedules_refuse(void **state)
 {
     static const char *const stages = "B1,B2|B3,B4";

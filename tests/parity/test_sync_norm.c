@@ -57,7 +57,7 @@ static bg_value add_norm(bg_graph *graph, const char *name, bg_value x, norm_kin
                                 : bg_batch_norm_layer(graph, name, x, 0.1, 1e-5);
 }
 
-/* The model of sync_norm.py; *out_loss is null in inference. */
+/* Builds the model of sync_norm.py; *out_loss is null in inference. */
 static bg_graph *build(int64_t micro_batch, norm_kind kind, bool is_counted, uint32_t tensor, bg_value *out_loss)
 {
     const bg_type x_type = bg_tensor4(BG_FLOAT32, micro_batch, CHANNELS, SIDE, SIDE);
@@ -230,7 +230,8 @@ static void test_replicas_are_one_micro_batch(void **state)
             }
 }
 
-/* Losses of each micro-batch of the last update. */
+/* The running statistics of replicas are equal exactly if they are synchronized; the weights have those of replica 0
+ * after the last micro-batch. */
 static void test_running_statistics_of_replicas(void **state)
 {
     const size_t bytes = HIDDEN * sizeof(float);

@@ -156,7 +156,7 @@ static void expect_close(const run *found, const run *wanted, uint32_t first, ui
                      (double)found->norms[u], wanted->losses[u], (double)wanted->norms[u]);
 }
 
-/* The bytes of losses, norms and all weights and states. */
+/* Checks that losses, norms and all weights and states have the same bytes. */
 static void expect_equal(const run *found, const run *wanted, const char *what)
 {
     bg_weights *a = bg_session_weights(found->session), *b = bg_session_weights(wanted->session);
@@ -323,7 +323,7 @@ static void stochastic_rounding(void **state)
     rounds_by_chance = false;
 }
 
-/* The bytes of a device's remote stores. */
+/* Returns the bytes of a device's remote stores. */
 static size_t count_remote_bytes(const bg_plan *plan)
 {
     size_t sum = 0;
@@ -492,7 +492,7 @@ static void count_loads(void *user, bg_log_level level, const char *text)
     *(int *)user += strstr(text, "plan: loaded from cache") != NULL;
 }
 
-/* A plan from a file gives the results of the compiled one; a file for another mesh is rejected. */
+/* A plan from a file gives the same results as the compiled plan; a file for another mesh is rejected. */
 static void kept_plans(void **state)
 {
     static const bg_mesh meshes[] = {{2, 2, 2}, {2, 2, 2}, {2, 4, 1}, {2, 1, 4}};
@@ -520,7 +520,7 @@ static void kept_plans(void **state)
     test_folder_remove(folder);
 }
 
-/* This also holds for sharded updates, whose attributes contain the number of shards. */
+/* A cached plan also gives the same results with sharded updates, whose attributes contain the number of shards. */
 static void kept_updates(void **state)
 {
     const bg_mesh mesh = {2, 1, 2};

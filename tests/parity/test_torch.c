@@ -34,7 +34,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* The losses of all micro-batches of the updates. */
+/* Trains, and stores the losses of all micro-batches of the updates. */
 static void train(bg_strategy strategy, const uint8_t *images, const uint8_t *labels, float *losses)
 {
     bg_options options = bg_options_defaults();

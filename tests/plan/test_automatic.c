@@ -24,8 +24,8 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Four blocks A to D of two equal linear layers each (weights of 16 x 16 floats) and a loss; without `blocks` the model
- * has no blocks. */
+/* Makes four blocks A to D of two equal linear layers each (weights of 16 x 16 floats), and a loss; if `blocks` is
+ * false the same ops are in no block. */
 static model make_model(bool blocks, bool repeats_weight)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 64, 16), weight_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -116,7 +116,7 @@ static void test_uses_of_a_parameter_stay_together(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* A user's "B.0" keeps its name. */
+/* A block that a user named "B.0" keeps this name. */
 static void test_names_of_parts(void **state)
 {
     model m = make_model(true, false);
@@ -182,7 +182,8 @@ static void test_speeds(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The cut counts the same memory as the plan: weights, gradients, state, and the stash at the depth of 1F1B. */
+/* Returns the plan's memory of the classes that the cut counts: weights, gradients, state, and the stash at the depth
+ * of 1F1B. */
 static size_t counted_bytes(const bg_plan *plan, uint32_t device)
 {
     return bg_plan_memory_bytes(plan, device, BG_MEMORY_WEIGHTS) +
@@ -263,7 +264,7 @@ static bool fits(const need *of, const bg_device_model *devices, uint32_t count)
     return true;
 }
 
-/* `auto` finds a cut exactly when one exists. */
+/* Checks that `auto` finds a cut exactly if one exists. */
 static void check_pair(const model *m, const need *needs, uint32_t stage_count, const bg_device_model *devices,
                        bg_options options)
 {

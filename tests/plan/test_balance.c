@@ -138,7 +138,8 @@ static void try_all(const line *l, uint32_t stage, uint32_t first, double longes
     }
 }
 
-/* The bytes by which the best of all cuts without refused stages exceeds the budgets. */
+/* Tries all cuts without refused stages; finds the smallest number of bytes by which the fullest stage exceeds its
+ * budget. */
 static void try_tight(const line *l, uint32_t stage, uint32_t first, size_t excess, size_t *least)
 {
     const bgi_balance *b = &l->balance;
@@ -239,7 +240,7 @@ static void test_brute_force(void **state)
     assert_in_range(refused, count / 50, count - count / 10);
 }
 
-/* A thousand items in a hundred stages: the inner loop ends early. */
+/* A thousand items are cut into a hundred stages in a short time, because the inner loop ends early. */
 static void test_long_lines(void **state)
 {
     enum { ITEMS = 4000, STAGES = 100 };

@@ -29,8 +29,8 @@ static bg_options make_options(void)
     return options;
 }
 
-/* x [4, 16] -> A, B, C, each a linear layer. The loss is C's mean, or the cross-entropy, whose mean is over the labels
- * that count. */
+/* Compiles x [4, 16] -> A, B, C, each a linear layer. The loss is C's mean or, with `counts_labels`, the cross-entropy,
+ * whose mean is over the labels that count. */
 static bg_plan *make_plan_of(const bg_options *options, bool counts_labels)
 {
     static const char *const blocks[] = {"A", "B", "C"}, *const names[] = {"wa", "wb", "wc"};
@@ -209,7 +209,7 @@ static void sums_that_are_waited_for(void **state)
     }
 }
 
-/* The same in a pipeline whose devices have several stages. */
+/* Sums also run concurrently in a pipeline whose devices have several stages. */
 static void pipelines(void **state)
 {
     bg_options options = make_options();
@@ -336,7 +336,7 @@ static void draw(sketch *s)
     s->list[1].call_count = s->list[2].call_count = 1;
 }
 
-/* `expected` is the number of an instruction, or NOT_THERE. */
+/* Checks which instruction is the first that touches the sum; `expected` is its number, or NOT_THERE. */
 static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t expected, const char *what)
 {
     bgi_extent places[SEVERAL];

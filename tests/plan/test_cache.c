@@ -167,7 +167,7 @@ static void set_auto_scale(bg_options *options)
     options->numerics.loss_scaling = 512.0;
 }
 
-/* Equal layers whose kernels have different limits of scratch. */
+/* Gives different limits of scratch to the kernels of equal layers. */
 static void set_proportions(bg_options *options)
 {
     static const double shares[] = {1e-6, 0.0, 4e-6, 1.0};
@@ -259,7 +259,7 @@ static void test_same_plan(void **state)
         }
 }
 
-/* The compiler's messages are repeated. */
+/* A plan from the cache repeats the compiler's messages. */
 static void test_notes_are_said_again(void **state)
 {
     bg_options options = bg_options_defaults();
@@ -564,7 +564,7 @@ static bg_status make_inference(const bg_graph *graph, const char *folder, notes
     return status;
 }
 
-/* A graph that scales its input with an op type of the caller. */
+/* Makes a graph that scales its input with the caller's op type. */
 static bg_graph *make_own(const bg_op_type *type, double factor)
 {
     const bg_type vector = bg_vector(BG_FLOAT32, 8);
@@ -655,7 +655,7 @@ static void load_file(const char *path, unsigned char **data, size_t *size)
     assert_int_equal(bgi_file_load(path, SIZE_MAX / 2, (char **)data, size, NULL), BG_OK);
 }
 
-/* A changed file is not used, which is reported, and is written again. */
+/* Checks that a changed file is not used but reported, and that it is written again. */
 static void expect_refused(const bg_graph *graph, const char *folder, const char *path, const void *data, size_t size,
                            const char *reason)
 {
@@ -918,7 +918,8 @@ static double make_transformer(const char *folder, bool is_cached)
     return ms;
 }
 
-/* The fastest of several tries counts, so that other load does not matter; the factor is about 10 in practice. */
+/* A second start is faster. The fastest of several tries counts, so that other load does not matter; the factor is
+ * about 10 in practice. */
 static void test_second_start_is_faster(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

@@ -172,7 +172,7 @@ static void windows_are_acquired_and_sent(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The same for a strict plan. */
+/* In a strict plan, the turns of the devices are one sequence. */
 static void turns_are_one_sequence(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 4, 16);

@@ -242,8 +242,8 @@ static void test_grouped_schedule(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The timetable of TensorFlow for IPUs: the loss is a separate step, so there are M + 2 N - 1 steps. It is requested by
- * that system's name. */
+/* With TensorFlow's name for the schedule, the plan has the timetable of TensorFlow for IPUs: the loss is a separate
+ * step, so there are M + 2 N - 1 steps. */
 static void test_grouped_schedule_with_a_separate_loss(void **state)
 {
     static const char timetable[] = "step 0    1    2    3    4    5    6    7    8    9    10   11   12   13   14\n"
@@ -314,8 +314,8 @@ static void test_names_of_other_systems(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* Two functions that add layers. With `opens` each function opens a block, as PopTorch's BlockFunction does; otherwise
- * the caller opens the block. */
+/* This function and the next one add layers. With `opens` each function opens a block, as PopTorch's BlockFunction
+ * does; otherwise the caller opens the block. */
 static bg_value add_encoder(bg_graph *graph, bg_value x, bool opens)
 {
     if (opens)
@@ -677,7 +677,7 @@ static void test_large_models_compile_fast(void **state)
 
 /* ---- compile only ---- */
 
-/* The program and the memory of a plan as text. */
+/* Prints the program and the memory of a plan to strings. */
 static void print_plan(const bg_plan *plan, char **out_program, char **out_memory)
 {
     assert_int_equal(bg_plan_print_program(plan, out_program, NULL), BG_OK);

@@ -15,7 +15,7 @@
 
 #include "plan/plan.h"
 
-/* x [4, 16] -> A: linear -> B: linear, mean. */
+/* Compiles x [4, 16] -> A: linear -> B: linear, mean. */
 static bg_status make_plan(size_t budget, bg_plan **out, bg_error *error)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -138,7 +138,7 @@ static const char *const program_parts[] = {
     "  HOST_OUT stage 1 micro-batch 2\n",
 };
 
-/* Instructions of each kind, and the edges. */
+/* The printed program has instructions of each kind, and the edges. */
 static void test_program(void **state)
 {
     bg_plan *plan = small_plan();

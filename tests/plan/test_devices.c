@@ -221,8 +221,8 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Blocks A, B, C, ... of a linear layer each; C has A's weight when `tied`. `devices` has the blocks' devices as
- * digits. */
+/* Makes blocks A, B, C, ... of a linear layer each; C has A's weight if `tied` is true. `devices` has the blocks'
+ * devices as digits. */
 static model make_model(int block_count, bool tied, const char *devices)
 {
     static const char *const blocks[] = {"A", "B", "C", "D"};
@@ -354,7 +354,8 @@ static void test_ipu_limits(void **state)
     }
 }
 
-/* A model on four devices, and three micro-batches to check. */
+/* If inference on four devices has fewer device iterations than fill the pipeline, it causes a warning or, with the
+ * limits of IPUs, an error. */
 static void test_device_iterations_of_a_split_model(void **state)
 {
     model m = make_model(4, false, "0123");
@@ -420,7 +421,7 @@ static void test_interleaved_with_a_shared_device(void **state)
     assert_int_equal(plan_case(&grouped, &options, warning, NULL), BG_OK);
 }
 
-/* A default schedule does not move the stages. */
+/* The default schedule does not move stages to other devices. */
 static void test_default_with_a_shared_device(void **state)
 {
     static const uint32_t mappings[][3] = {{0, 1, 2}, {0, 1, 1}, {0, 1, 0}, {0, 0, 0}};

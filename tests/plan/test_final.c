@@ -63,7 +63,7 @@ static bg_plan *make_plan(unsigned model, const bg_options *options, const char 
     return test_train_plan(test_model_at(model), MICRO_BATCH, &optimizer, options, what);
 }
 
-/* Layers of one matrix each, followed by a mean. */
+/* Compiles layers of one matrix each, followed by a mean. */
 static bg_plan *make_chain(uint32_t layers, const bg_options *options)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -98,7 +98,7 @@ static uint32_t count_parts(const bg_plan *plan)
     return count;
 }
 
-/* Finds the last call from the operands, unlike the compiler. */
+/* Returns whether the call touches the variable. Unlike the compiler, the test decides this from the operands. */
 static bool touches(const bgi_call *call, const bgi_reduced *reduced)
 {
     const size_t begin = reduced->operand.offset,
@@ -123,8 +123,8 @@ static bool touches_any(const bgi_call *call, const bgi_instruction *sum)
 
 /* ---- which actions are in parts ---- */
 
-/* No call of a backward touches values that were summed before it in the step, and the call right before a sum in the
- * middle of a backward completed one of its gradients. */
+/* Checks that no call of a backward touches values that were summed before it in the step, and that the call right
+ * before a sum in the middle of a backward completed one of the sum's gradients. */
 static void check_places(const bgi_plan_device *on, const char *what)
 {
     for (uint32_t s = 0; s < on->instruction_count; s++) {
@@ -215,7 +215,7 @@ static void what_is_final_leaves(void **state)
             fail_msg("%s: no backward in parts", ways[way].name);
 }
 
-/* Values are those of the graph, in whatever order devices run. */
+/* Values equal those of the graph, in whatever order the devices run. */
 static void plans_in_parts_are_right(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void plans_in_parts_are_right(void **state)
         }
 }
 
-/* Returns the number of calls of its whole pass after which the `number`-th message of a device leaves. */
+/* Returns how many calls of the whole backward pass run before the `number`-th message of the device leaves. */
 static uint32_t find_departure(const bgi_plan_device *on, uint32_t number)
 {
     const bgi_instruction *send = on->instructions, *maker;
@@ -332,7 +332,8 @@ static void parts_have_a_size(void **state)
     }
 }
 
-/* Cases in which no sum may run concurrently with the program, a sum already does, or no device waits. */
+/* A backward pass stays whole if no sum may run concurrently with the program, if a sum already does, or if no device
+ * waits. */
 static void whole_backwards(void **state)
 {
     bg_options options[5];
@@ -370,7 +371,7 @@ static void whole_backwards(void **state)
 
 /* ---- errors ---- */
 
-/* Makes an operand of a part after a sum overlap each variable of that sum in turn. */
+/* A plan is an error if an operand of a part after a sum overlaps any variable of the sum. */
 static void gradients_that_are_not_final_are_refused(void **state)
 {
     const bg_options options = make_options(0, 2 * MATRIX);

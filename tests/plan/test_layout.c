@@ -54,7 +54,7 @@ static void test_random_inference(void **state)
     }
 }
 
-/* Models with scratch and with stashes of several slots, whose free slots transients use. */
+/* Models have scratch, and stashes of several slots whose free slots are used by transients. */
 static void test_zoo(void **state)
 {
     static const struct {
@@ -86,7 +86,8 @@ static void test_zoo(void **state)
     }
 }
 
-/* Two stages of three layers each on one device. The sizes of their one-slot stashes follow from widths and batch. */
+/* Compiles two stages of three layers each for one device. The sizes of their one-slot stashes follow from widths and
+ * batch. */
 static bg_plan *make_stashes(bg_graph *graph, const int64_t *widths)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f"};

@@ -147,7 +147,7 @@ static bg_plan *make_plan(const test_zoo_model *model, bool training)
     return plan;
 }
 
-/* The peak is at most 5 % above the bound. */
+/* Each model's peak is at most 5 % above the bound. */
 static void test_peaks(void **state)
 {
     const test_zoo_model *model;

@@ -28,7 +28,7 @@ static void test_defaults_are_valid(void **state)
     assert_int_equal(options.reporting.trace_events, 65536);
 }
 
-/* Values with names, and invalid names. */
+/* Every value has a name that is read back, and invalid names are errors. */
 static void test_names(void **state)
 {
     static const struct {

@@ -15,7 +15,8 @@
 #include "support/random_model.h"
 #include "support/train.h"
 
-/* Every edge between devices has equal numbers of acquires, sends, receives and releases, on the right devices. */
+/* Checks that every edge between devices has equal numbers of acquires, sends, receives and releases, on the right
+ * devices. */
 static void check_channels(const bg_plan *plan)
 {
     for (uint32_t e = 0; e < plan->edge_count; e++) {
@@ -86,8 +87,9 @@ static bool touches(const bg_plan *plan, uint32_t device, const bgi_call *call, 
     return false;
 }
 
-/* A message that leaves before the action ends is complete: no later call touches any of its slots. The message is not
- * late either: the call right before it wrote to one of them. Returns the number of such messages. */
+/* Checks that a message that leaves before the action ends is complete: no later call touches any of its slots. The
+ * message is not late either: the call right before it wrote to one of these slots. Returns the number of such
+ * messages. */
 static uint32_t check_early_messages(const bg_plan *plan, uint32_t device)
 {
     const bgi_instruction *instructions = plan->devices[device].instructions, *maker = NULL;

@@ -28,7 +28,7 @@ typedef struct model {
     uint32_t mark_count;
 } model;
 
-/* Blocks "0", "1", ... of a linear layer and `length` squares of different widths; then "loss". */
+/* Makes blocks "0", "1", ... of a linear layer and `length` squares of different widths; then "loss". */
 static model make_model(uint32_t blocks, uint32_t length, bool is_even)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS, WIDTH);
@@ -97,7 +97,8 @@ static size_t stash(const model *m, const bg_options *options, uint32_t device)
     return bytes;
 }
 
-/* Three stages of linear and three squares, the loss on a fourth: stage k has 2 (3 - k) + 1 micro-batches in flight. */
+/* Three stages have a linear layer and three squares each, and a fourth stage has the loss; stage k has 2 (3 - k) + 1
+ * micro-batches in flight. */
 static void test_stash_bytes(void **state)
 {
     const model m = make_model(3, 3, true);
@@ -185,7 +186,7 @@ static void test_then_costs_no_memory(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The digit network of four layers, pipelined in stages. */
+/* Compiles the digit network of four layers as a pipeline. */
 static bg_plan *plan_digits(bg_recompute recompute, const char *schedule, const char *stages, bool separate_loss)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -378,7 +379,8 @@ static void test_auto_equals_brute_force(void **state)
     check_auto("gpipe", BG_RECOMPUTE_INTERLEAVED, BG_PLACE_REMOTE);
 }
 
-/* With too many ops to try every choice, a bounded search stays within the budget and recomputes at most all ops once.
+/* If a model has too many ops to try every choice, a bounded search stays within the budget and recomputes at most as
+ * many ops as the model has.
  */
 static void test_auto_of_a_long_chain(void **state)
 {

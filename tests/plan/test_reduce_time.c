@@ -34,7 +34,7 @@ static const struct {
 static const bg_location_class classes[] = {BG_LOCATION_WEIGHTS, BG_LOCATION_ACCUMULATORS, BG_LOCATION_STATE,
                                             BG_LOCATION_ACTIVATIONS};
 
-/* Bit c of `places` is set if class c is remote. */
+/* Returns options; bit c of `places` makes class c remote. */
 static bg_options make_options(size_t way, unsigned places, bool sharded, double norm, unsigned liveness)
 {
     bg_options options = bg_options_defaults();
@@ -218,7 +218,8 @@ static void test_gradients_that_are_read_later_stay_whole(void **state)
     }
 }
 
-/* The index of a stage's first or last action of a kind in the program; UINT32_MAX: no such action. */
+/* Returns the index of a stage's first or last action of a kind in the program, or UINT32_MAX if the stage has no such
+ * action. */
 static uint32_t find_place(const bg_plan *plan, bg_action_kind kind, uint32_t stage, bool is_last)
 {
     const bgi_plan_device *device = &plan->devices[0];

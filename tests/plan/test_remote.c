@@ -18,7 +18,7 @@
 
 enum { MICRO_BATCHES = 8, MATRIX = 16 * 16 * 4, X = 4 * 16 * 4 };
 
-/* x [4, 16] -> A, B, C, each a linear layer, in phases, with all classes remote; C's mean is the loss. */
+/* Compiles x [4, 16] -> A, B, C, each a linear layer, in phases, with all classes remote; C's mean is the loss. */
 static bg_plan *make_plan_of(uint32_t micro_batches, uint32_t replicas, bool sharded, double max_norm)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -134,7 +134,7 @@ static void test_pieces(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The number of calls of an op in an instruction. */
+/* Returns the number of calls of an op in an instruction. */
 static uint32_t count_calls(const bgi_instruction *instruction, const char *op)
 {
     uint32_t count = 0;
@@ -198,7 +198,7 @@ static void test_text(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ids [4] -> A: a table of 500 rows; B, C: one linear layer each; D: the head, with the same table. */
+/* Compiles ids [4] -> A: a table of 500 rows; B, C: one linear layer each; D: the head, with the same table. */
 static bg_plan *make_tied_plan(uint32_t replicas, bool parallel)
 {
     const bg_type ids_type = bg_vector(BG_INT32, 4), table_type = bg_matrix(BG_FLOAT32, 500, 16),

@@ -74,7 +74,7 @@ static void expect_plans(const bg_options *options)
             fail_msg("model %u: %s", model, error.message);
 }
 
-/* Options that random strategies do not have: trials, searches, the IPU's limits, requests. */
+/* Tests options that random strategies do not have: trials, searches, the IPU's limits, requests. */
 static void test_searched_plans_see_what_they_use(void **state)
 {
     const bg_output_request requests[] = {{.name = "again", .output = "loss"}};

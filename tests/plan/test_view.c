@@ -14,7 +14,7 @@
 
 enum { MICRO_BATCHES = 4, MOST_EDGES = 64 };
 
-/* x [4, 16] -> A: linear, tanh, linear, tanh -> B: linear, mean: a pipeline of two devices. */
+/* Compiles x [4, 16] -> A: linear, tanh, linear, tanh -> B: linear, mean, as a pipeline of two devices. */
 static bg_plan *make_plan(bool recomputes)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -65,7 +65,7 @@ static void test_blocks(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Slots of edges are all of the stashes and a part of the streams. */
+/* The slots of edges make up all bytes of the stashes and at most the bytes of the streams. */
 static void test_edges(void **state)
 {
     bg_plan *plan = make_plan(false);
@@ -124,8 +124,8 @@ static void test_instructions(void **state)
     }
 }
 
-/* A device's forward pass touches the values that it sends and stashes, its backward pass the values computed from
- * both, and its update neither. */
+/* A device's forward pass touches the values that the device sends and stashes, its backward pass touches the values
+ * computed from both, and its update touches neither. */
 static void test_marks(void **state)
 {
     bg_plan *plan = make_plan(false);

@@ -1,6 +1,6 @@
 /*
- * test_call_costs.c: costs of kernel calls: the table, the file with every kind of invalid value, prices of known and
- * unknown calls, and the measured cost of a kernel that sleeps for a known time.
+ * test_call_costs.c: tests costs of kernel calls: the table, the file with every kind of invalid value, prices of known
+ * and unknown calls, and the measured cost of a kernel that sleeps for a known time.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -146,7 +146,7 @@ static void print_row(const char *name, bool training, const outcome *o)
            100.0 * ((double)o->predicted.peak_bytes / (double)o->measured_bytes - 1.0));
 }
 
-/* Within 5 % and 2 MB. */
+/* Predictions differ from the measured peaks by at most 5 % and 2 MB. */
 static void test_processes(void **state)
 {
     const test_zoo_model *model;

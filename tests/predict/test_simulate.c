@@ -1,7 +1,7 @@
 /*
- * test_simulate.c: laws of simulated plans. With free links the first step takes the time of bg_schedule_simulate for
- * the same costs, under every strategy. On one shared core a step takes the sum of all work; with enough cores it takes
- * the time of separate devices. Latencies, domains and transfers take time. No test reads a clock.
+ * test_simulate.c: tests laws of simulated plans. With free links the first step takes the time of bg_schedule_simulate
+ * for the same costs, under every strategy. On one shared core a step takes the sum of all work; with enough cores it
+ * takes the time of separate devices. Latencies, domains and transfers take time. No test reads a clock.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,8 @@ enum { MICRO_BATCHES = 6, STEPS = 3 };
 
 static const double call_ns = 100.0;
 
-/* Prices of ops differ, so that stages differ. `user` is the plan. If updates have levels, they are free, because a
- * schedule assumes levels of equal length. */
+/* Returns the price of a call. Prices of ops differ, so that stages differ. `user` is the plan. If updates have levels,
+ * they are free, because a schedule assumes levels of equal length. */
 static double price(const void *user, const bgi_call *call)
 {
     const bg_plan *plan = user;
@@ -34,7 +34,7 @@ static double price(const void *user, const bgi_call *call)
     return call_ns + 10.0 * (double)strlen(call->name);
 }
 
-/* Links and memories without delay. */
+/* Returns a model with links and memories without delay. */
 static bgi_device_model free_model(void)
 {
     bgi_device_model model;
@@ -72,7 +72,7 @@ static bgi_simulation simulate(const bg_plan *plan, const bgi_device_model *mode
     return out;
 }
 
-/* A process for each device: with one core each (`cores` 0), or with this number of cores for all. */
+/* Simulates a process for each device: with one core each (`cores` 0), or with `cores` cores for all processes. */
 static bgi_simulation simulate_ranks(const bg_plan *plan, const bgi_device_model *model, uint32_t cores,
                                      const char *what)
 {
@@ -472,7 +472,7 @@ static void ranks_share_cores(void **state)
     }
 }
 
-/* The part of each call that the other core takes over. */
+/* Returns the part of each call that the other core takes over. */
 static double third_of_price(const void *user, const bgi_call *call)
 {
     return price(user, call) / 3.0;

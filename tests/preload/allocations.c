@@ -27,7 +27,7 @@ static _Atomic uint64_t count;
 static uint64_t failing;
 static const char *count_file;
 
-/* Earlier allocations, by the dynamic linker and by constructors that ran before this one, are not counted. */
+/* Begins the count, so that allocations by the dynamic linker and by earlier constructors are not counted. */
 __attribute__((constructor)) static void begin(void)
 {
     const char *text = getenv("BRIGADE_TEST_FAIL");

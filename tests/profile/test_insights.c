@@ -105,7 +105,7 @@ static void close_rig(rig *r)
     bg_plan_destroy(r->plan);
 }
 
-/* Seconds of the fastest of a few runs. */
+/* Returns the seconds of the fastest of a few runs. */
 static double run(rig *r, double pause_ns)
 {
     static float input[WIDTH * MICRO_BATCHES], output[WIDTH * MICRO_BATCHES];
@@ -209,7 +209,7 @@ static void test_slow_loader(void **state)
 
 /* ---- memory ---- */
 
-/* The first stage has many activations, and the second one is small. */
+/* Opens a network whose first stage has many activations and whose second stage is small. */
 static void open_network(rig *r, bg_recompute recompute)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 256, 64);

@@ -99,7 +99,7 @@ static void check_files(const char *folder)
     }
 }
 
-/* The median ratio of the times of neighboring runs with and without a profile. */
+/* Returns the median ratio of the times of neighboring runs with and without a profile. */
 static double train(rig *traced, rig *plain, uint64_t runs)
 {
     double *ratios = calloc(runs, sizeof *ratios), middle;

@@ -153,7 +153,7 @@ static double sum_values(const json_t *object)
 
 /* ---- contents ---- */
 
-/* The difference may only be that of rounding to whole nanoseconds. */
+/* Times add up, except for rounding to whole nanoseconds. */
 static void test_times_add_up(void **state)
 {
     recorded r;
@@ -271,7 +271,7 @@ static bool is_number(const json_t *event, const char *key)
     return json_is_number(json_object_get(event, key)) && json_number_value(json_object_get(event, key)) >= 0.0;
 }
 
-/* The fields that the Trace Event Format requires for an event of each used phase. */
+/* Returns whether the event has the fields that the Trace Event Format requires for its phase. */
 static bool keeps_format(const json_t *event, const char *phase)
 {
     const json_t *args = json_object_get(event, "args");

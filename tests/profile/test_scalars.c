@@ -77,7 +77,7 @@ static float take_float(cursor *c)
     return value;
 }
 
-/* Bytes of field `number`. */
+/* Returns the bytes of field `number`. */
 static cursor take_bytes(cursor *c, uint32_t number)
 {
     cursor inner;

@@ -130,7 +130,7 @@ static size_t count_phase(const json_t *events, const char *phase)
     return count;
 }
 
-/* Each slice begins after time zero and names its device and track. */
+/* Checks that each slice begins after time zero and names its device and track. */
 static void assert_slices_good(const json_t *events, const bg_plan_summary *summary)
 {
     const json_t *item;
@@ -297,7 +297,7 @@ static void test_stash_is_in_the_counters(void **state)
     clear(&run);
 }
 
-/* An arrow begins at its SEND's slice or ends at its RECEIVE's, both named by the edge. */
+/* Checks that an arrow begins at its SEND's slice or ends at its RECEIVE's slice, which both have the edge's name. */
 static void assert_at_slice(const json_t *events, const json_t *end)
 {
     const bool is_start = strcmp(text_of(end, "ph"), "s") == 0;
@@ -428,7 +428,8 @@ static void sum_events(const traced_run *run, double *mean_us)
         mean_us[stage] = 1e-3 * work_ns[stage] / forwards[stage];
 }
 
-/* The summary's stage times are those of the events, and the balance is the longest time divided by the mean. */
+/* Checks that the summary's stage times are those of the events, and that the balance is the longest time divided by
+ * the mean. */
 static void check_stages(const traced_run *run, const char *text)
 {
     double wanted[8], longest = 0.0, sum = 0.0, found, balance;
@@ -511,7 +512,7 @@ static void test_refuses_bad_path(void **state)
 
 enum { LAYERS = 4, LOOKS = 60 };
 
-/* A GPT on two data-parallel replicas. */
+/* Runs a GPT on two data-parallel replicas. */
 static traced_run make_gpt(bg_options options, uint32_t cores)
 {
     traced_run run = {.path = ""};
@@ -537,7 +538,7 @@ static traced_run make_gpt(bg_options options, uint32_t cores)
     return run;
 }
 
-/* Plans phases on one device for each replica, or on two devices that alternate. */
+/* Runs a GPT in phases on one device for each replica, or on two devices that alternate. */
 static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
 {
     bg_options options = make_options(true);
@@ -549,7 +550,7 @@ static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
     return make_gpt(options, cores);
 }
 
-/* The position of a device's last instruction of the kind for the stage, or UINT32_MAX. */
+/* Returns the position of a device's last instruction of the kind for the stage, or UINT32_MAX. */
 static uint32_t find_last(const bgi_plan_device *device, bg_action_kind kind, uint32_t stage)
 {
     uint32_t found = UINT32_MAX;
@@ -569,7 +570,7 @@ static bg_trace_event event_at(const traced_run *run, uint32_t replica, uint32_t
     return event;
 }
 
-/* Whether a backward action of the stage ran on this device of the replica during the reduction. */
+/* Returns whether a backward action of the stage ran on this device of the replica during the reduction. */
 static bool meets_backward(const traced_run *run, const bg_trace_event *reduction, uint32_t stage, uint32_t device)
 {
     for (uint32_t i = 0; i < bg_session_trace_count(run->session, reduction->replica, device); i++) {
@@ -652,7 +653,7 @@ static void test_reductions_overlap_backwards_of_the_device(void **state)
     clear(&run);
 }
 
-/* Whether any of the stage's sums ran during the stage's last backward action. */
+/* Returns whether any of the stage's sums ran during the stage's last backward action. */
 static bool meets_own_backward(const traced_run *run)
 {
     for (uint32_t replica = 0; replica < 2; replica++)

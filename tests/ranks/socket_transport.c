@@ -299,7 +299,7 @@ static bg_status poll_lane(void *user, void *of, void **out_operations, uint32_t
 
 /* ---- creation and destruction ---- */
 
-/* Before forking, this process has all sockets. */
+/* Allows enough files, because this process has all sockets before it forks. */
 static void allow_files(rlim_t count)
 {
     struct rlimit limit;

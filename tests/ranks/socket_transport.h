@@ -10,7 +10,7 @@
 /* Forks so that `count` processes return from this function, each with the transport of its rank. The caller is rank 0.
  */
 bg_transport *test_sockets_fork(uint32_t rank_count);
-/* Rank 0 waits for the others and returns 0 when all have exited with 0. Other ranks do not return. */
+/* On rank 0, waits for the other ranks and returns 0 if all have exited with 0. On other ranks, does not return. */
 int test_sockets_join(bg_transport *transport, int code);
 
 #endif

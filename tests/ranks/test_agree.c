@@ -49,7 +49,7 @@ typedef struct rig {
     bg_error error;
 } rig;
 
-/* Two stages, one on each rank; with `is_alone` each process has both. */
+/* Opens a session of two stages, one on each rank; with `is_alone` each process has both stages. */
 static bg_status open_rig(rig *r, bg_kernel_policy kernels, bool is_alone)
 {
     const bg_optimizer optimizer = bg_sgd(0.05);

@@ -23,7 +23,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* The elements are the numbers from 1 on. On rank 1 each arrives after a different pause. */
+/* Makes the next element, a number from 1 on. On rank 1 each element arrives after a different pause. */
 static bg_status count_up(void *user, void *const tensors[], bool *out_has_ended, bg_error *error)
 {
     uint32_t *count = user;

@@ -40,7 +40,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* Losses of each run go to both ranks. */
+/* Trains until step `end`; both ranks get the losses of each run. */
 static void train(bg_session *session, bg_infeed *infeed, uint64_t end)
 {
     float losses[ITERATIONS * ACCUMULATION * 2];

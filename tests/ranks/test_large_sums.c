@@ -40,7 +40,7 @@ static bg_value build(bg_graph *graph)
     return bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
 }
 
-/* Trains; without `uses_ranks`, in one process. */
+/* Trains, in one process if `uses_ranks` is false. */
 static bg_session *train(const bg_options *options, bool uses_ranks, bg_plan **out_plan)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);

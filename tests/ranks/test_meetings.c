@@ -82,7 +82,7 @@ static uint32_t rank_count(void)
     return test_ranks_transport()->rank_count;
 }
 
-/* With `extra`, rank 0 has one more device. */
+/* Opens a rig; with `extra`, rank 0 has one more device. */
 static void open_rig(rig *r, bool extra)
 {
     bg_error error = {0};
@@ -119,7 +119,7 @@ static void wait_for(const rig *r, bgi_wait wait)
 
 /* ---- sums ---- */
 
-/* Numbers whose sums depend on their order. */
+/* Returns numbers whose sums depend on the order of addition. */
 static float element(uint32_t member, uint32_t exchange, size_t i)
 {
     const uint32_t mixed = (member * 7919u + exchange * 104729u + (uint32_t)i) * 2654435761u;
@@ -143,7 +143,7 @@ static float expect(uint32_t first, uint32_t members, uint32_t exchange, size_t 
     return sum;
 }
 
-/* Sums in rounds of this number of bytes. */
+/* Runs the exchanges in rounds of `round_bytes` bytes. */
 static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exchanges)[MOST_EXCHANGES], uint32_t count,
                            const uint32_t *here, uint32_t here_count)
 {

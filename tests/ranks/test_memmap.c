@@ -45,7 +45,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("rank %u: %s", own_rank(), error->message);
 }
 
-/* All ranks reach this point before one continues. */
+/* Waits until all ranks have called this function. */
 static void meet(void)
 {
     const uint32_t owners[1] = {0};
@@ -271,7 +271,8 @@ static void ranks_open_their_own_stores(void **state)
     remove_folder(folder);
 }
 
-/* Weights of 1.4 MB that are not in a store are sent from the index, in rounds, to the ranks that need them. */
+/* Compiles a model with weights of 1.4 MB. If they are not in a store, they are sent from the index, in rounds, to the
+ * ranks that need them. */
 static bg_plan *plan_large(const char *folder, bg_transport *transport)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, WIDTH);
@@ -333,7 +334,7 @@ static void values_of_the_index_go_to_who_has_them(void **state)
 
 /* ---- unusable files ---- */
 
-/* All ranks return the same error. */
+/* Checks that all ranks return the same error. */
 static void refuse(const way *w, const bg_options *options, bg_status status, const char *words)
 {
     bg_plan *plan = plan_for(w, options, test_ranks_transport());

@@ -39,7 +39,7 @@ static bg_value build(bg_graph *graph)
     return x;
 }
 
-/* Gets the rows of the outfeed and the array of the same run, both [row][replica]. `out_owners` has the rank of each
+/* Stores the rows of the outfeed and the array of the same run, both [row][replica]. `out_owners` has the rank of each
  * replica's loss. */
 static uint64_t run(uint32_t replicas, float *out_rows, float *out_array, uint32_t out_owners[MOST_REPLICAS])
 {

@@ -39,7 +39,7 @@ static uint32_t own_rank(void)
     return test_ranks_transport()->rank;
 }
 
-/* `held` lends the thread that writes checkpoints; if it is NULL, the library creates the thread. */
+/* Opens a rig. `held` lends the thread that writes checkpoints; if `held` is NULL, the library creates the thread. */
 static void open_rig_with(rig *r, bg_strategy strategy, bool is_alone, test_held_thread *held)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);

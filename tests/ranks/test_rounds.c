@@ -48,7 +48,8 @@ static bg_status begin_receive(void *user, void *lane, uint32_t from, uint32_t t
     return t->receive(user, lane, from, tag, data, size_bytes, operation, error);
 }
 
-/* The library must split longer messages. */
+/* Observes the transport's messages. The transport accepts messages of any length, so the library itself must split
+ * long ones. */
 static void watch(bg_transport *transport)
 {
     transport->send = begin_send;
@@ -144,7 +145,7 @@ static void weights_come_in_rounds(void **state)
 
 /* ---- outputs ---- */
 
-/* Tests a number of elements of a value and a number of values in a run, with two stages in each replica. */
+/* The number of elements of a value, and the number of values in a run; each replica has two stages. */
 typedef struct shape {
     int64_t elements;
     uint32_t count, replicas;

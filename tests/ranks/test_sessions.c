@@ -200,7 +200,8 @@ static void ranks_of_a_host_share_its_processors(void **state)
 
 enum { INNER = 12, PIECES = 3 };
 
-/* A projection that is split over rows or columns of its weight, on two replicas, with sharded optimizer state. */
+/* Compiles a projection that is split over rows or columns of its weight, for two replicas, with sharded optimizer
+ * state. */
 static void plan_pieces(rig *r, bg_serialize_mode mode)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, MICRO_BATCH, INNER);
@@ -289,7 +290,7 @@ static bg_status count_sent(void *user, void *lane, uint32_t to, uint32_t tag, c
     return test_ranks_transport()->send(user, lane, to, tag, data, size_bytes, operation, error);
 }
 
-/* The last figure of this rank's row in the table of sent bytes. */
+/* Returns the last figure of this rank's row in the table of sent bytes. */
 static double find_planned(const bg_plan *plan)
 {
     static const char *const units[] = {"B", "kB", "MB"};
@@ -361,7 +362,7 @@ static bg_status next_element(void *user, void *const tensors[], bool *out_has_e
     return BG_OK;
 }
 
-/* The source has `end` elements; instead of element `fail_at` it returns an error. */
+/* Runs with a source of `end` elements, which returns an error instead of element `fail_at`. */
 static void run_fed(rig *r, uint32_t end, uint32_t fail_at, uint64_t *out_iterations)
 {
     const bg_options options = make_options();
@@ -586,7 +587,7 @@ static void layouts_of_one_process_are_checked(void **state)
     close_rig(&r);
 }
 
-/* With this many ranks, a loop over pairs of ranks would take too long. */
+/* The layout of 200,000 ranks takes a short time, because it has no loop over pairs of ranks. */
 static void many_ranks_are_laid_out_at_once(void **state)
 {
     enum { MANY = 200000, HOSTS = 25000 };

@@ -49,7 +49,7 @@ static long find_kb(const char *name)
     return found;
 }
 
-/* Measures the peak of resident memory from now on, relative to the current value. */
+/* Resets the peak of resident memory to the current value, which it returns in kB. */
 static long forget_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
@@ -91,7 +91,7 @@ static void build(bg_graph *graph, bg_value *out_loss)
     bg_graph_initialize(graph, "fc3.weight", "orthogonal", 1.0, 0.0);
 }
 
-/* Two ranks that exchange only the end of a run send each other one message of notes. */
+/* Checks that two ranks that exchange only the end of a run send each other one message of notes. */
 static void check_parcels(const bg_session *session)
 {
     const ranks *r = bgi_ranks_of(session->engine->transport);
@@ -106,7 +106,7 @@ static void check_parcels(const bg_session *session)
     }
 }
 
-/* Every value that rank 0 gets is the value that the seed gives for the whole variable. */
+/* Checks that every value that rank 0 gets is the value that the seed gives for the whole variable. */
 static bg_status read_all(void *user, bg_error *error)
 {
     bg_session *session = user;

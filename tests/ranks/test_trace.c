@@ -173,8 +173,8 @@ static uint32_t count_overlaps(const events *e, const uint32_t *owners)
 
 /* ---- */
 
-/* With `hosts`, the ranks pretend to be on two hosts, whose clocks are compared by messages. Stages, and replicas of a
- * stage, are on different ranks. */
+/* Shares a run between ranks. With `hosts`, the ranks pretend to be on two hosts, whose clocks are compared by
+ * messages. Stages, and replicas of a stage, are on different ranks. */
 static void share(const uint32_t *hosts)
 {
     bg_transport transport = *test_ranks_transport();
@@ -295,7 +295,7 @@ static void open_single_stage(rig *r)
     require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
 }
 
-/* Whether the sum ran between two calls of one instruction, while no thread was waiting for it. */
+/* Returns whether the sum ran between two calls of one instruction, while no thread was waiting for the sum. */
 static bool is_within_a_backward(const rig *r, const bg_trace_event *sum)
 {
     for (uint32_t i = 0; i < bg_session_trace_count(r->session, own_rank(), 0); i++) {

@@ -8,7 +8,7 @@
 
 #include <brigade/transport.h>
 
-/* NULL until the test begins. */
+/* Returns the transport of the test's ranks, or NULL before the test begins. */
 bg_transport *test_ranks_transport(void);
 
 #endif

@@ -19,7 +19,7 @@
 
 enum { MICRO_BATCH = 3, ITERATIONS = 2, ACCUMULATION = 2, MOST = 64 };
 
-/* The outputs of a run, and the weights after it. */
+/* The outputs of a run, and the weights after the run. */
 typedef struct result {
     uint32_t count;
     struct {
@@ -146,7 +146,7 @@ static bg_options strategy_options(int strategy)
     return options;
 }
 
-/* A value that fusion removes unless it is marked. */
+/* Returns whether fusion removes the value unless the value is marked as an output. */
 static bool is_swallowed(const bg_graph *graph, bg_value value)
 {
     const char *type = graph->ops[graph->values[value.id].op].type->name;
@@ -154,7 +154,7 @@ static bool is_swallowed(const bg_graph *graph, bg_value value)
     return strcmp(type, "conv2d") == 0 || strcmp(type, "max_pool2d") == 0;
 }
 
-/* Runs the model with `count` marked values, on one device. */
+/* Runs the model on one device, with `count` values marked as outputs. */
 static result *run_marked(unsigned number, const bg_value *values, uint32_t count)
 {
     const bg_options options = strategy_options(0);
@@ -171,7 +171,7 @@ static result *run_marked(unsigned number, const bg_value *values, uint32_t coun
     return r;
 }
 
-/* The first `micro_batches` of a value. */
+/* Compares the first `micro_batches` micro-batches of a value. */
 static void expect_same(const result *found, const result *wanted, const char *name, uint32_t micro_batches)
 {
     const uint32_t all = ITERATIONS * ACCUMULATION;

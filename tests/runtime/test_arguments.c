@@ -15,7 +15,8 @@
 
 #include <brigade.h>
 
-/* An uninitialized local variable could look like this: an invalid status, and a message without an end. */
+/* Gives the error an invalid status and a message without a terminating zero, as an uninitialized local variable could
+ * have. */
 static void fill_with_garbage(bg_error *error)
 {
     memset(error, 0xA5, sizeof *error);
@@ -447,7 +448,7 @@ static void success_leaves_a_clear_error(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A bg_error that is passed to one call after the other has the newest cause. */
+/* A bg_error that is passed to several calls in turn has the cause of the last failure. */
 static void a_reused_error_tells_the_new_cause(void **state)
 {
     const bg_type empty = bg_vector(BG_FLOAT32, 0);

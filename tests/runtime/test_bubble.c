@@ -49,7 +49,7 @@ typedef struct nap_attributes {
 
 /* ---- an op that sleeps ---- */
 
-/* Sleeps until a point in time, so that the kernel's other work does not add to the nap. */
+/* Sleeps until `ns` nanoseconds after `start_ns`, so that the kernel's other work does not lengthen the nap. */
 static void sleep_from(uint64_t start_ns, double ns)
 {
     const uint64_t end_ns = start_ns + (uint64_t)ns;
@@ -103,7 +103,7 @@ static bg_status infer_same(const bg_op_signature *op, bg_type *outputs, bg_erro
     return BG_OK;
 }
 
-/* The parameter has the shape of a row. */
+/* Returns the type of the parameter's gradient, which has the shape of a row. */
 static bg_status infer_row(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     (void)op, (void)error;
@@ -160,7 +160,8 @@ typedef struct pipeline {
     nap_attributes nap;
 } pipeline;
 
-/* Every stage except the first has an input gradient, so the first one's backward is shorter by dx. */
+/* Returns the cost of a stage. Every stage except the first has an input gradient, so the first stage's backward is
+ * shorter by dx. */
 static bg_stage_cost cost_of_stage(const pipeline *p, uint32_t stage, bool splits_weights)
 {
     const double backward_ns = stage > 0 ? p->nap.backward_ns : 0.0;
@@ -233,7 +234,8 @@ static bool is_compute(bg_action_kind kind)
     return kind == BG_ACTION_FORWARD || kind == BG_ACTION_BACKWARD || kind == BG_ACTION_WEIGHTS;
 }
 
-/* The idle share of the session's last step, between its first and its last compute action. */
+/* Returns the share of time that devices are idle between the first and the last compute action of the session's last
+ * step. */
 static double measure_step(const bg_session *session, uint32_t devices)
 {
     uint64_t first = UINT64_MAX, last = 0, step = 0;
@@ -266,7 +268,8 @@ static void send_in_turn(bg_plan *plan)
             ((bgi_instruction *)(uintptr_t)&plan->devices[d].instructions[i])->after_calls = 0;
 }
 
-/* The machine may be busy with other work, so the best of many steps counts. */
+/* Checks that the measured idle share is the simulated one. The machine may be busy with other work, so the best of
+ * many steps counts. */
 static void expect_simulated(const pipeline *p)
 {
     float input[WIDTH * 64] = {0}, loss;

@@ -1,6 +1,6 @@
 /*
  * test_collective.c: compares collectives of a model with direct loops over the replicas, for random meshes, groups,
- * shapes and types. All members of a group get the same bits, those of a sum in the members' order.
+ * shapes and types. All members of a group get the same bits; sums are added in the order of the members.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static double round_to(bg_dtype dtype, double value)
     return bgi_load(dtype, &room, 0);
 }
 
-/* The expected result of collective `which` for element e of the replica. */
+/* Returns the expected result of collective `which` for element e of the replica. */
 static double expect(const rig *r, uint32_t replica, int which, int64_t e)
 {
     const uint32_t size = bg_mesh_group_size(&r->mesh, r->axes);

@@ -248,7 +248,7 @@ static void test_inference(void **state)
     bg_weights_destroy(weights);
 }
 
-/* The callback runs while the weights are in use. */
+/* Requests cancellation if the weights can be used during the creation. */
 static bool use_weights(void *user, const char *what, uint64_t done, uint64_t total)
 {
     bg_weight weight;

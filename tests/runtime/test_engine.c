@@ -122,7 +122,7 @@ static void every_generator_on_any_number_of_workers(void **state)
             }
 }
 
-/* 48 elements over 5 replicas: 10, 10, 10, 10 and 8; over 7: the last piece has 6. */
+/* Shards of 48 elements have 10, 10, 10, 10 and 8 elements over 5 replicas; over 7 replicas the last shard has 6. */
 static void replicas_that_update_pieces(void **state)
 {
     static const char *const generators[] = {"single", "sharded", "sequential", "grouped", "interleaved"};
@@ -177,10 +177,9 @@ static void as_many_workers_as_there_are_cores(void **state)
     expect_same_as_loops(&options);
 }
 
-/* With credits, a ring of one slot makes the producer wait for every message. */
 /* ---- messages that leave early ---- */
 
-/* The calls after a message in the last stage's backward action wait until the previous stage has processed the
+/* In the last stage's backward action, the calls after a message wait until the previous stage has processed the
  * message. */
 typedef struct behind {
     _Atomic uint32_t done_before; /* backward actions of the previous stage */
@@ -209,7 +208,7 @@ static void tell_behind(const bg_kernel_call *call, uint32_t part)
     atomic_fetch_add(&b->done_before, 1);
 }
 
-/* Every backward action of the device has one more call; the action's message does not wait for this call. */
+/* Adds a call to every backward action of the device; the action's message does not wait for this call. */
 static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, behind *b, bgi_call calls[2])
 {
     bgi_instruction *instructions = toy_instructions(plan, device);
@@ -227,7 +226,7 @@ static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, beh
     }
 }
 
-/* The trace also shows that a message leaves inside the action and arrives after that. */
+/* Checks in the trace that messages are sent, and begin to arrive, before their backward action ends. */
 static void expect_early_in_trace(const bg_session *session)
 {
     const uint32_t count = bg_session_trace_count(session, 0, 1);
@@ -309,7 +308,7 @@ static void slots_of_depth_one(void **state)
 
 /* ---- helping ---- */
 
-/* Parts of very different duration, each with its own sum. */
+/* Computes one element; the parts take very different times. */
 static void uneven_part(const bg_kernel_call *call, uint32_t part)
 {
     const float *x = call->operands[0], *w = call->operands[1];

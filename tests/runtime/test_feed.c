@@ -154,7 +154,7 @@ static bg_outfeed *open_outfeed(rig *r, const bg_outfeed_options *options)
     return outfeed;
 }
 
-/* The number of threads of this process. */
+/* Returns the number of threads of this process. */
 static uint32_t count_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -168,7 +168,7 @@ static uint32_t count_threads(void)
     return count;
 }
 
-/* The system may still list a joined thread for a short time. */
+/* Waits until the process has `count` threads, because the system may still list a joined thread for a short time. */
 static void expect_threads(uint32_t count)
 {
     for (int look = 0; look < 1000 && count_threads() != count; look++)
@@ -193,7 +193,7 @@ static uint64_t count_elements(const rig_options *way)
     return (uint64_t)way->device_iterations * way->accumulation * way->replicas;
 }
 
-/* The losses of RUNS runs with arrays. */
+/* Stores the losses of RUNS runs with arrays. */
 static void run_arrays(const rig_options *way, float *losses)
 {
     const uint64_t count = count_elements(way);
@@ -618,7 +618,7 @@ static void a_consumer_that_leaves_is_waited_for_no_more(void **state)
     clear_source(&s);
 }
 
-/* Without a consumer, a bounded queue holds all rows of an iteration except one, and `depth` more. */
+/* Checks that, without a consumer, a bounded queue holds `depth` rows more than all rows of an iteration except one. */
 static void fill_until_the_limit(uint32_t depth)
 {
     bg_outfeed_options options = bg_outfeed_options_defaults();
@@ -798,7 +798,7 @@ static void *stop_later(void *argument)
     return NULL;
 }
 
-/* Endless training, stopped from outside and by a value. */
+/* Endless training is stopped by another thread, and by a value. */
 static void endless_runs_are_stopped(void **state)
 {
     bg_outfeed_options options = bg_outfeed_options_defaults();
@@ -1285,7 +1285,8 @@ static void constant_inputs_are_given_once(void **state)
     close_rig(&r);
 }
 
-/* Four stages with a linear layer each. Every stage scales its result by the input `rate`, so all stages read it. */
+/* Builds four stages of one linear layer each. Every stage scales its result by the input `rate`, so all stages read
+ * it. */
 static bg_value build_rated(bg_graph *graph)
 {
     static const char *const blocks[] = {"B1", "B2", "B3", "B4"};
@@ -1304,7 +1305,7 @@ static bg_value build_rated(bg_graph *graph)
 
 enum { RATED_ELEMENTS = 2 * 3 * 4 }; /* replicas, iterations, accumulation */
 
-/* The losses of three calls, each with another rate. A rate is one value, or one value for each element. */
+/* Stores the losses of three calls, each with a different rate. A rate is one value, or one value for each element. */
 static void train_rated(const char *stages, const char *schedule, bool is_constant, float *losses)
 {
     static const float rates[] = {0.5f, 1.25f, 0.75f};

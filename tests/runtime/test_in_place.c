@@ -66,7 +66,7 @@ static void set_weight(bg_weights *weights, float first)
     require(bg_weights_set(weights, "w", &type, values, &error), &error);
 }
 
-/* The memory in which the session reads the weight; NULL: its arena. */
+/* Returns the memory in which the session reads the weight, or NULL if this is the session's arena. */
 static const void *find_place(const bg_session *session)
 {
     const bgi_plan_variable *variable = &session->plan->variables[0];

@@ -115,7 +115,7 @@ static void the_distribution_is_the_one_asked_for(void **state)
     assert_true(low == 1.25 && high == 1.25);
 }
 
-/* Uniform values, computed directly from the generator's output. */
+/* Uniform values equal those that the test computes directly from the generator's output. */
 static void uniform_values_are_the_words_of_a_block(void **state)
 {
     const bg_initializer initializer = {BG_INITIALIZE_UNIFORM, -0.3, 0.9};
@@ -168,7 +168,7 @@ static const bgi_test_oracle *oracle(void)
     return opened;
 }
 
-/* The orthonormal vectors, as in PyTorch: the rows if there are fewer rows than columns, otherwise the columns. */
+/* As in PyTorch, the rows are orthonormal if they are fewer than the columns, and otherwise the columns are. */
 static void orthogonal_weights_are_pytorchs(void **state)
 {
     static const struct {
@@ -195,8 +195,8 @@ static void orthogonal_weights_are_pytorchs(void **state)
     }
 }
 
-/* Products of rows, or of columns, are gain^2 times the unit matrix. Each vector is a combination of its drawn vector,
- * with a positive factor, and the drawn vectors before it. */
+/* Checks that products of rows, or of columns, are gain^2 times the unit matrix. Each vector is a combination of its
+ * drawn vector, with a positive factor, and the drawn vectors before it. */
 static void check_orthogonal(const bg_type *type, uint32_t threads)
 {
     enum { MOST = 200 * 320 };

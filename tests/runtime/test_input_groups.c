@@ -18,7 +18,7 @@
 
 enum { ITERATIONS = 3, COLUMNS = 2, MICRO_BATCH = 4 };
 
-/* y = -x on one device, or on two. */
+/* Compiles y = -x for one device, or for two. */
 static bg_status make_plan(const bg_options *options, bg_plan **out, bg_error *error)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, COLUMNS);
@@ -168,7 +168,7 @@ static uint32_t row_of(const training_case *c, uint32_t replica)
     return c->grouping == BG_GROUPING_ORTHOGONAL ? replica % row_count : replica / c->size;
 }
 
-/* Micro-batches for all groups, or the same for all replicas. */
+/* Makes one micro-batch for each group; if `is_written_out` is set, copies it for each replica of the group. */
 static void *make_input(const training_case *c, const bg_stream *stream)
 {
     const uint32_t row_count = c->replicas / c->size;
@@ -202,7 +202,7 @@ static size_t copy_weights(bg_weights *weights, unsigned char *out)
     return used;
 }
 
-/* Makes one run; returns all weights, one after the other. */
+/* Makes one run, copies all weights one after the other to `weights`, and returns their size. */
 static size_t train(const training_case *c, unsigned char *weights)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);

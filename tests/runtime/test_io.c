@@ -17,7 +17,7 @@
 
 enum { PIECE = 64 << 10, THREADS = 4, ROUNDS = 20, ARENA = 12 << 20 };
 
-/* Bytes of each transfer in the queue, around one piece and several. The fourth one moves nothing. */
+/* The bytes of each transfer in the queue: close to one piece or several pieces, and 0 for the fourth transfer. */
 static const size_t sizes[] = {1, PIECE - 1, PIECE, 0, PIECE + 1, 3 * PIECE, 5 << 20, 8 * PIECE - 7, 2 * PIECE};
 enum { TRANSFERS = sizeof sizes / sizeof *sizes };
 
@@ -51,7 +51,7 @@ static uint64_t load_done(queue *q)
     return atomic_load(&q->runner.io_done.value);
 }
 
-/* Checks that all transfers before the current one are counted, and no transfer after it has begun. */
+/* Checks that all transfers before the current one are complete, and that no later transfer has begun. */
 static void copy(bgi_device *base, void *to, const void *from, size_t size_bytes)
 {
     counted_device *device = (counted_device *)base;
@@ -166,14 +166,14 @@ static void many_threads_copy_each_byte_once(void **state)
     free(store);
 }
 
-/* From the second copy on, the device has a call with parts that no worker has started. */
+/* From the second copy on, gives the device a call whose parts no worker has started. */
 static void offer_parts(queue *q, uint32_t copies)
 {
     if (copies == 2)
         bgi_ticket_publish(&q->runner.ticket, 1);
 }
 
-/* A transfer of nine pieces, followed by a short one. */
+/* Creates a transfer of nine pieces, followed by a short transfer. */
 static void create_two(queue *q, counted_device *device)
 {
     static char untouched[9 * PIECE + 8]; /* memory, so that addresses are within an object */
@@ -262,7 +262,7 @@ static void a_transfer_is_done_when_its_last_piece_is(void **state)
     destroy(&q);
 }
 
-/* A transfer so large that a ticket could not count its pieces of the usual size. */
+/* If a ticket could not count a transfer's pieces of the usual size, the pieces are larger. */
 static void pieces_of_a_huge_transfer_are_larger(void **state)
 {
     static queue q;
@@ -281,7 +281,7 @@ static void pieces_of_a_huge_transfer_are_larger(void **state)
     destroy(&q);
 }
 
-/* A canceled transfer copies no further piece. */
+/* Stops the engine; a canceled transfer copies no further piece. */
 static void stop_engine(queue *q, uint32_t copies)
 {
     atomic_store(&q->engine.is_stopping, copies >= 3);

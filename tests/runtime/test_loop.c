@@ -26,7 +26,7 @@ static void open_body(rig *r)
     assert_int_equal(bg_graph_create(&r->body, &r->error), BG_OK);
 }
 
-/* Continues while its input is below `limit`. */
+/* Makes a graph that returns whether its input is below `limit`. */
 static bg_graph *make_condition(double limit)
 {
     bg_graph *graph = NULL;
@@ -211,7 +211,7 @@ static void a_value_of_the_body_ends_the_loop(void **state)
 
 /* ---- integers ---- */
 
-/* `a comparison b` of one carried value and a number, as the condition of a loop over `count` values. */
+/* Makes the condition of a loop over `count` values: it compares carried value `of` with `number`. */
 static bg_graph *make_comparison(const bg_type *types, uint32_t count, uint32_t of, bg_comparison comparison,
                                  const void *number)
 {
@@ -228,7 +228,7 @@ static bg_graph *make_comparison(const bg_type *types, uint32_t count, uint32_t 
     return graph;
 }
 
-/* The first loop of TensorFlow's chapter for IPUs: a counter of int32, ten iterations. */
+/* Runs the first loop of TensorFlow's chapter for IPUs, which increments an int32 counter in ten iterations. */
 static void an_integer_counts(void **state)
 {
     const bg_type int32 = bg_scalar(BG_INT32);
@@ -439,7 +439,7 @@ static void loops_nest(void **state)
 
 /* ---- kernels that prepare ---- */
 
-/* An op whose two parts add values that `prepare` stores: y = x + x + 1. */
+/* Prepares a call of an op whose two parts add the prepared values: y = x + x + 1. */
 static void prepare_twice_and_one(const bg_kernel_call *call)
 {
     float *sums = call->scratch;

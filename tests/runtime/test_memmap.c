@@ -177,7 +177,7 @@ static void join(const char *folder, const char *name, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%s/%s", folder, name);
 }
 
-/* The content of all files of the folder. */
+/* Returns the content of all files of the folder. */
 static test_result read_files(const char *folder)
 {
     static const char *const names[] = {BGI_MEMMAP_INDEX, "replica0.device0.store", "replica0.device1.store",
@@ -449,7 +449,7 @@ static void damage_is_refused(void **state)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(other, path), 0);
     test_train_expect(read_files(folder), &before, "files that were refused");
-    /* The store has the same plan and step, but is from another training. */
+    /* The store belongs to the same plan and step, but to another training. */
     test_folder_create(elsewhere);
     another = options_for(w, elsewhere);
     free(r.bytes);
@@ -490,7 +490,7 @@ static void other_plans_are_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* LAMB's state has the names of AdamW's. The plan that made the files can resume from them. */
+/* LAMB's state has the same names as AdamW's, but only the plan that made the files can resume from them. */
 static void another_optimizer_is_refused(void **state)
 {
     const bg_optimizer lamb = bg_lamb(0.003);

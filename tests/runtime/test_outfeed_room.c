@@ -22,7 +22,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* The peak of the process's resident memory, in kB. */
+/* Returns the peak of the process's resident memory, in kB. */
 static long find_peak_kb(void)
 {
     FILE *file = fopen("/proc/self/status", "r");

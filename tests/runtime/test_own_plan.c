@@ -69,7 +69,7 @@ static void test_training(void **state)
     assert_true(own[STEPS - 1] < own[0]);
 }
 
-/* The session uses weights that were trained. */
+/* A session for inference uses weights that another session trained. */
 static void test_inference(void **state)
 {
     const bg_optimizer sgd = bg_sgd(0.0);

@@ -48,7 +48,7 @@ static void set_own_affinity(const cpu_set_t *set)
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof *set, set), 0);
 }
 
-/* The allowed processor with the highest number, which a session would not choose first. */
+/* Returns the allowed processor with the highest number, which a session would not choose first. */
 static int last_cpu(const cpu_set_t *set)
 {
     int last = -1;
@@ -81,7 +81,7 @@ static bg_plan *make_toy(uint32_t cores, bg_pinning pinning)
     return plan;
 }
 
-/* A thread of the process that may use all processors and lives until the mutex is released. */
+/* Runs as a thread that may use all processors, and ends when the mutex is released. */
 static void *stand_by(void *argument)
 {
     pthread_mutex_t *mutex = argument;
@@ -124,7 +124,7 @@ static void workers_stay_within_the_callers_affinity(void **state)
     assert_int_equal(pthread_join(bystander, NULL), 0);
 }
 
-/* The last processor first; `user` counts the calls. */
+/* Puts the last processor first; `user` counts the calls. */
 static uint32_t reverse(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count)
 {
     assert_int_equal(pinning, BG_PINNING_COMPACT);
@@ -248,7 +248,7 @@ static void pinned_sessions_avoid_each_other(void **state)
     toy_plan_destroy(plan);
 }
 
-/* A bound thread of another process. */
+/* A session avoids the processor of a bound thread of another process. */
 static void another_process_is_avoided(void **state)
 {
     const cpu_set_t allowed = affinity_of(pthread_self());
@@ -292,7 +292,8 @@ static bool is_odd(const void *user, uint32_t cpu)
     return cpu % 2 == 1;
 }
 
-/* 4 cores of two processors each: the first two of the remaining processors are on separate cores. */
+/* The machine has 4 cores of two processors each. Occupied processors are sorted to the end; the first two free ones
+ * are on separate cores. */
 static void free_processors_come_first(void **state)
 {
     uint32_t cpus[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -305,7 +306,7 @@ static void free_processors_come_first(void **state)
     assert_int_equal(placement.core_count, 2);
 }
 
-/* 4 cores of two processors each, with Linux's numbering: siblings are 4 apart. */
+/* The machine has 4 cores of two processors each; as in Linux, the numbers of a core's processors differ by 4. */
 static void spread_leaves_equal_distances(void **state)
 {
     uint32_t by_rank[] = {0, 1, 2, 3, 4, 5, 6, 7}, by_core[] = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -330,7 +331,7 @@ typedef struct net {
     float logits[64 * 10];
 } net;
 
-/* The digit network's inference. */
+/* Opens a session for inference with the digit network. */
 static void open_net(net *n, int64_t images, uint32_t cores, bg_pinning pinning)
 {
     bg_convnet_options shape = bg_convnet_defaults();
@@ -453,7 +454,7 @@ static bg_status choose_same(const bg_op_signature *op, bg_kernel_policy policy,
 static const bg_op_type same = {BG_OP_TYPE_DEFAULTS, .name = "same",      .minimum_inputs = 1,  .maximum_inputs = 1,
                                 .output_count = 1,   .infer = infer_same, .kernel = choose_same};
 
-/* A caller's kernel may hang, and the run must still return: such a session has a worker. */
+/* A session with a caller's kernel has a worker, so that the run returns even if the kernel hangs. */
 static void own_ops_keep_their_worker(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 8);
@@ -539,7 +540,7 @@ static uint64_t count_calls(runner *runners, uint32_t count)
     return calls;
 }
 
-/* Two threads with a session of one worker each have at least 1.4 times the throughput of one thread. */
+/* Two threads, each with a session of one worker, have at least 1.4 times the throughput of one thread. */
 static void sessions_of_two_threads_run_side_by_side(void **state)
 {
     const cpu_set_t set = affinity_of(pthread_self());

@@ -36,7 +36,7 @@ static bg_value layer(bg_graph *graph, const char *name, bg_value x, int64_t fro
                      bg_graph_parameter(graph, bias, &row, NULL));
 }
 
-/* A perceptron whose output depends on every weight. */
+/* Makes a perceptron whose output depends on every weight. */
 static bg_graph *make_graph(bool has_loss, bg_value *out_loss)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS, WIDE), goal = bg_matrix(BG_FLOAT32, ROWS, OUT);
@@ -322,7 +322,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Waits until each thread has made another run, so that all take part even on a busy machine. */
+/* Waits until each thread has made one more run, so that all threads take part even on a busy machine. */
 static void wait_for(server servers[SERVERS])
 {
     for (int i = 0; i < SERVERS; i++) {
@@ -432,7 +432,7 @@ static void test_errors(void **state)
     assert_int_equal(bg_session_create_reader(plan, weights, &session, &error), BG_ERROR_INVALID);
     bgi_weights_leave(weights);
     assert_int_equal(publish(weights), 1);
-    /* This does not matter once a version is published. */
+    /* Once a version is published, another thread may use the weights. */
     assert_int_equal(bgi_weights_enter(weights, NULL, "a test", &error), BG_OK);
     assert_int_equal(bg_session_create_reader(plan, weights, &session, &error), BG_OK);
     {

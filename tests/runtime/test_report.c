@@ -221,15 +221,15 @@ static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
     toy_plan_destroy(plan);
 }
 
-/* Workers that search for work do not touch the queues. */
+/* Prevents workers that search for work from using the queues. */
 static void hold_queues(bgi_engine *engine)
 {
     for (uint32_t i = 0; i < engine->device_count; i++)
         atomic_store(&engine->runners[i].io_is_held, true);
 }
 
-/* A remote transfer does not complete. Plans do not list transfers, so none can be damaged, and the test calls the
- * report directly. */
+/* The report names a remote transfer that does not complete. Plans do not list transfers, so none can be damaged, and
+ * the test calls the report directly. */
 static void a_load_that_does_not_end(void **state)
 {
     static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.peer_wait = 0}};
@@ -262,7 +262,7 @@ static void a_load_that_does_not_end(void **state)
     toy_plan_destroy(plan);
 }
 
-/* A load of shards waits for a replica that has not stored its shard. */
+/* The report names a load of shards that waits for a replica that has not stored its shard. */
 static void a_piece_that_does_not_come(void **state)
 {
     static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.piece_axes = BG_MESH_DATA, .peer_wait = 3}};
@@ -375,7 +375,7 @@ static void parts_that_do_not_return(void **state)
     expect_kernel_report(&options);
 }
 
-/* A slow kernel is not reported as stuck, and neither is one that waits on a busy machine. */
+/* Sleeps; a run with this slow kernel is not reported as stuck, even on a busy machine. */
 static void sleep_a_little(const bg_kernel_call *call, uint32_t part)
 {
     (void)call;

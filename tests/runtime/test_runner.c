@@ -122,7 +122,7 @@ static void look(const bg_kernel_call *call, uint32_t part)
                   (uintptr_t)call->scratch % 64 == 0 && (char *)call->scratch - (char *)call->operands[0] == 64;
 }
 
-/* Every part can read the value that this function stores in scratch. */
+/* Stores a value in scratch, which every part can read. */
 static void prepare(const bg_kernel_call *call)
 {
     witness *w = call->state;

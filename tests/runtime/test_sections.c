@@ -23,7 +23,7 @@
 
 enum { ROWS = 24, WIDTH = 12, SAMPLES = 5, MOST_OUTPUTS = 64, UPDATES = 2, MOST_PIECES = 12, OFFERS = 12 };
 
-/* The number of pieces of a model's embedding and projection; 1: whole. */
+/* The number of pieces of a model's embedding and projection; 1 means one whole tensor. */
 typedef struct form {
     uint32_t embedding, projection;
     bg_serialize_mode mode; /* pieces of the projection: rows (OUTPUT_CHANNELS) or columns of its weight */
@@ -43,7 +43,7 @@ static void require(bg_status status)
 
 /* ---- the model ---- */
 
-/* The table of a serialized embedding: one parameter, or its concatenated pieces. */
+/* Returns the table of a serialized embedding: one parameter, or its concatenated pieces. */
 static bg_value find_table(bg_graph *graph, uint32_t pieces)
 {
     bg_value parts[MOST_PIECES];
@@ -222,7 +222,7 @@ static void copy_by_file(bg_weights *from, bg_weights *to, const char *folder)
     bg_safetensors_destroy(file);
 }
 
-/* A machine of another form that continues with the values of `from`. The caller destroys `weights`. */
+/* Makes a machine of another form that continues with the values of `from`. The caller destroys `weights`. */
 static void move_on(machine *from, const form *f, bool training, road way, machine *to, bg_weights **out_weights)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -312,8 +312,8 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-/* Converts one form to another. No value is lost or changed. Inference gives the same results as with whole weights
- * that are set one by one, and training continues as without the conversion. */
+/* Converts one form to another, and checks that no value is lost or changed. Inference gives the same results as with
+ * whole weights that are set one by one, and training continues as without the conversion. */
 static void move_between(const form *a, const form *b, road way, bool keeps_order)
 {
     machine first = {0}, next = {0}, same = {0}, test = {0}, plain = {0};
@@ -447,7 +447,7 @@ static void sessions_take_turns(void **state)
 
 /* ---- values given as pieces ---- */
 
-/* Sets `values` of the whole matrix of ROWS rows, in pieces of rows. */
+/* Sets piece `i` of `count` pieces of a matrix of ROWS rows; `values` has the whole matrix. */
 static bg_status give_piece(bg_weights *weights, uint32_t i, uint32_t count, const float *values)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS / count, WIDTH);

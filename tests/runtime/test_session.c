@@ -19,7 +19,7 @@
 
 enum { MOST_VALUES = 64 * TOY_WIDTH };
 
-/* A plan, a session on it and arrays for its runs, with outputs of all micro-batches. */
+/* A plan, a session that runs it, and arrays for the session's runs, with outputs of all micro-batches. */
 typedef struct rig {
     toy_options options;
     bg_plan *plan;
@@ -28,7 +28,7 @@ typedef struct rig {
     size_t output_bytes;
 } rig;
 
-/* Uses an existing plan, which the test may have changed. */
+/* Creates a session and arrays for the existing plan of `r`, which the test may have changed. */
 static void open_rig(rig *r, const toy_options *options, bg_weights *weights)
 {
     bg_error error = {0};
@@ -52,7 +52,7 @@ static void close_rig(rig *r)
     toy_plan_destroy(r->plan);
 }
 
-/* Runs the session and computes the same in loops; `values` are the loops' weights. */
+/* Runs the session, and compares the outputs with those of plain loops; `values` are the loops' weights. */
 static void run_rig(rig *r, float *values)
 {
     const void *inputs[] = {r->inputs};

@@ -85,7 +85,7 @@ static const shape_case cases[] = {
     {4, 0, 2, 2, 2, S, 0, "[4,2]", "[2,2,2]"},
 };
 
-/* y = w + x, where x has one row for each of the output's, or one row; a scalar is the loss. */
+/* Compiles y = w + x, where x has one row, or as many rows as the output; a scalar output is the loss. */
 static bg_plan *make_plan(const shape_case *wanted)
 {
     const int64_t rows = wanted->rows > 0 ? wanted->rows : 1, columns = wanted->columns > 0 ? wanted->columns : 2;

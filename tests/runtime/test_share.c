@@ -59,7 +59,7 @@ static void run_part(const bg_kernel_call *call, uint32_t part)
         atomic_store(&s->awaited.value, 1);
 }
 
-/* The helper runs parts of a call before its owner has run any. */
+/* Lets a helper run parts of a call before the owner has run any, and returns the number of these parts. */
 static uint32_t count_helped(uint32_t ready_after)
 {
     static shared_call s;

@@ -47,8 +47,8 @@ static void require(const rig *r, bg_status status)
         fail_msg("%s", r->error.message);
 }
 
-/* One parameter, which with LARGE_WIDTH has 4.8 MB and is copied by several threads, and one that the model has in two
- * sections. */
+/* Builds a model with two parameters: one, which has 4.8 MB with LARGE_WIDTH and is then copied by several threads, and
+ * one in two sections. */
 static bg_value build(bg_graph *graph, int64_t width)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, SAMPLES, width);
@@ -113,7 +113,7 @@ static void train(rig *r)
     free(x);
 }
 
-/* Copies all weights; `values` get separate memory. */
+/* Copies all weights to separate memory, to which `values` point. */
 static uint32_t copy_all(rig *r, void *values[MOST_WEIGHTS])
 {
     bg_weights *weights = bg_session_weights(r->session);
@@ -179,7 +179,7 @@ static void values_are_the_newest(void **state)
     }
 }
 
-/* The copy does not change with the weights. */
+/* Later updates of the weights do not change the copy. */
 static void updates_do_not_reach_it(void **state)
 {
     void *before[MOST_WEIGHTS], *same[MOST_WEIGHTS], *after[MOST_WEIGHTS];
@@ -255,7 +255,8 @@ static void ask(const bg_kernel_call *call, uint32_t part)
     q->answered_yes += bgi_session_leaves_processor(q->session);
 }
 
-/* While one worker runs all the time, no processor is free on a machine with one, and one is free on a larger machine.
+/* Checks the answer while one worker runs all the time: no processor is free on a machine with one processor, and at
+ * least one is free on a larger machine.
  */
 static void expect_answer(bool is_free)
 {

@@ -19,7 +19,8 @@
 
 enum { WIDTH = 5, MOST_MICRO_BATCHES = 16, MOST_INSTRUCTIONS = 3 * MOST_MICRO_BATCHES };
 
-/* A whole plan: one device that returns its input. Must not be moved. */
+/* A complete plan of one device that returns its input. The struct must not be moved, because it has pointers to
+ * itself. */
 typedef struct echo {
     bg_plan plan;
     bgi_plan_device device;

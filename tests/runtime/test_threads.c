@@ -97,7 +97,7 @@ static void *run_once(void *argument)
     return NULL;
 }
 
-/* Returns when the run is inside a kernel. */
+/* Starts a run on another thread, and returns when the run is inside a kernel. */
 static void begin_run(runner *r, bg_session *session, gate *g)
 {
     *r = (runner){.session = session};
@@ -360,7 +360,7 @@ static void *destroy_session(void *argument)
     return NULL;
 }
 
-/* Destroying cannot fail: it waits for the run of the session that shares the weights. */
+/* The destruction of a session cannot fail, so it waits for the run of another session that shares the weights. */
 static void destroying_waits(void **state)
 {
     static gate g;

@@ -25,7 +25,7 @@ typedef struct test_problem {
     bg_schedule_edge *chain; /* malloc'ed */
 } test_problem;
 
-/* Stage i is on device i, with the edges of a chain. */
+/* Makes a chain, with stage i on device i. */
 static inline bool test_chain(test_problem *test, uint32_t stage_count, uint32_t micro_batch_count, bool training)
 {
     memset(test, 0, sizeof *test);
@@ -46,7 +46,7 @@ static inline void test_problem_clear(test_problem *test)
     test->chain = NULL;
 }
 
-/* xorshift64*; a seed gives the same problem everywhere. */
+/* Returns a number of xorshift64*, so that a seed gives the same problem on every machine. */
 static inline uint32_t test_random(uint64_t *state, uint32_t below)
 {
     *state ^= *state >> 12;
@@ -179,7 +179,7 @@ static inline void test_random_rest(test_problem *test, uint64_t *random, bool s
         p->stage_gathers = test->gathers;
 }
 
-/* A kind of problem that the strategy accepts, with concurrent stages if it accepts those. */
+/* Makes a random problem of a kind that the strategy accepts, with concurrent stages if the strategy accepts these. */
 static inline void test_random_problem_for(test_problem *test, uint64_t seed, const bg_schedule_generator *generator)
 {
     static const char *const own_devices[] = {"interleaved", "zb-h1", "zb-h2"};

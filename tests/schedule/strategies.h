@@ -54,7 +54,7 @@ static inline void strategy_refused(const bg_schedule_problem *problem, const ch
         fail_msg("\"%s\" is not in: %s", part, error.message);
 }
 
-/* The compute actions of a device, such as "F0.0 F0.1 B0.0 W0.0 U0:0". */
+/* Checks the compute actions of a device, which are printed as "F0.0 F0.1 B0.0 W0.0 U0:0". */
 static inline void assert_order(const bg_schedule *schedule, uint32_t device, const char *expected)
 {
     const uint32_t count = bg_schedule_action_count(schedule, device);
@@ -71,8 +71,8 @@ static inline void assert_order(const bg_schedule *schedule, uint32_t device, co
     free(text);
 }
 
-/* The largest number of pairs of a stage and a micro-batch whose forward a device has done while their values are still
- * needed. The last reader is W if the problem splits weights, otherwise B. */
+/* Returns the largest number of pairs of a stage and a micro-batch whose forward a device has done while their values
+ * are still needed. The last reader is W if the problem splits weights, otherwise B. */
 static inline uint32_t most_kept(const bg_schedule *schedule, const bg_schedule_problem *problem, uint32_t device)
 {
     const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;

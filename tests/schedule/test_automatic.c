@@ -83,7 +83,8 @@ static void add_costs(test_problem *test, bg_stage_cost *costs, uint64_t *random
     test->problem.bytes_per_ns = test_random(random, 3) * 20.0;
 }
 
-/* Whether F and B of the last stages follow each other if the problem requires it, which not all strategies do. */
+/* Returns whether F and B of the last stages follow each other if the problem requires this; not all strategies obey.
+ */
 static bool keeps_loss(const bg_schedule *schedule, const bg_schedule_problem *problem)
 {
     const uint32_t last = problem->stage_count - 1;
@@ -143,8 +144,8 @@ static void test_no_other_is_better(void **state)
 
 /* ---- limits ---- */
 
-/* The largest number of bytes in used slots of a device at any time of a simulated step. A slot is used from the
- * beginning of its producer to the end of its last reader. */
+/* Returns the largest number of bytes in used slots of a device at any time of a simulated step. A slot is used from
+ * the beginning of its producer to the end of its last reader. */
 static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_problem *problem, uint32_t device)
 {
     bg_schedule_timing timing = {0};
@@ -217,7 +218,7 @@ static void test_limits_are_met(void **state)
     }
 }
 
-/* The budget in the message is exactly enough. */
+/* The budget that the error message names is exactly sufficient. */
 static void test_too_small_a_limit_is_explained(void **state)
 {
     size_t limits[4] = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
@@ -333,7 +334,7 @@ static double time_combination(const bg_schedule_problem *problem, const device_
     return makespan;
 }
 
-/* Each stage has its own device. */
+/* Finds the shortest makespan over all orders; each stage has a separate device. */
 static double find_optimum(const bg_schedule_problem *problem)
 {
     static device_orders orders[3];
@@ -486,7 +487,8 @@ static void test_is_a_function_of_the_problem(void **state)
     }
 }
 
-/* With uneven costs, no bound ends the search early. The time limits allow for a busy machine. */
+/* Returns the seconds of a search with uneven costs, which no bound ends early. The time limits allow for a busy
+ * machine. */
 static double time_search(uint32_t stages, uint32_t micro_batches)
 {
     bg_stage_cost costs[16];

@@ -18,7 +18,7 @@
 
 #define BIT(kind) (1u << BG_ACTION_##kind)
 
-/* A handwritten phased schedule: all micro-batches pass through a stage before the next stage begins, and each stage is
+/* Generates a phased schedule: all micro-batches pass through a stage before the next stage begins, and each stage is
  * updated after its backward. */
 static bg_status generate_phases(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
@@ -39,7 +39,7 @@ static bg_status generate_phases(const bg_schedule_problem *problem, bg_schedule
 static const bg_schedule_generator phases = {
     .name = "phases", .generate = generate_phases, .minimum_micro_batches = bgi_schedule_minimum_of_one};
 
-/* Two stages on one device, with two micro-batches. */
+/* Makes a problem of two stages on one device, with two micro-batches. */
 static void make_phases(test_problem *test)
 {
     assert_true(test_chain(test, 2, 2, true));
@@ -428,8 +428,8 @@ static void random_problems_are_completed_rightly(void **state)
 
 /* ---- time ---- */
 
-/* Each stage has a buffer of 100 bytes. store_bytes of the buffer are stored after each visit; SIZE_MAX: it is only
- * read. */
+/* Returns the makespan of phases in which each stage has a buffer of 100 bytes. `store_bytes` of the buffer are stored
+ * after each visit; SIZE_MAX means that it is only read. */
 static double simulate_phases(double bytes_per_ns, bool preload, size_t store_bytes)
 {
     test_problem test;

@@ -31,7 +31,7 @@ static void assert_prints(const bg_schedule *schedule, const char *expected)
     free(text);
 }
 
-/* The output of PyTorch's 1F1B for two ranks, and the equivalent schedule. */
+/* The output of PyTorch's 1F1B for two ranks is read as the equivalent schedule. */
 static void test_golden(void **state)
 {
     uint64_t skipped = 99;
@@ -65,7 +65,7 @@ static void test_the_whole_grammar(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* CSV has no updates: the reader adds them at the end of each device. */
+/* Prints the schedule without its updates, which CSV does not have; the reader adds them at the end of each device. */
 static char *print_without_updates(const bg_schedule *schedule)
 {
     char *text = NULL, *to;
@@ -113,8 +113,7 @@ static void test_the_older_form(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* PyTorch's zb1p for 2 ranks of 2 stages, in the current and the older format. The actions of every rank are in this
- * order. */
+/* PyTorch's zb1p for 2 ranks of 2 stages is read in the current and the older format. */
 static void test_interleaved_zero_bubble(void **state)
 {
     static const char published[] = "0F0,0F1,2F0,,2F1,2I0,2W0,0F2,2I1,2W1,0F3,0I0,0W0,2F2,0I1,0W1,2F3,2I2,2W2,2I3,2W3,"
@@ -221,7 +220,7 @@ static void test_generators_survive_the_round_trip(void **state)
     assert_true(count >= 20);
 }
 
-/* The cell (by number) of an action such as "1F0"; fails if it does not exist. */
+/* Returns the number of the cell of an action such as "1F0"; fails if no cell has the action. */
 static uint32_t find_cell(const char *csv, const char *action)
 {
     const char *at = strstr(csv, action), *row = csv;

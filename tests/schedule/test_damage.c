@@ -33,7 +33,8 @@ static bool crosses(const bg_schedule_problem *p, const bg_schedule_edge *edge)
     return p->stage_devices[edge->from_stage] != p->stage_devices[edge->to_stage];
 }
 
-/* The number of actions of this kind in a step on this stage, or on each level or edge if the kind belongs to these. */
+/* Returns the number of actions of this kind in a step on this stage, or on each level or edge if the kind belongs to
+ * these. */
 static uint32_t times(const bg_schedule_problem *p, bg_action_kind kind, uint32_t stage)
 {
     const uint32_t all = p->micro_batch_count;
@@ -77,7 +78,8 @@ static bool is_transfer(bg_action_kind kind)
     return kind == BG_ACTION_LOAD || kind == BG_ACTION_STORE;
 }
 
-/* The number of actions of a step that differ from this one only in the micro-batch; 0: the problem has no such action.
+/* Returns the number of actions of a step that are equal to this action except for the micro-batch; 0 means that the
+ * problem has no such action.
  */
 static uint32_t times_of(const bg_schedule_problem *p, const bg_action *a)
 {
@@ -144,7 +146,7 @@ static bool is_done(const world *w, bg_action_kind kind, uint32_t stage, uint32_
     return times(w->p, kind, stage) == 0 || w->done[kind][stage][level][number];
 }
 
-/* Whether a stage's required earlier actions are done, for the micro-batch or for the whole step. */
+/* Returns whether a stage's required earlier actions are done, for the micro-batch or for the whole step. */
 static bool has_own_inputs(const world *w, const bg_action *a, uint32_t step)
 {
     const uint32_t all = w->p->micro_batch_count, n = step * all + a->micro_batch;
@@ -196,8 +198,8 @@ static bool has_bit(uint32_t bits, bg_action_kind kind)
     return (bits >> kind & 1) != 0;
 }
 
-/* A load must bring values that are not on the device. Values that were loaded or stored in this step must not be
- * loaded or stored again. */
+/* Loads or stores an edge's values. A load must bring values that are not on the device. Values that were loaded or
+ * stored in this step must not be loaded or stored again. */
 static outcome move_edge(world *w, const bg_action *a, uint32_t n)
 {
     const uint32_t b = a->index, m = a->micro_batch;
@@ -234,7 +236,7 @@ static bool uses_variables(const bg_schedule_buffer *buffer, const bg_action *a)
     return a->kind != BG_ACTION_UPDATE || buffer->update_levels == 0 || has_bit(buffer->update_levels, a->index);
 }
 
-/* Whether the values that an action uses are on the device; then records its effects. */
+/* Returns whether the values that an action uses are on the device; if they are, records the action's effects. */
 static bool use_buffers(world *w, const bg_action *a)
 {
     for (uint32_t b = 0; b < w->p->buffer_count; b++) {
@@ -257,7 +259,7 @@ static bool use_buffers(world *w, const bg_action *a)
     return true;
 }
 
-/* Called at the end of a device's step; returns false if changes are lost. */
+/* Ends a device's step; returns false if changes are lost. */
 static bool end_step(world *w, uint32_t device)
 {
     for (uint32_t b = 0; b < w->p->buffer_count; b++) {
@@ -305,8 +307,8 @@ static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t
     return WENT;
 }
 
-/* Each device in turn runs one action until all have reached their end (WENT), no device can continue, or an action is
- * wrong. */
+/* Lets each device in turn run one action until all have reached their end (WENT), no device can continue, or an action
+ * is wrong. */
 static outcome run_world(world *w, uint32_t steps)
 {
     uint32_t at[MOST_DEVICES] = {0};
@@ -365,7 +367,7 @@ static verdict judge(const bg_schedule *schedule, const bg_schedule_problem *p)
 
 /* ---- depths ---- */
 
-/* The position at which a device runs an action, or -1. */
+/* Returns the position at which a device runs an action, or -1. */
 static long find(const bg_schedule *schedule, uint32_t device, bg_action_kind kind, uint32_t stage, uint32_t m,
                  uint32_t index)
 {
@@ -378,8 +380,8 @@ static long find(const bg_schedule *schedule, uint32_t device, bg_action_kind ki
     return -1;
 }
 
-/* The largest number of micro-batches that the receiving device holds at once: their message has arrived (or their
- * value was made) and will still be read. */
+/* Returns the largest number of micro-batches that the receiving device holds at the same time: their message has
+ * arrived (or their value was made) and will still be read. */
 static uint32_t count_held(const bg_schedule *schedule, const bg_schedule_problem *p, uint32_t e)
 {
     const bg_schedule_edge *edge = &p->edges[e];
@@ -403,7 +405,7 @@ static uint32_t count_held(const bg_schedule *schedule, const bg_schedule_proble
     return most;
 }
 
-/* The same for a remote edge's loaded micro-batches. */
+/* Returns the largest number of loaded micro-batches of a remote edge that the device holds at the same time. */
 static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_problem *p, uint32_t b)
 {
     const bg_schedule_buffer *buffer = &p->buffers[b];
@@ -420,7 +422,8 @@ static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_prob
     return most;
 }
 
-/* The verifier's depths are sufficient for two steps, and equal the numbers that the devices hold. */
+/* Checks that the verifier's depths are sufficient for two steps and equal the numbers of micro-batches that the
+ * devices hold. */
 static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem *p, uint64_t seed)
 {
     uint32_t depths[MOST_EDGES];

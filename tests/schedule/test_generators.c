@@ -91,8 +91,8 @@ static void test_published_timetables(void **state)
     test_problem_clear(&test);
 }
 
-/* The content of a cell by the lockstep formula: stage k's forward holds micro-batch m at step stride * m + k, its
- * backward at stride * m + last - k. */
+/* Writes the content of a cell by the lockstep formula: stage k computes the forward of micro-batch m at step stride *
+ * m + k, and the backward at stride * m + last - k. */
 static void format_cell(char *cell, uint32_t stage, uint32_t micro_batches, uint32_t step, uint32_t stride,
                         uint32_t last)
 {
@@ -146,8 +146,8 @@ static void assert_picture(const bg_schedule *schedule, const bg_schedule_proble
     free(text);
 }
 
-/* Starts at the minimum that IPU software required; with fewer micro-batches, a cell of grouped may have only one
- * action. */
+/* Timetables follow the formulas from the minimum of micro-batches that IPU software required; with fewer, a cell of
+ * grouped may have only one action. */
 static void test_timetables_follow_formulas(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void test_skipping_edge_keeps_pace(void **state)
     test_problem_clear(&test);
 }
 
-/* The names used by PyTorch, TensorFlow for IPU and the zero-bubble authors, in upper or lower case. */
+/* The names that PyTorch, TensorFlow for IPU and the zero-bubble authors use are accepted in upper or lower case. */
 static void test_names_of_other_systems(void **state)
 {
     static const struct {

@@ -15,7 +15,7 @@ static uint32_t largest_micro_batch_count(void)
     return getenv("BRIGADE_TEST_QUICK") != NULL ? 9 : 33;
 }
 
-/* Training and inference, the loss merged or not, the update in one level or two. */
+/* Checks training and inference, the loss merged or not, and the update in one level or two. */
 static void assert_verifies(const char *name, uint32_t stage_count, uint32_t device_count, uint32_t micro_batch_count)
 {
     test_problem test;
@@ -52,7 +52,7 @@ static void test_every_size(void **state)
             }
 }
 
-/* Stage 0, then 1 and 2 concurrently, then 3, on devices 0 1 2 3. Returns the makespan in unit costs. */
+/* Runs stage 0, then 1 and 2 concurrently, then 3, on devices 0 1 2 3. Returns the makespan in unit costs. */
 static double run_diamond(const char *name, bool is_concurrent, bool training, char **out_timetable)
 {
     static const uint32_t positions[] = {0, 1, 1, 2}, devices[] = {0, 1, 2, 3};

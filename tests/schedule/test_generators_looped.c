@@ -105,8 +105,8 @@ static void test_messages_between_updates_of_phases(void **state)
     test_problem_clear(&test);
 }
 
-/* The idle share of GPipe, 1F1B (v = 1) and both loops is (p - 1) / (v m + p - 1) for p devices with v stages each,
- * with the same `costs` for all stages. */
+/* Checks that the idle share of GPipe, 1F1B (v = 1) and both loops is (p - 1) / (v m + p - 1) for p devices with v
+ * stages each, with the same `costs` for all stages. */
 static void assert_bubble(const char *name, uint32_t p, uint32_t v, uint32_t m, const bg_stage_cost *cost)
 {
     const double work = cost->forward_ns + cost->backward_ns;
@@ -262,7 +262,7 @@ static void test_rounds_that_are_not_full(void **state)
         }
 }
 
-/* The order of devices differs from that of stages, which has no effect; only the grouping of stages matters. */
+/* The order of devices differs from that of stages, but only the grouping of stages affects the schedule. */
 static void test_loops_over_permuted_devices(void **state)
 {
     test_problem test;

@@ -14,7 +14,7 @@
 
 #include "schedule/strategies.h"
 
-/* Handwritten orders: one string for each device, NULL at the end. */
+/* Compares the orders with handwritten ones: one string for each device, NULL at the end. */
 static void assert_orders(const char *name, uint32_t stage_count, uint32_t device_count, uint32_t micro_batch_count,
                           const char *const *orders)
 {
@@ -177,7 +177,7 @@ static void test_zb_h1_with_other_costs(void **state)
         }
 }
 
-/* No idle time and the memory of 1F1B: p micro-batches of two stages. */
+/* ZB-V has no idle time, and needs the memory of 1F1B: p micro-batches of two stages. */
 static void test_zb_v(void **state)
 {
     (void)state;
@@ -186,9 +186,9 @@ static void test_zb_v(void **state)
             assert_figures("zb-v", p, m, measure("zb-v", 2 * p, p, m), 0, p - 1, 2 * p);
 }
 
-/* The memory is floor((p + 2) / 2) and floor((p + 4) / 3) micro-batches of two stages. The idle time is about 3 p and 4
- * p steps (of 6 m; in the paper, p / 2 m and 2 p / 3 m), for any number of micro-batches. 1F1B with both stages in one
- * has p, and 6 (p - 1). */
+/* The memory of v-half and v-min is floor((p + 2) / 2) and floor((p + 4) / 3) micro-batches of two stages. The idle
+ * time is about 3 p and 4 p steps (of 6 m; in the paper, p / 2 m and 2 p / 3 m), for any number of micro-batches. 1F1B
+ * with both stages in one needs p micro-batches and is idle for 6 (p - 1) steps. */
 static void test_v_half_and_v_min(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void test_v_half_and_v_min(void **state)
         }
 }
 
-/* A DualPipeV in which a forward and the backward paired with it run as one action of F + B + W, as the published
+/* A run of DualPipeV in which a forward and the backward paired with it are one action of F + B + W, as the published
  * figure assumes. */
 typedef struct paired_run {
     const bg_schedule *schedule;
@@ -241,7 +241,8 @@ static bool run_next(paired_run *run, uint32_t device, const bg_action *actions,
     return true;
 }
 
-/* In the steady state, every F is followed by its B and that B's W; the last device's first F has no partner. */
+/* Runs a device. In the steady state, every F is followed by the B paired with it and by the W of this B; the last
+ * device's first F has no partner. */
 static bool run_device(paired_run *run, uint32_t device)
 {
     const uint32_t behind = run->devices - 1 - device, begun = run->at[device];

@@ -42,7 +42,7 @@ static bg_schedule_timing simulate_once(const bg_schedule_problem *problem, cons
     return timing;
 }
 
-/* Both have makespan 2(m + p - 1) for unit costs, hence bubble (p - 1) / (m + p - 1). */
+/* GPipe and 1F1B have makespan 2(m + p - 1) for unit costs, hence bubble (p - 1) / (m + p - 1). */
 static void test_bubble_of_pipelines(void **state)
 {
     static const uint32_t stage_counts[] = {2, 4, 8}, micro_batch_counts[] = {4, 8, 32};

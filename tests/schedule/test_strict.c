@@ -27,7 +27,7 @@ typedef struct made {
     bg_schedule_buffer buffers[MOST_STAGES];
 } made;
 
-/* Stages are assigned to devices in turn, with remote weights and different costs. */
+/* Makes a schedule for stages that are assigned to devices in turn, with remote weights and different costs. */
 static void make(made *m, const char *name, uint32_t stages, uint32_t devices, uint32_t micro_batches, bool training,
                  bool strict)
 {
@@ -69,7 +69,7 @@ static void clear(made *m)
     free(m->edges);
 }
 
-/* The number of pairs of events on two devices that overlap in time. A waiting RECEIVE has no separate step. */
+/* Returns the number of pairs of events on two devices that overlap in time. A waiting RECEIVE has no separate step. */
 static size_t count_overlaps(const bg_schedule_timing *timing)
 {
     size_t overlaps = 0;
@@ -82,7 +82,7 @@ static size_t count_overlaps(const bg_schedule_timing *timing)
     return overlaps;
 }
 
-/* The sum of all events with a duration. */
+/* Returns the sum of the durations of all events. */
 static double sum_of_all(const made *m)
 {
     double sum = 0.0;
@@ -131,7 +131,7 @@ static void a_step_is_one_sequence(void **state)
                 }
 }
 
-/* The order follows the data: micro-batch after micro-batch, each forward and then backward. */
+/* The timetable has one micro-batch after the other, each first forward and then backward. */
 static void the_timetable_shows_it(void **state)
 {
     static const char inference[] = "step 0  1  2  3\n"
@@ -175,7 +175,7 @@ static void lists_from_a_text_are_verified(void **state)
     clear(&m);
 }
 
-/* Three of the generators run one action at a time. The others accept a strict problem only on one device. */
+/* Only three of the generators run one action at a time. The others accept a strict problem only on one device. */
 static void the_rest_refuses(void **state)
 {
     uint32_t accepted = 0;

@@ -186,7 +186,7 @@ static void test_recompute_goes_before_the_wait(void **state)
     test_problem_clear(&test);
 }
 
-/* A generator may place R itself; here all R are together before the first B. */
+/* Generates a schedule with all R together before the first B, because a generator may place R itself. */
 static bg_status generate_early(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     static const bg_action_kind kinds[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD};

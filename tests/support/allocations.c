@@ -119,7 +119,7 @@ void *calloc(size_t element_count, size_t size)
     return keep(is_refused(caller) ? NULL : __libc_calloc(element_count, size), caller);
 }
 
-/* As in free, the address is removed before the C library may reuse it. */
+/* As in free, the address is removed from the table before the C library may reuse it. */
 void *realloc(void *memory, size_t size)
 {
     const void *caller = __builtin_return_address(0);

@@ -10,18 +10,18 @@
 
 bool test_allocations_available(void);
 
-/* The number of calls of malloc, calloc, realloc and the aligned functions in the whole process so far. */
+/* Returns the number of calls of malloc, calloc, realloc and the aligned functions in the whole process so far. */
 uint64_t test_allocations_count(void);
-/* The number of blocks that the program itself (not a shared library) has allocated since the first call of this
- * function and not freed. */
+/* Returns the number of blocks that the program itself (not a shared library) has allocated since the first call of
+ * this function and not freed. */
 int64_t test_allocations_live(void);
 
 /* Makes the n-th allocation of the program itself from now on (1: the next one) fail once; 0: no allocation fails.
  * Allocations of shared libraries succeed, because not all of these libraries survive a failure. */
 void test_allocations_fail(uint64_t n);
-/* Does the same, but counts allocations of shared libraries too. */
+/* Does the same as test_allocations_fail, but counts allocations of shared libraries too. */
 void test_allocations_fail_anywhere(uint64_t n);
-/* Whether that allocation has failed. */
+/* Returns whether the allocation that was to fail has failed. */
 bool test_allocations_have_failed(void);
 
 #endif

@@ -12,8 +12,8 @@
 
 typedef bg_value (*bgi_test_build)(bg_graph *graph, const bg_value *inputs, const void *argument);
 
-/* Plain reverse mode over the whole graph: adds the ops that compute d sum(value * seed) / d wanted[i]. The result is
- * null if no gradient reaches wanted[i]. */
+/* Applies plain reverse mode to the whole graph: adds the ops that compute d sum(value * seed) / d wanted[i]. The
+ * result is null if no gradient reaches wanted[i]. */
 void bgi_test_derive(bg_graph *graph, bg_value value, bg_value seed, const bg_value *wanted, uint32_t count,
                      bg_value *gradients);
 

@@ -6,13 +6,13 @@
 
 enum { TEST_FOLDER_BYTES = 48 };
 
-/* Makes a new folder and writes its path; fails the test (cmocka) when it cannot. */
+/* Makes a new folder and writes its path; fails the test (cmocka) if this is not possible. */
 void test_folder_create(char path[TEST_FOLDER_BYTES]);
 
-/* Removes a folder with everything in it. */
+/* Removes a folder and its content. */
 void test_folder_remove(const char *path);
 
-/* Entries of a folder, not counting "." and ".."; -1 when it cannot be read. */
+/* Returns the number of entries of a folder without "." and "..", or -1 if the folder cannot be read. */
 int test_folder_count(const char *path);
 
 #endif

@@ -22,11 +22,11 @@ typedef struct test_held_thread {
         .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER                                        \
     }
 
-/* The function for the option; `user` is a test_held_thread. It refuses a second thread until the first one has been
- * joined. */
+/* The function for the option; `user` is a test_held_thread. The function returns false for a second thread until the
+ * first one has been joined. */
 bool test_held_thread_start(void *user, void (*function)(void *argument), void *argument);
 void test_held_thread_release(test_held_thread *held);
-/* Afterward the thread may be lent again. */
+/* Joins the thread, which may then be lent again. */
 void test_held_thread_join(test_held_thread *held);
 
 #endif

@@ -13,11 +13,11 @@ typedef struct bgi_test_interpreter {
     void **buffers;    /* by value id; zero at first, constants filled */
 } bgi_test_interpreter;
 
-/* The graph must be complete: values that are added later have no buffers. */
+/* Allocates buffers for all values. The graph must be complete: values that are added later have no buffers. */
 void bgi_test_interpreter_init(bgi_test_interpreter *interpreter, const bg_graph *graph);
 void bgi_test_interpreter_clear(bgi_test_interpreter *interpreter);
 
-/* A value's bytes, to read or to fill (inputs and variables). */
+/* Returns a value's bytes, to read or to fill (inputs and variables). */
 void *bgi_test_data(const bgi_test_interpreter *interpreter, bg_value value);
 /* Reads and writes the bytes element by element as doubles. */
 void bgi_test_set(const bgi_test_interpreter *interpreter, bg_value value, const double *elements);

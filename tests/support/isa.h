@@ -6,7 +6,7 @@
 
 #include "core/isa.h"
 
-/* The first instruction set after `isa`, or BGI_ISA_COUNT. */
+/* Returns the next instruction set after `isa` that this processor has, or BGI_ISA_COUNT. */
 static inline int next_isa(int isa)
 {
     do

@@ -93,7 +93,7 @@ static bg_value build_tied(bg_graph *graph, int64_t micro_batch)
     return build_embedding(graph, micro_batch, 20);
 }
 
-/* The table has more rows than an update has ids. */
+/* Builds a model whose table has more rows than an update has ids. */
 static bg_value build_rows(bg_graph *graph, int64_t micro_batch)
 {
     return build_embedding(graph, micro_batch, 601);
@@ -125,7 +125,7 @@ static bg_value build_fan(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* B2 and B3 are two independent branches, so they can be concurrent stages. */
+/* Builds a model in which B2 and B3 are independent branches, so they can be concurrent stages. */
 static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 20);
@@ -154,8 +154,8 @@ static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* Convolutions and transposed convolutions with a skip connection, then convolutions over three dimensions and over
- * one. */
+/* Builds convolutions and transposed convolutions with a skip connection, followed by convolutions over three
+ * dimensions and over one. */
 static bg_value build_u_shape(bg_graph *graph, int64_t micro_batch)
 {
     static const int64_t three[] = {3, 3, 3}, two[] = {2, 2}, uneven[] = {4, 4}, few[] = {3};

@@ -24,8 +24,8 @@ typedef struct bgi_test_op_case {
     bool has_kinks;    /* central differences use random operands, in which no two elements are equal */
 } bgi_test_op_case;
 
-/* Float operands become `dtype`. Gradients are left out if rounding may change them completely (which of two nearly
- * equal elements is the largest). */
+/* Compares one case, with float operands of type `dtype`. Gradients are left out if rounding may change them completely
+ * (which of two nearly equal elements is the largest). */
 void bgi_test_op_case_run(const bgi_test_oracle *oracle, const bgi_test_op_case *test, bg_dtype dtype, double absolute,
                           double relative, bool with_gradients);
 

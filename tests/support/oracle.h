@@ -28,11 +28,11 @@ typedef struct bgi_test_oracle {
     size_t count, capacity;
 } bgi_test_oracle;
 
-/* Tests run in the repository's root: path is "tests/oracle/ops_b.txt". */
+/* Opens an oracle's file. Tests run in the repository's root, so `path` is for example "tests/oracle/ops_b.txt". */
 bgi_test_oracle *bgi_test_oracle_open(const char *path);
 void bgi_test_oracle_close(bgi_test_oracle *oracle);
 const bgi_test_tensor *bgi_test_oracle_find(const bgi_test_oracle *oracle, const char *case_name, const char *name);
-/* NULL when the oracle has no such tensor. */
+/* Finds a tensor; returns NULL if the oracle does not have it. */
 const bgi_test_tensor *bgi_test_oracle_try(const bgi_test_oracle *oracle, const char *case_name, const char *name);
 bg_type bgi_test_tensor_type(const bgi_test_tensor *tensor, bg_dtype dtype);
 /* Checks |actual - wanted| <= absolute + relative |wanted| for every element; a failure's message names the tensor and

@@ -56,8 +56,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* The content of output `output` of an op that read these contents; larger numbers mean the operands that the op
- * changes in place. */
+/* Returns the content of output `output` of an op that read these contents; larger numbers of outputs mean the operands
+ * that the op changes in place. */
 static uint64_t hash_op(const char *name, const char *block, uint32_t output, const uint64_t *inputs, uint32_t count)
 {
     uint64_t hash = mix_text(mix_text(mix(1, output), name), block);
@@ -77,7 +77,7 @@ static uint64_t hash_variable(const char *name)
     return mix_text(3, name);
 }
 
-/* Constants have no names in plans. */
+/* Returns the content of a constant: a hash of its bytes, because constants have no names in plans. */
 static uint64_t hash_constant(const void *data, size_t size)
 {
     uint64_t hash = 4;
@@ -94,7 +94,8 @@ static bool is_transparent(const bg_op_type *type)
     return type->alias_input != BG_NO_OPERAND || type == &bgi_op_load;
 }
 
-/* The first micro-batch's gradient replaces the accumulator's previous content. */
+/* Returns whether the op replaces an operand's previous content: the first micro-batch's gradient replaces the
+ * accumulator's. */
 static bool is_replaced(const bg_graph *graph, const bgi_op *op, uint32_t input, uint32_t micro_batch)
 {
     const bgi_value *value = op != NULL ? bgi_graph_value(graph, op->inputs[input]) : NULL;
@@ -124,7 +125,7 @@ static void walk_op(const bg_graph *graph, const bgi_op *op, uint32_t micro_batc
                 hash_op(op->name, graph->blocks[op->block].name, 64 + i, inputs, op->input_count);
 }
 
-/* Runs all steps; outputs are as in the machine. Returns the contents by value. */
+/* Runs all steps of the graph; outputs are stored as in the machine. Returns the contents by value. */
 static uint64_t *walk_graph(const bg_graph *graph, const bg_plan *plan, uint32_t steps, uint64_t *outputs)
 {
     uint64_t *contents = calloc(graph->value_count, sizeof *contents);
@@ -191,7 +192,7 @@ static void put(uint64_t *words, size_t size, uint64_t hash)
         words[i] = hash + i * LINE_STEP;
 }
 
-/* The device whose memory holds an operand of `device`; here, windows are the receiver's slots. */
+/* Returns the device whose memory has an operand of `device`; here, windows are the receiver's slots. */
 static uint32_t owner_of(const machine *m, uint32_t device, const bgi_operand *operand)
 {
     return operand->memory == BGI_MEMORY_WINDOW ? m->plan->edges[operand->edge].to_device : device;
@@ -235,7 +236,8 @@ static uint64_t read_operand(machine *m, uint32_t device, const bgi_operand *ope
 
 /* ---- instructions ---- */
 
-/* Outputs do not overlap each other, scratch or inputs; but an output may have exactly the memory of an input.
+/* Checks that outputs do not overlap each other, scratch or inputs; but an output may have exactly the memory of an
+ * input.
  */
 static void check_overlaps(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call)
 {
@@ -268,7 +270,8 @@ static const bgi_op *find_op(const machine *m, const char *name)
     return NULL;
 }
 
-/* A fused product represents the ops whose names, joined by +, are its name: it writes the same contents. */
+/* Runs a fused product, whose name joins the names of the represented ops by +; it writes the same contents as these
+ * ops. */
 static void run_fused_product(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call,
                               const uint64_t *inputs)
 {
@@ -393,7 +396,7 @@ static void move_until(machine *m, uint32_t device, uint64_t target)
     }
 }
 
-/* Transfers may run when they are issued, or only when a device waits for them. */
+/* Issues transfers, which may run at once, or only when a device waits for them. */
 static void issue(machine *m, uint32_t device, uint32_t count)
 {
     m->issued[device] += count;
@@ -444,7 +447,7 @@ static void run_instruction(machine *m, uint32_t device, const bgi_instruction *
     }
 }
 
-/* Runs one instruction of some device; returns false when all are done. */
+/* Runs one instruction of some device; returns false if all instructions are done. */
 static bool take_turn(machine *m, bgi_test_turns turns)
 {
     const uint32_t devices = m->plan->device_count, begin = (uint32_t)(next_random(m) % devices);
@@ -576,7 +579,8 @@ static void check_classes(const bg_plan *plan, const char *what)
     }
 }
 
-/* The memory of a phase is part of its device's memory, which also includes the values that are live inside phases. */
+/* Checks that the memory of a phase is part of its device's memory, which also includes the values that are live inside
+ * phases. */
 static void check_phases(const bg_plan *plan, const char *what)
 {
     for (uint32_t d = 0; d < plan->device_count; d++) {

@@ -79,7 +79,7 @@ static bg_value by_reshaped_weight(builder *b, bg_value x)
     return bg_matmul(b->graph, NULL, x, bg_reshape(b->graph, NULL, shaped, 2, square), false, false);
 }
 
-/* Gradients reach both values, but not the comparison. */
+/* Adds a choice between two values; gradients reach both values, but not the comparison. */
 static bg_value by_choice(builder *b, bg_value x)
 {
     const bg_value y = pick(b);

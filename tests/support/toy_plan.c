@@ -50,7 +50,7 @@ static void find_part(const toy_stage *stage, uint32_t part, uint32_t *first, ui
     *end = *first + TOY_WIDTH / stage->part_count;
 }
 
-/* x, w -> y, stash */
+/* Computes y and the stash from x and w. */
 static void run_forward(const bg_kernel_call *call, uint32_t part)
 {
     const toy_stage *stage = call->attributes;
@@ -69,7 +69,8 @@ static void run_forward(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* stash, w, a!, dy? -> dx? */
+/* Computes dx (except in the first stage) from w and dy, and adds dy times the stashed x to a; in the last stage dy is
+ * y. */
 static void run_backward(const bg_kernel_call *call, uint32_t part)
 {
     const toy_stage *stage = call->attributes;
@@ -86,7 +87,7 @@ static void run_backward(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* w!, a, hyper */
+/* Updates w from a and hyper. */
 static void run_update(const bg_kernel_call *call, uint32_t part)
 {
     const toy_stage *stage = call->attributes;
@@ -172,7 +173,7 @@ static bgi_operand place(builder *b, uint32_t device, size_t size_bytes)
     return operand;
 }
 
-/* Elements of a replica's shard; 0: replicas update all elements. */
+/* Returns the number of elements of a replica's shard, or 0 if replicas update all elements. */
 static uint32_t piece_count(const builder *b)
 {
     const uint32_t replicas = b->options->replicas;
@@ -257,7 +258,7 @@ static void lay_out(builder *b, const bg_schedule *schedule)
     b->y = b->out[plan->stage_count - 1];
 }
 
-/* One variable with an element range for each stage. */
+/* Adds one variable, with a range of elements for each stage. */
 static void add_hyper(builder *b)
 {
     bg_plan *plan = b->plan;
@@ -271,7 +272,7 @@ static void add_hyper(builder *b)
     plan->variables[plan->hyper_variable].place_count = plan->stage_count;
 }
 
-/* The location to which an action writes the values of edge `edge`. */
+/* Returns the location to which an action writes the values of edge `edge`. */
 static bgi_operand destination(const builder *b, uint32_t edge, bgi_operand local)
 {
     if (!crosses(b, edge))
@@ -336,7 +337,7 @@ static void fill_call(builder *b, const bg_action *action, bgi_call *call, bgi_o
     }
 }
 
-/* Edges to and from other devices that the action writes first and reads last. */
+/* Sets the edges to and from other devices that the action is the first to write or the last to read. */
 static void fill_credits(builder *b, const bg_action *action, bgi_instruction *instruction)
 {
     uint32_t *acquires = take(b, b->plan->edge_count + 1, sizeof *acquires);
@@ -568,7 +569,7 @@ void toy_plan_destroy(bg_plan *plan)
     free(plan);
 }
 
-/* The builder allocated them as writable memory. */
+/* Returns writable instructions; the builder allocated them as such. */
 bgi_instruction *toy_instructions(bg_plan *plan, uint32_t device)
 {
     return (bgi_instruction *)plan->devices[device].instructions;

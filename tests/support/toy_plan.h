@@ -33,15 +33,15 @@ typedef struct toy_options {
 } toy_options;
 
 toy_options toy_defaults(void);
-/* NULL when out of memory or when the options are invalid. */
+/* Returns NULL if memory is insufficient or the options are invalid. */
 bg_plan *toy_plan_create(const toy_options *options);
 void toy_plan_destroy(bg_plan *plan);
-/* The instructions of a device, which a test may damage. */
+/* Returns the instructions of a device, which a test may change. */
 bgi_instruction *toy_instructions(bg_plan *plan, uint32_t device);
 
 float toy_first_weight(uint32_t stage, uint32_t element);
 float toy_input(uint64_t micro_batch, uint32_t element);
-/* Changes `weights` [stage][TOY_WIDTH] in place and writes every y to `outputs`
+/* Computes the same as a plan: changes `weights` [stage][TOY_WIDTH] in place and writes every y to `outputs`
  * [iteration][micro-batch][replica][TOY_WIDTH]. `step` is the step of the first iteration. Inputs are toy_input(0),
  * toy_input(1), ... in the caller's order. */
 void toy_compute(const toy_options *options, uint64_t step, float *weights, float *outputs);

@@ -24,11 +24,11 @@ bg_plan *test_train_plan(const test_model *model, int64_t micro_batch, const bg_
 test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimizer *optimizer,
                        const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what);
 
-/* Does the same with a plan that was compiled with these options, and destroys the plan. */
+/* Does the same as test_train with a plan that was compiled with these options, and destroys the plan. */
 test_result test_train_run(bg_plan *plan, const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end,
                            const char *what);
 
-/* Fails and prints the first difference when two results differ. Frees `found`. */
+/* Fails and prints the first difference if two results differ. Frees `found`. */
 void test_train_expect(test_result found, const test_result *expected, const char *what);
 
 #endif

@@ -31,12 +31,12 @@ typedef struct test_net_samples {
 void test_net_samples_make(test_net_samples *samples, uint64_t count);
 void test_net_samples_clear(test_net_samples *samples);
 
-/* Makes one call in a session created for it, with unchanged `options`. Returns the newest loss. NULL inputs that the
- * net does not have are left out. */
+/* Makes one call in a session created for it, with unchanged `options`. Returns the newest loss. `inputs` has only the
+ * inputs that the net has, in their order. */
 float test_net_train(const test_net *net, const bg_options *options, const bg_optimizer *optimizer, int64_t micro_batch,
                      bg_weights *weights, const void *const *inputs);
 
-/* Fails when two sets of weights differ in a name or a bit. */
+/* Fails the test if two sets of weights differ in a name or a bit. */
 void test_weights_expect(bg_weights *found, bg_weights *expected);
 
 #endif

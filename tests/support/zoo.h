@@ -14,7 +14,7 @@ typedef struct test_zoo_model {
     bg_value (*build)(bg_graph *graph, int64_t micro_batch);
 } test_zoo_model;
 
-/* NULL past the end. */
+/* Returns the model with this number, or NULL past the end. */
 const test_zoo_model *test_zoo_at(unsigned index);
 
 #endif

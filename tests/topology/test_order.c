@@ -1,5 +1,5 @@
 /*
- * test_order.c: the order of processors by cores.
+ * test_order.c: tests the order of processors by cores.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static uint32_t list_allowed(uint32_t cpus[MOST])
     return count;
 }
 
-/* The processor with the lowest number on the same core as a processor, according to the system's files. */
+/* Returns the lowest number of a processor on the core of processor `cpu`, according to the system's files. */
 static uint32_t core_of(uint32_t cpu)
 {
     char path[128];

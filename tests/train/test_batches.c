@@ -88,7 +88,7 @@ static void test_sizes(void **state)
     bg_weights_destroy(weights);
 }
 
-/* The work for the samples in the plan of a size. */
+/* The plan of a smaller size has work only for the samples of that size. */
 static void test_cost(void **state)
 {
     bg_weights *weights = make_weights();

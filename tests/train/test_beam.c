@@ -119,8 +119,8 @@ static void insert(sequence *list, size_t *count, size_t most, sequence found, b
     list[at] = found;
 }
 
-/* Whether any continuation of a live sequence, at any possible length, could be better than the worst result if all its
- * further tokens were certain. */
+/* Returns whether any continuation of a live sequence, of any possible length, could be better than the worst result if
+ * all further tokens were certain. */
 static bool can_improve(const sequence *live, size_t live_count, const sequence *worst, size_t length, double penalty)
 {
     for (size_t b = 0; b < live_count; b++)
@@ -323,7 +323,8 @@ static void clear_weight(bg_weights *weights, const char *name)
     free(zeros);
 }
 
-/* Every token is equally likely: the first beam has precedence, then the smallest token, and an earlier result remains.
+/* If all tokens are equally likely, the first beam has precedence, then the smallest token, and an earlier result
+ * remains.
  */
 static void test_ties(void **state)
 {
@@ -415,7 +416,8 @@ static bool read_token(void *user, const bg_generation_token *token)
     return r->count != r->leaves_at;
 }
 
-/* The text of a result is that of its tokens, without a stop string at the end; no text contains one. */
+/* Checks that the text of a result is that of its tokens, without a stop string at the end, and that no text contains a
+ * stop string. */
 static void check_text(const bg_tokenizer *tokenizer, const bg_generation *found, const char *stop)
 {
     const size_t stop_bytes = found->end == BG_GENERATION_STOP_STRING ? strlen(stop) : 0;
@@ -510,7 +512,8 @@ static void test_text(void **state)
     bg_weights_destroy(weights);
 }
 
-/* More successors end in a stop string than the search ranks at first; it then continues with other successors. */
+/* If more successors end in a stop string than the search ranks at first, the search continues with other successors.
+ */
 static void test_many_stops(void **state)
 {
     enum { BEAMS = 2, STOPS = 9, TOKENS = 3 };

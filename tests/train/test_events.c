@@ -78,7 +78,7 @@ typedef struct rig {
     bg_trainer *trainer;
 } rig;
 
-/* Each epoch of 6 samples has one full call of 4 samples and a call for the last update. */
+/* Opens a rig in which each epoch of 6 samples has one full call of 4 samples and a call for the last update. */
 static void open_rig(rig *r)
 {
     memset(&error, 0, sizeof error);
@@ -150,7 +150,7 @@ static void events_have_their_order(void **state)
     close_rig(&r);
 }
 
-/* Validation and checkpoints within epochs; a task whose limit is 0 is off. */
+/* Validation and checkpoints also occur within epochs; a task whose limit is 0 does not run. */
 static void batches_have_validations(void **state)
 {
     rig r = {.listener = {.brief = true}};
@@ -186,7 +186,7 @@ static int count_text(const char *text, const char *part)
     return count;
 }
 
-/* Eight batches an epoch. */
+/* Shares of an epoch's eight batches are counted as in Lightning. */
 static void shares_of_batches_are_lightnings(void **state)
 {
     static const struct {
@@ -373,7 +373,7 @@ static void runs_can_be_stopped(void **state)
     assert_int_equal(sigaction(SIGINT, &before, NULL), 0);
 }
 
-/* Sends a signal while a plan is being made, after an event has occurred. */
+/* The state of a callback that sends a signal while a plan is being made, after an event has occurred. */
 typedef struct signal_in_plan {
     bg_trainer_event_kind at;
     test_net *net;
@@ -405,7 +405,8 @@ static bool is_interrupted(void *user)
     return interrupt != 0;
 }
 
-/* An epoch has two calls, one with two updates and one with one. With a limit of one update, only one update runs. */
+/* Runs a fit that gets the signal. An epoch has a call of two updates and a call of one update. With a limit of one
+ * update, only one update runs. */
 static void fit_with_signal(signal_in_plan *s, bool validates, uint64_t most, bg_status expected, uint64_t step)
 {
     bg_options fit = bg_options_defaults(), inference;

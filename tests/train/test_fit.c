@@ -94,7 +94,7 @@ static void require(bg_status status, const bg_error *error, const char *what)
 
 /* ---- the plain loop ---- */
 
-/* The samples of a call, by the rule of trainer.h. */
+/* Returns the number of samples of the next call, by the rule of trainer.h. */
 static uint64_t choose_call(const fit_case *c, uint64_t samples, uint64_t steps_left, bg_options *options,
                             uint32_t *out_micro_batch)
 {
@@ -212,7 +212,7 @@ static void fits_equal_plain_loops(void **state)
         train_and_compare(&cases[i]);
 }
 
-/* Clipping must have an effect; otherwise the case above proves nothing. */
+/* Clipping must change results; otherwise the cases with clipping prove nothing. */
 static void clipping_and_accumulation_matter(void **state)
 {
     static const fit_case cases[] = {{"plain", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0},
@@ -517,7 +517,7 @@ static void rates_are_those_of_updates(void **state)
 
 /* ---- remote memory in files ---- */
 
-/* A trainer whose optimizer's state is in files of `folder`; NULL: in memory. */
+/* Opens a trainer whose optimizer state is in files of `folder`, or in memory if `folder` is NULL. */
 static bg_trainer *open_with_files(const char *folder, const test_net *net, bg_options *training, uint64_t steps)
 {
     static const fit_case c = {"files", 16, 4, 0, 2, 1, 1, 1, .has_schedule = false};
@@ -579,7 +579,7 @@ static void fits_use_files(void **state)
     test_folder_remove(folder);
 }
 
-/* A second session of the trainer would need the files as well. */
+/* A task or call that needs a second session is an error, because this session would need the same files. */
 static void other_sessions_are_refused_files(void **state)
 {
     const test_net net = {.device_count = 1};

@@ -35,7 +35,7 @@ static bg_gpt_options small(void)
     return options;
 }
 
-/* Weights large enough for clear preferences of the model: 10 times the initial values. */
+/* Makes weights of 10 times the initial values, with which the model clearly prefers some tokens. */
 static bg_weights *make_weights(void)
 {
     bg_options options = bg_options_defaults();
@@ -172,7 +172,7 @@ static uint32_t count_draws(bg_generator *generator, bg_sampling sampling, uint3
     return kinds;
 }
 
-/* The probabilities of all tokens at a temperature, and the tokens in descending order. */
+/* Finds the probabilities of all tokens at a temperature, and the tokens in descending order of probability. */
 static void find_shares(const bg_generator *generator, double temperature, double *shares, uint32_t *order)
 {
     const float *logits = bg_generator_logits(generator);

@@ -94,7 +94,7 @@ static void test_by_hand(void **state)
     bg_weights_destroy(weights);
 }
 
-/* A slot may already hold the beginning of its next prompt, or the whole prompt and more tokens. */
+/* A slot of the cache may already hold the beginning of its next prompt, or the whole prompt and more tokens. */
 static void test_same_beginnings(void **state)
 {
     static const size_t counts[] = {9, 4, 9, 1, 36, 5, 4};

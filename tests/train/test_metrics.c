@@ -34,7 +34,7 @@ typedef struct totals {
     float logits[SAMPLES][TEST_NET_CLASSES];
 } totals;
 
-/* Runs one sample after the other through a separate session. */
+/* Runs the samples one by one through a separate session. */
 static void run_plain_loop(const test_net_samples *samples, bg_weights *weights, totals *out)
 {
     const test_net net = {.device_count = 1};
@@ -134,7 +134,8 @@ static void evaluate(const way *w, const test_net_samples *samples, bg_weights *
     bg_trainer_destroy(trainer);
 }
 
-/* The labels are the network's predictions, so every sample is correct, and counted padding would change the result. */
+/* Sets the labels to the network's predictions, so that every sample is correct and counted padding would change the
+ * result. */
 static void label_as_predicted(const test_net_samples *samples, const totals *plain)
 {
     for (int i = 0; i < SAMPLES; i++) {
@@ -233,7 +234,7 @@ static void what_is_left_out_is_said(void **state)
 
 /* ---- padding in a fit ---- */
 
-/* The mean of (w x)^2: padding, which is zeros, adds nothing. */
+/* Builds the mean of (w x)^2, to which padding, which consists of zeros, adds nothing. */
 static bg_value square_model(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 1);

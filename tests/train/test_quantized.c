@@ -33,7 +33,7 @@ static bg_options quantizing(bg_weights_type type)
     return options;
 }
 
-/* The logits after a prompt, and after each of some tokens that follow it. */
+/* Stores the logits after a prompt and after each of the tokens that follow it. */
 static void read_logits(bg_generator *generator, float logits[ADDED][VOCABULARY])
 {
     uint32_t tokens[PROMPT + ADDED];
@@ -177,7 +177,7 @@ static uint32_t count_matrix_casts(const bg_session *session)
     return count;
 }
 
-/* The same logits, from one pass over the whole sequence that casts `casts` matrices. */
+/* Computes the same logits in one pass over the whole sequence, which casts `casts` matrices. */
 static void evaluate(const bg_gpt_options *model, bg_weights *weights, bg_weights_type type, uint32_t casts,
                      float logits[ADDED][VOCABULARY])
 {
@@ -313,7 +313,7 @@ static bg_weights *copy_without(bg_weights *weights, const char *name)
     return copy;
 }
 
-/* Without weights, the missing parameters are an error, or get their rounded initial values. */
+/* Without weights, the session is an error, or its parameters get their initial values, rounded. */
 static void test_missing(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -346,7 +346,8 @@ static void test_missing(void **state)
     bg_weights_destroy(others);
 }
 
-/* Under other strategies, in training, and with values that the session makes itself. */
+/* The matrices are also cast correctly under other strategies, in training, and with values that the session makes
+ * itself. */
 static void test_cast_options(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -394,7 +395,7 @@ static void test_cast_options(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Does the same with a plan from the cache. */
+/* A plan from the cache gives the same results with quantized weights. */
 static void test_cached(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -450,7 +451,7 @@ static void test_refused(void **state)
 
 enum { LENGTH = 32, BATCH = 8, STEPS = 150, WORDS = 40 };
 
-/* Synthetic text: words of a fixed lexicon, each followed by one of three words. */
+/* Makes synthetic text from the words of a fixed lexicon; each word is followed by one of three words. */
 static void make_text(uint32_t seed, int32_t *tokens, int64_t count)
 {
     static const char alphabet[] = "etaoinshrdlu";

@@ -100,8 +100,8 @@ static void test_filters(void **state)
     assert_kept(&sampling, (int[]){0}, 1, "then min_p 0.7");
 }
 
-/* The tokens have the information 0.92 1.39 1.90 2.30 2.81 3.22, and the mean is 1.529. From the nearest, the ranks are
- * 1, 2, 0, 3, 4, 5. */
+/* The tokens have the information 0.92 1.39 1.90 2.30 2.81 3.22, and the mean is 1.529. Ordered by the distance from
+ * the mean, the ranks are 1, 2, 0, 3, 4, 5. */
 static void test_typical(void **state)
 {
     bg_sampling sampling = bg_sampling_defaults();

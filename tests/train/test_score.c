@@ -27,7 +27,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* The logits are inputs plus a parameter of zeros, so that the model can be trained. */
+/* Builds a model whose logits are inputs plus a parameter of zeros, so that the model can be trained. */
 static bg_value model(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
 {
     const bg_type logits_type = bg_matrix(BG_FLOAT32, micro_batch, CLASSES);
@@ -53,7 +53,7 @@ static bg_value model(void *user, bg_graph *graph, bg_trainer_task task, int64_t
 static const char *const kinds[] = {"f1", "precision", "recall"};
 static const char *const averages[] = {"macro", "micro", "weighted", "binary"};
 
-/* The outputs "classes f1_macro" and so on, and the perplexity. */
+/* Makes the scores "classes f1_macro" and so on, and the perplexity; returns their number. */
 static uint32_t make_scores(bg_score scores[SCORES], char names[SCORES][48])
 {
     uint32_t count = 0;
@@ -240,7 +240,7 @@ static void scores_that_cannot_be_are_refused(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* The threshold applies to predictions; targets are positive above one half. */
+/* The threshold applies only to predictions; a target is positive if it is above one half. */
 static void thresholds_are_of_predictions(void **state)
 {
     static const float predictions[] = {-2.0f, -0.5f, 1.0f}, targets[] = {0.0f, 1.0f, 0.0f};

@@ -259,7 +259,7 @@ static void odd_numbers_are_said(void **state)
     assert_string_equal(line, "devices is 3, but the given options have 1 replicas, which are used");
 }
 
-/* One error lists every problem. */
+/* A single error lists every problem. */
 static void problems_are_listed(void **state)
 {
     static const bg_trainer_argument argument = {.kind = BG_ARGUMENT_STEP};
@@ -305,7 +305,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "inference_options have input_group_size 3 and replicas 4"));
     training = bg_options_defaults();
 
-    /* Errors that only compiling a plan can find. */
+    /* Only compiling a plan can find these errors. */
     options = options_for(&net);
     training.execution.device_iterations = 0;
     options.strategy.training_options = &training;

@@ -32,7 +32,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* The batches have 4, 4 and 3 samples. */
+/* Returns options with batches of 4, 4 and 3 samples. */
 static bg_trainer_options options_for(const test_net *net)
 {
     bg_trainer_options options = bg_trainer_options_defaults();
@@ -203,7 +203,7 @@ static bg_status look_at_loss(void *user, bg_trainer_event *event, bg_error *unu
     return BG_OK;
 }
 
-/* Each mode returns part of the losses of mode ALL: the last one, every 8th one, or the sum of all. */
+/* Checks that each mode returns the expected losses of mode ALL: the last one, every 8th one, or the sum of all. */
 static void expect_chosen_losses(bg_output_mode mode, const seen_loss *found, const seen_loss *all)
 {
     assert_int_equal(found->calls, CALLS);
@@ -390,7 +390,7 @@ static void arguments_fill_their_inputs(void **state)
         }
 }
 
-/* Samples have another type that represents their values exactly, or the test rounds them to the input's type. */
+/* Rounds the samples' values to type `rounded`, if one is given, and stores them in type `to`. */
 static void convert_samples(rig *r, bg_dtype to, bg_dtype rounded)
 {
     bg_array *const samples = &r->samples.arrays[0];
@@ -504,7 +504,7 @@ static void groups_count_once(void **state)
     }
 }
 
-/* Samples are counted by groups, so the mesh must have them. */
+/* A mesh without input groups is an error, because samples are counted by groups. */
 static void meshes_need_groups(void **state)
 {
     rig r = {.net = {.device_count = 1, .has_mesh = true}};
@@ -573,7 +573,7 @@ static void meshes_train_alike(void **state)
 
 /* ---- reports ---- */
 
-/* With several ranks, the first one writes the report. */
+/* Returns whether this process writes the report; with several ranks, only the first rank does. */
 static bool writes_reports(void)
 {
 #ifdef TEST_RANKS
@@ -583,7 +583,7 @@ static bool writes_reports(void)
 #endif
 }
 
-/* Whether the file has an event of the device. */
+/* Returns whether the file has an event of the device. */
 static bool tells_of_device(const char *path, int device)
 {
     static char text[1 << 20];

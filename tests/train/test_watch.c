@@ -36,7 +36,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* A parameter of the rig's net. */
+/* Finds a parameter of the rig's net. */
 static void find_parameter(bg_weights *weights, bg_weight *out)
 {
     for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
@@ -105,7 +105,7 @@ static bg_weights *make_weights(void)
     return weights;
 }
 
-/* The learning rate is 0 in the second epoch, and from the fourth on. */
+/* Returns a learning rate that is 0 in the second epoch, and from the fourth epoch on. */
 static double rate_with_pauses(void *user, uint64_t step)
 {
     const uint64_t epoch = step / (SAMPLES / MICRO_BATCH);

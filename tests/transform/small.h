@@ -31,7 +31,7 @@ static inline bg_value small_input(bg_graph *graph, const char *name)
     return bg_graph_input(graph, name, &type);
 }
 
-/* [3, 3] */
+/* Adds a parameter of [3, 3]. */
 static inline bg_value small_weight(bg_graph *graph, const char *name)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 3, 3);

@@ -161,7 +161,7 @@ static void test_no_gradient_where_none_flows(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The gradient of the loss itself is the given weight, or 1. */
+/* The gradient of the loss with respect to itself is the given weight, or 1. */
 static void test_the_weight_of_a_mean(void **state)
 {
     for (int weighted = 0; weighted < 2; weighted++) {

@@ -3,8 +3,8 @@
  */
 #include "transform/small.h"
 
-/* E has an embedding of [rows, 4] for 6 ids, M a layer, and H the same table again, read `dense` times as a matrix or
- * by another embedding. */
+/* Block E has an embedding of [rows, 4] for 6 ids, M has a layer, and H reads the table again, `dense` times as a
+ * matrix or through another embedding. */
 typedef struct form {
     int64_t rows;
     uint32_t accumulation, replicas, dense;
@@ -73,7 +73,8 @@ static uint32_t count_ops(const bg_graph *graph, const bg_op_type *type)
     return count;
 }
 
-/* 6 ids in each of 4 micro-batches need 24 rows of 16 bytes and 2 V + 1 numbers of 4 bytes, compared with V rows. */
+/* A gradient is kept as rows only if that needs fewer bytes: 6 ids in each of 4 micro-batches need 24 rows of 16 bytes
+ * and 2 V + 1 numbers of 4 bytes, compared with V rows. */
 static void test_conditions(void **state)
 {
     static const form forms[] = {

@@ -21,7 +21,7 @@ static void expect_axes(const bg_graph *graph, const uint8_t *axes, bg_value val
     assert_int_equal(axes[value.id], wanted);
 }
 
-/* The mesh has 2 x 3 replicas. */
+/* Opens a graph on a mesh of 2 x 3 replicas. */
 static bg_graph *open_graph(void)
 {
     bg_graph *graph;
@@ -104,7 +104,8 @@ static const bg_op_type their_op = {
     .output_count = 1,   .infer = infer_same, .kernel = refuse_kernel,
 };
 
-/* The op may read its replica's position in the mesh. */
+/* Results of an op of the caller are not assumed to be equal, because the op may read its replica's position in the
+ * mesh. */
 static void an_unknown_op(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 6);

@@ -1,5 +1,6 @@
 /*
- * test_fuse_accumulation.c: tests which gradients are added by the ops that make them, and which must not be.
+ * test_fuse_accumulation.c: tests which gradients the ops that make them add to accumulators, and for which gradients
+ * separate ops must do so.
  */
 #include "kernels/linear/attributes.h"
 #include "transform/small.h"
@@ -27,7 +28,7 @@ static void train_and_fuse(bg_graph **graph, bg_value loss)
     small_expect(bgi_fuse_accumulation(graph, &error), BG_OK, &error, NULL);
 }
 
-/* A weight and its bias, each used once. */
+/* A linear layer whose weight and bias are used once adds both gradients to their accumulators. */
 static void test_weight_and_bias(void **state)
 {
     bg_graph *graph = small_create();
@@ -59,7 +60,7 @@ static void test_weight_and_bias(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A parameter used twice in a block: the sum of two gradients is accumulated by a separate op. */
+/* If a block uses a parameter twice, a separate op accumulates the sum of the two gradients. */
 static void test_twice_in_a_block(void **state)
 {
     bg_graph *graph = small_create();
@@ -73,7 +74,7 @@ static void test_twice_in_a_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A parameter used in two blocks has two accumulators, each with its own gradient. */
+/* A parameter that two blocks use has two accumulators, one for each block's gradient. */
 static void test_once_in_each_block(void **state)
 {
     bg_graph *graph = small_create();
@@ -92,7 +93,7 @@ static void test_once_in_each_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* One result of the op is not a parameter's gradient (the bias is computed), so the op does not change. */
+/* If one result of an op is not a parameter's gradient (here the bias is computed), the op does not change. */
 static void test_a_result_with_another_reader(void **state)
 {
     bg_graph *graph = small_create();

@@ -69,7 +69,7 @@ static uint32_t count_type(const bg_graph *graph, const bg_op_type *type)
     return count;
 }
 
-/* Blocks are one stage, or A the first one and B the second. */
+/* Fuses the graph, with all blocks in one stage or, if `parts` is true, A in the first stage and B in the second. */
 static bg_graph *fuse(const bg_graph *graph, bool parts)
 {
     uint32_t block_stages[] = {0, 0, parts};

@@ -1,5 +1,6 @@
 /*
- * test_fuse_norms.c: which chains of a training become one op, and which must not; and the gradients of fused norms.
+ * test_fuse_norms.c: tests which chains of ops in a training graph become one op, which must not, and the gradients of
+ * fused norms.
  */
 #include <stdio.h>
 
@@ -119,7 +120,7 @@ static void test_which_chains(void **state)
     }
 }
 
-/* The function's op would be `%8`; the sum stands where it stood before. */
+/* The fused op replaces the function's op, which would be `%8`; the sum keeps its position. */
 static void test_text(void **state)
 {
     bg_graph *graph = build(&(chain){.with_add = true});
@@ -139,7 +140,7 @@ static void test_text(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Against central differences, with float64. */
+/* Gradients agree with central differences in float64. */
 static void test_gradients(void **state)
 {
     static const bg_unary functions[] = {BG_RELU, BG_SIGMOID, BG_SILU, BG_HARD_SWISH};

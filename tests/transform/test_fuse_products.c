@@ -4,7 +4,7 @@
 #include "kernels/linear/attributes.h"
 #include "transform/small.h"
 
-/* A whole training graph with one stage for each block, or a forward graph for a null loss. */
+/* Fuses products in a whole training graph with one stage for each block or, for a null loss, in a forward graph. */
 static void fuse(bg_graph *graph, bg_value loss)
 {
     const bg_options options = {
@@ -37,7 +37,7 @@ static uint32_t count_fused(const bg_graph *graph)
     return count;
 }
 
-/* Without gradients no intermediate value is left. */
+/* Without gradients, no intermediate value remains. */
 static void test_inference(void **state)
 {
     bg_graph *graph = small_create();
@@ -177,7 +177,7 @@ static void test_what_stays_apart(void **state)
     }
 }
 
-/* A linear layer's bias is part of its product. A further bias is a separate op, and so is a function of a function.
+/* A linear layer's bias is part of its product. A second bias is a separate op, and so is a second function.
  */
 static void test_one_follower(void **state)
 {

@@ -47,7 +47,7 @@ static bg_value add_mean(const rig *r, bg_value of)
     return bg_reduce(r->graph, NULL, BG_REDUCE_MEAN, bg_multiply(r->graph, of, of), NULL, 0, false);
 }
 
-/* One term for each letter: c has a weight, p (plain) does not. */
+/* Checks that the loss has one term for each letter of `kinds`: c has a weight, p (plain) does not. */
 static uint32_t expect(const rig *r, bg_value loss, const char *kinds, bgi_loss_term *terms)
 {
     bg_error error = {0};
@@ -183,7 +183,7 @@ static void test_what_has_no_average(void **state)
     expect_refused(&r, bg_elementwise_binary(r.graph, NULL, BG_MAXIMUM, mean, plain), "binary");
     expect_refused(&r, bg_reduce(r.graph, NULL, BG_REDUCE_SUM, bg_concat(r.graph, "pair", pair, 2, 0), NULL, 0, false),
                    "reduce");
-    /* Logits that depend on another mean. */
+    /* The logits depend on another mean. */
     expect_refused(&r,
                    bg_cross_entropy(r.graph, "outer", bg_multiply(r.graph, r.logits, mean), r.others, BG_LOSS_MEAN, 0),
                    "cross_entropy `outer`");

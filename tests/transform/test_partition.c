@@ -56,7 +56,7 @@ static void expect_crossings(const cut *c, const char *expected)
     assert_string_equal(text, expected);
 }
 
-/* a in stage 0 is read by stages 1 and 2, and by their backward passes. */
+/* Stages 1 and 2, and their backward passes, read `a` of stage 0. */
 static void test_skip_over_a_stage(void **state)
 {
     bg_graph *graph = small_create();

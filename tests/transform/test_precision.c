@@ -37,7 +37,8 @@ static void check(build_function build, bg_precision precision, bool is_returned
     bg_graph_destroy(wanted);
 }
 
-/* Products use 16 bits (narrow), the ops after them use the same type, and a loss uses float32 (wide). */
+/* Builds products, which use 16 bits (narrow), ops after them, which use the same type, and a loss, which uses float32
+ * (wide). */
 static bg_value build_regression(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), y = small_input(graph, "y"), w = small_weight(graph, "w");
@@ -48,7 +49,8 @@ static bg_value build_regression(bg_graph *graph, bool c)
     return bg_pointwise_loss(graph, "mse", BG_LOSS_SQUARED, 0.0, cast(graph, z, BG_FLOAT32, c), y, BG_LOSS_MEAN);
 }
 
-/* A parameter gets the type of the op's other operands, but an input does not. The final loss is float32. */
+/* Builds sums: a parameter gets the type of the op's other operands, but an input does not. The final loss is float32.
+ */
 static bg_value build_sums(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -64,7 +66,7 @@ static bg_value build_sums(bg_graph *graph, bool c)
     return z;
 }
 
-/* Parameters are wide until a product reads them; exponentials and sums are wide. */
+/* Builds functions: parameters are wide until a product reads them; exponentials and sums are wide. */
 static bg_value build_functions(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w"), v = small_weight(graph, "v");
@@ -76,7 +78,7 @@ static bg_value build_functions(bg_graph *graph, bool c)
     return bg_reduce(graph, "sum", BG_REDUCE_SUM, z, NULL, 0, false);
 }
 
-/* A mean of 16-bit values has 16 bits; the loss is cast. */
+/* Builds a mean of 16-bit values, which has 16 bits; the loss is cast. */
 static bg_value build_mean(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -86,7 +88,7 @@ static bg_value build_mean(bg_graph *graph, bool c)
     return cast(graph, small_loss(graph, "loss", z), BG_FLOAT32, c);
 }
 
-/* Each block that reads a value in its other type casts it. */
+/* Builds blocks: each block that reads a value in the other type casts the value. */
 static bg_value build_blocks(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -103,7 +105,7 @@ static bg_value build_blocks(bg_graph *graph, bool c)
     return cast(graph, small_loss(graph, "loss", z), BG_FLOAT32, c);
 }
 
-/* Running statistics remain float32; gamma and beta get the type of x. */
+/* Builds a batch norm: running statistics remain float32; gamma and beta get the type of x. */
 static bg_value build_norm(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -141,7 +143,7 @@ static const bgi_value *find(const bg_graph *graph, const char *name)
     return NULL;
 }
 
-/* The type of an op's result. */
+/* Returns the type of an op's result. */
 static bg_dtype type_of(const bg_graph *graph, const char *op)
 {
     for (size_t o = 0; o < graph->op_count; o++)
@@ -190,7 +192,7 @@ static void test_parameters_are_kept_narrow(void **state)
     }
 }
 
-/* A caller's op that doubles float32 values. */
+/* Infers the type of a caller's op that doubles float32 values. */
 static bg_status infer_double(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     outputs[0] = op->types[0];
@@ -209,7 +211,7 @@ static const bg_op_type own_op = {BG_OP_TYPE_DEFAULTS,    .name = "double",  .mi
                                   .maximum_inputs = 1,    .output_count = 1, .infer = infer_double,
                                   .kernel = select_double};
 
-/* The op gets float32; the caller's casts, float64 and integers do not change. */
+/* The caller's op gets float32; the caller's casts, float64 values and integers do not change. */
 static void test_what_the_caller_says_stays(void **state)
 {
     bg_graph *graph = small_create(), *narrowed = NULL;

@@ -11,7 +11,8 @@ static bg_value parameter(bg_graph *graph, const char *name, int64_t rows, int64
     return bg_graph_parameter(graph, name, &type, &initializer);
 }
 
-/* A table that is an embedding and a projection, a matrix [in, out] behind a cast, a linear layer with a bias. */
+/* The graph has a table that is an embedding and a projection, a matrix [in, out] that is cast, and a linear layer with
+ * a bias. */
 static void test_text(void **state)
 {
     bg_graph *graph = small_create(), *quantized = NULL;
@@ -90,7 +91,7 @@ static void test_casts(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A graph without such casts stays as it is. */
+/* A graph without casts of matrices to bfloat16 does not change. */
 static void test_no_casts(void **state)
 {
     bg_graph *graph = small_create(), *quantized = NULL;

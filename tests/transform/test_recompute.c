@@ -18,7 +18,7 @@ typedef struct pass {
     bgi_recomputed out;
 } pass;
 
-/* A training graph and its analysis; every op costs 1. */
+/* Makes a training graph and its analysis; every op costs 1. */
 static void begin(pass *p, bg_graph *graph, bg_value loss, bool is_single)
 {
     const bg_options options = {.execution.strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED,
@@ -96,7 +96,8 @@ static uint32_t count_again(const bg_graph *graph, const char *name)
     return count;
 }
 
-/* The backward of each square reads its operand, so all values except the last are kept without recomputation. */
+/* Adds a chain of squares. The backward of each square reads the square's operand, so without recomputation all values
+ * except the last are kept. */
 static bg_value add_chain(bg_graph *graph, bg_value x, const char *prefix, uint32_t length, uint32_t checkpoint)
 {
     for (uint32_t i = 0; i < length; i++) {
@@ -347,7 +348,8 @@ static void test_cheapest_first(void **state)
     }
 }
 
-/* in -> scale -> sigmoid -> scale -> sigmoid -> square: half of these are needed only to recompute the next one. */
+/* Builds in -> scale -> sigmoid -> scale -> sigmoid -> square: half of these values are needed only to recompute the
+ * next one. */
 static bg_value build_pairs(bg_graph *graph)
 {
     bg_value x = small_linear(graph, "in", small_input(graph, "x"), small_weight(graph, "w"));

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* w (9 elements) is used in A and C, v (9) in B, with Adam. State is remote with `offload`. A norm of 0 means no
- * clipping.
+/* Builds a training graph with Adam, in which A and C use w (9 elements) and B uses v (9). State is remote with
+ * `offload`. A norm of 0 means no clipping.
  */
 static bg_graph *train_bounded(bool offload, double norm, bool is_canonical, bg_options *options, bgi_stages *stages)
 {

@@ -3,7 +3,7 @@
  */
 #include "transform/small.h"
 
-/* w is used in each of the blocks A, B, C (each a stage), twice in C, and in B through an alias. */
+/* Builds blocks A, B, C (each a stage) that use w: A once, B through an alias, C twice. */
 static bg_graph *train_tied(bgi_stages *stages)
 {
     bg_graph *graph = small_create();

@@ -15,7 +15,8 @@ typedef struct reading {
     int64_t start, stop, step;
 } reading;
 
-/* A parameter w [rows, columns], read in slices; the loss is the sum of each slice times its own input. */
+/* A parameter w [rows, columns] that is read in slices; the loss is the sum of the products of each slice and an input.
+ */
 typedef struct rig {
     bg_graph *graph;
     bg_type whole;
@@ -70,7 +71,8 @@ static uint32_t count_ops(const rig *r, const bg_op_type *type)
     return count;
 }
 
-/* Slice i is multiplied by 1, 2, 3, ... plus 100 i; the factors of each element of w are added. */
+/* Checks the gradient: slice i is multiplied by 1, 2, 3, ... plus 100 i, and the gradient of an element of w is the sum
+ * of its factors. */
 static void check_numbers(int64_t rows, int64_t columns, const reading *readings, uint32_t count, bool reads_whole)
 {
     const size_t size = (size_t)(rows * columns);
@@ -142,7 +144,7 @@ static void test_pieces_of_a_whole(void **state)
     close_rig(&r);
 }
 
-/* The bytes that the ops which combine `count` slices write, in multiples of the whole value. */
+/* Returns the bytes that the ops which combine `count` slices write, in multiples of the bytes of the whole value. */
 static double measure_joining(uint32_t count, int64_t gap)
 {
     static reading readings[MOST_SLICES];

@@ -28,7 +28,7 @@ static bg_graph *chain(const char *const *blocks)
     return graph;
 }
 
-/* "stage@device" of each op, "-" where the device is not given. */
+/* Checks "stage@device" of each op, with "-" for a device that is not given. */
 static void check_options(const char *const *blocks, const bg_options *options, bool merges, const char *expected)
 {
     bg_graph *graph = chain(blocks);
@@ -116,7 +116,7 @@ static void test_auto_increment(void **state)
     check_options(BLOCKS("^"), &options, true, "0@-");
 }
 
-/* x -> A -> (B, C) -> D = concat(B, C), each with a weight; with `shared`, C has B's weight, or reads B. */
+/* Builds x -> A -> (B, C) -> D = concat(B, C), each with a weight; with `shared`, C has B's weight, or reads B. */
 static bg_graph *diamond(const char *shared)
 {
     bg_graph *graph = small_create();

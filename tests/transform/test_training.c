@@ -24,7 +24,7 @@ static const bgi_op *find_op(const bg_graph *graph, const bg_op_type *type, uint
     return NULL;
 }
 
-/* fc in A, loss in B (a mean over labels when `counted`). */
+/* Builds the layer fc in A and the loss in B (a mean over labels if `counted` is true). */
 static bg_graph *build(bool counted, bg_value *loss)
 {
     bg_graph *graph = small_create();
@@ -201,7 +201,7 @@ static void test_tied_weight_has_one_update(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The types of the accumulator and the state of one 16-bit weight, depending on the options; "" or the error message.
+/* Returns the type for the accumulator of w, to which `user` points.
  */
 static bg_dtype choose(void *user, const char *name, const bg_type *type)
 {
@@ -210,6 +210,8 @@ static bg_dtype choose(void *user, const char *name, const bg_type *type)
     return *(const bg_dtype *)user;
 }
 
+/* Checks the types of the accumulator and the state of one 16-bit weight with these options, or the error message
+ * `problem`. */
 static void check_types(bg_dtype dtype, bg_options options, bg_dtype accumulator, bg_dtype state, const char *problem)
 {
     const bg_optimizer optimizer = bg_adam(0.1);
@@ -322,7 +324,7 @@ static void test_gradients_of_another_type(void **state)
     check_types(BG_BFLOAT16, options, BG_BFLOAT16, BG_FLOAT32, NULL);
 }
 
-/* The model itself must not accumulate. */
+/* A model that itself has an accumulator is an error. */
 static void test_an_accumulator_of_the_model_is_refused(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.1);

@@ -21,13 +21,13 @@ static size_t size_of(const bgi_region *region)
     return region->rows * region->length;
 }
 
-/* Element `i` of a region, in its order. */
+/* Returns the position of element `i` of a region, in the region's order. */
 static size_t element_at(const bgi_region *region, size_t i)
 {
     return region->first + i / region->length * region->stride + i % region->length;
 }
 
-/* Marks a region with `mark`; fails when an element is outside or already has a mark. */
+/* Marks a region's elements with `with`; fails if an element is outside the tensor or already has a mark. */
 static void mark(int *marks, size_t count, const bgi_region *region, int with)
 {
     for (size_t i = 0; i < size_of(region); i++) {
@@ -51,7 +51,8 @@ static bool all_marked(const int *marks, size_t count)
     return true;
 }
 
-/* A member reads the same elements from all members; its results have the same length and order. */
+/* Checks that a member reads the same elements from all members, and that its results have the same length and order.
+ */
 static void check_sum(const bgi_pattern *pattern, size_t source_count, size_t destination_count, bool all_get_all)
 {
     static int taken[MOST_ELEMENTS], got[MOST_ELEMENTS];
@@ -104,7 +105,7 @@ static void sums(void **state)
         }
 }
 
-/* Each rank receives the values of all ranks and keeps its own result. */
+/* Each rank receives the values of all ranks and keeps its own sums. */
 static void sums_of_ones_own(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void sums_of_rows(void **state)
             }
 }
 
-/* Every reader's whole tensor has each member's elements, in the order of members along the row. */
+/* Every reader gets the whole tensor, with each member's elements in the order of members along the row. */
 static void gathers(void **state)
 {
     static int got[MOST_ELEMENTS];

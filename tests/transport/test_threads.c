@@ -55,7 +55,7 @@ static void take_note(void *user, uint32_t to, const bgi_note *note)
     r->told[r->told_count++] = *note;
 }
 
-/* A transport of `count` devices, all in one group. */
+/* Opens a transport of `count` devices, all in one group. */
 static void open_rig(rig *r, uint32_t count)
 {
     bgi_transport_setup setup = {
@@ -93,7 +93,7 @@ static uint64_t value_of(const bgi_counter *counter)
     return atomic_load(&counter->value);
 }
 
-/* Runs until no message is in transit. */
+/* Calls progress until no message is in transit. */
 static void settle(rig *r)
 {
     while (TEST_TRANSPORT.progress != NULL && TEST_TRANSPORT.progress(r->transport))
@@ -170,7 +170,7 @@ static bgi_pattern draw_pattern(uint32_t *random, uint32_t size)
                          .piece = has_rows ? 1 + draw(random, 5) : (count + size - 1) / size};
 }
 
-/* Elements of the source and of the destination. */
+/* This function and the next one return the number of elements of the source and of the destination. */
 static size_t count_from(const bgi_pattern *p)
 {
     return p->kind == BGI_PATTERN_SUM_ROWS      ? p->count * p->piece * p->size
@@ -185,7 +185,8 @@ static size_t count_to(const bgi_pattern *p)
                                               : p->count;
 }
 
-/* The sum of an element over members, as a tree whose left part has the largest power of two of members. */
+/* Returns the sum of an element over members, added as a tree whose left part has the largest power of two of members
+ * that is smaller than the number of members. */
 static double add_tree(double (*from)[256], uint32_t first, uint32_t end, size_t at)
 {
     uint32_t left = 1;
@@ -197,7 +198,7 @@ static double add_tree(double (*from)[256], uint32_t first, uint32_t end, size_t
     return add_tree(from, first, first + left, at) + add_tree(from, first + left, end, at);
 }
 
-/* The values that a reader must receive: sums in the members' order, or in a tree. */
+/* Computes the values that a reader must receive: sums in the members' order, or in a tree. */
 static void compute(const bgi_pattern *p, const bgi_exchange *exchange, double (*from)[256], double *to,
                     uint32_t reader)
 {
@@ -219,7 +220,8 @@ static void compute(const bgi_pattern *p, const bgi_exchange *exchange, double (
     }
 }
 
-/* Members run one after the other, as on one worker: first all offer, then all compute their share, then all finish. */
+/* Runs the members one after the other, as on one worker: first all offer, then all compute their shares, then all
+ * finish. */
 static void meet(rig *r, uint32_t size, uint32_t *random)
 {
     static double from[MOST_EXCHANGES][MOST_DEVICES][256], wanted[256], seen[256];
