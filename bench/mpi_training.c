@@ -402,7 +402,7 @@ static double find_bound(const bench *b, const side *traced)
     return find_slowest(seconds);
 }
 
-/* Whether losses are bit-identical after the same number of runs. */
+/* Returns whether losses are bit-identical after the same number of runs. */
 static bool have_equal_losses(const side *ranks, const side *process)
 {
     return memcmp(find_losses(ranks), find_losses(process), ranks->loss_bytes) == 0;

@@ -96,7 +96,7 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
     return fabs(off);
 }
 
-/* Whether the text, such as "digits/gpipe/2", begins with one of the names. */
+/* Returns whether the text, such as "digits/gpipe/2", begins with one of the names. */
 static bool is_chosen(uint32_t network, uint32_t strategy, uint32_t cores, int name_count, char **names)
 {
     char text[96];

@@ -151,7 +151,8 @@ typedef struct timed_run {
     double ns, delay_ns; /* delay_ns: the time in which its threads waited for a processor */
 } timed_run;
 
-/* The time in which the threads of this process have waited for a processor so far; 0 if the system does not say. */
+/* Returns the time in which the threads of this process have waited for a processor so far; 0 if the system does not
+ * say. */
 static double read_delay_ns(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -189,7 +190,7 @@ static int compare_delays(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The median time of the third of the runs whose threads waited least. */
+/* Returns the median time of the third of the runs whose threads waited least. */
 static double find_calm_ns(const timed_run *runs, uint32_t count)
 {
     timed_run sorted[MOST_RUNS];
@@ -221,7 +222,7 @@ static void print_row(const char *network, const char *strategy, uint32_t cores,
     fflush(stdout);
 }
 
-/* Whether the errors reach the goals. */
+/* Returns whether the errors reach the goals. */
 static bool print_verdict(double *off, uint32_t count)
 {
     bool passes;

@@ -127,7 +127,7 @@ static inline bg_dtype bgi_graph_kept_dtype(const bg_graph *graph, bg_variable_r
 void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *shard);
 /* Marks the variable as a section of a whole tensor (copied; NULL: not a section). */
 void bgi_graph_set_section(bg_graph *graph, bg_value variable, const bg_section *section);
-/* Whether variables are sections of a whole of that name. */
+/* Returns whether variables are sections of a whole of that name. */
 bool bgi_graph_has_whole(const bg_graph *graph, const char *name);
 /* Returns the next section of that whole after value `after` (0: the first section); null after the last section. */
 bg_value bgi_graph_find_section(const bg_graph *graph, const char *whole, uint32_t after);
@@ -149,7 +149,7 @@ static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t r
  * NULL and "" are returned unchanged. */
 const char *bgi_graph_scoped(bg_graph *graph, const char *name);
 
-/* Whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
+/* Returns whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
 bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type,
                             const char *maker);
 /* Sets the graph's error for an op that was not added, with the op's type and name: "reduce `sums`: axis 1 is named
@@ -164,11 +164,11 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
 bg_op_signature bgi_op_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 uint32_t bgi_op_operand_count(const bgi_op *op);
 
-/* Whether input `input` of ops of this type is changed in place. */
+/* Returns whether input `input` of ops of this type is changed in place. */
 bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
-/* Whether the input is changed in this mode: a batch norm's running statistics change only in training. */
+/* Returns whether the input is changed in this mode: a batch norm's running statistics change only in training. */
 bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training);
-/* Whether an op of that phase may change the value in place. */
+/* Returns whether an op of that phase may change the value in place. */
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);
 
 /* Verifies what every pass may rely on: operands are defined before use, types agree with the shape rules, written

@@ -144,7 +144,8 @@ static bool read_cost(const char *key, double *flops, double *bytes)
     return at != NULL && sscanf(at, " scratch, %lf flop, %lf bytes", flops, bytes) == 2;
 }
 
-/* The mean ratio of measured times to those estimated from operations and bytes, over the kernel's known calls. */
+/* Returns the mean ratio of measured times to those estimated from operations and bytes, over the kernel's known
+ * calls. */
 static double correction_of(const bgi_measured_prices *prices, const char *kernel)
 {
     const size_t length = strlen(kernel);

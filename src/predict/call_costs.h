@@ -54,8 +54,8 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
 
 /* ---- call_costs_file.c: the cache ---- */
 
-/* The path for this processor and release in $XDG_CACHE_HOME/brigade or ~/.cache/brigade, malloc'ed; NULL if the folder
- * is unknown or memory is exhausted. */
+/* Returns the path for this processor and release in $XDG_CACHE_HOME/brigade or ~/.cache/brigade, malloc'ed; NULL if
+ * the folder is unknown or memory is exhausted. */
 char *bgi_call_costs_path(void);
 /* Checks every value. A file of another processor or build gives BG_ERROR_UNSUPPORTED. */
 bg_status bgi_call_costs_parse(const char *name, const char *text, size_t size_bytes, bgi_call_costs *out,
@@ -84,8 +84,8 @@ typedef struct bgi_machine_prices {
  * results of bgi_call_costs_count. */
 void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32_t known, bgi_machine_prices *out);
 double bgi_measured_call_ns(const void *measured_prices, const bgi_call *call);
-/* The part of a call's time that helpers divide among them; negative if helpers only delay the call. A busy core's call
- * that has only one part is also faster when the other cores are idle. */
+/* Returns the part of a call's time that helpers divide among them; negative if helpers only delay the call. A busy
+ * core's call that has only one part is also faster when the other cores are idle. */
 double bgi_measured_divisible_ns(const void *measured_prices, const bgi_call *call);
 
 #endif

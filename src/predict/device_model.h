@@ -36,7 +36,7 @@ bg_status bgi_device_model_parse(const char *name, const char *text, size_t size
 /* Errors: those of reading the file, too. */
 bg_status bgi_device_model_load(const char *path, bgi_device_model *out, bg_error *error);
 
-/* The number of operations per nanosecond for operands of a type. */
+/* Returns the number of operations per nanosecond for operands of a type. */
 double bgi_device_model_flops(const bgi_device_model *model, bg_dtype dtype);
 
 #endif

@@ -88,7 +88,7 @@ static double median(double *values, uint32_t count)
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
 }
 
-/* The median over the faster half of the rounds. */
+/* Returns the median over the faster half of the rounds. */
 static double calm_median(const rehearsal *r, const double *values, uint32_t count)
 {
     double sorted[MOST_ROUNDS], calm[MOST_ROUNDS];

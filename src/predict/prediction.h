@@ -49,11 +49,12 @@ bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_mo
                                    bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 
-/* The fraction of time in which devices do not compute, in consecutive steps of a run. */
+/* Returns the fraction of time in which devices do not compute, in consecutive steps of a run. */
 double bgi_prediction_idle_share(const bgi_simulation *simulation);
-/* The bytes of messages between the devices of a replica in a step. */
+/* Returns the bytes of messages between the devices of a replica in a step. */
 uint64_t bgi_plan_message_bytes(const bg_plan *plan);
-/* Whether each device fits into the described memories; *out_device is the device that needs the most memory. */
+/* Returns whether each device fits into the described memories; *out_device is the device that needs the most
+ * memory. */
 bool bgi_prediction_fits(const bgi_prediction *prediction, uint32_t *out_device, size_t *out_bytes,
                          size_t *out_remote_bytes);
 

@@ -107,7 +107,8 @@ static bool shares_cores(const simulator *s)
     return s->setup->cores > 0;
 }
 
-/* Whether the simulator keeps a list of the runners that work, because their number decides how fast they are. */
+/* Returns whether the simulator keeps a list of the runners that work, because their number decides how fast they
+ * are. */
 static bool lists_working(const simulator *s)
 {
     return shares_cores(s) || (s->setup->are_ranks && s->setup->rank_cores > 0);
@@ -162,7 +163,7 @@ static double position_of(const simulator *s, const runner *r)
     return r->step + (count > 0 ? (double)r->at / count : 0.0);
 }
 
-/* Whether cores prefer runner a to runner b. */
+/* Returns whether cores prefer runner a to runner b. */
 static bool goes_first(const simulator *s, uint32_t a, uint32_t b)
 {
     const double first = position_of(s, &s->runners[a]), other = position_of(s, &s->runners[b]);
@@ -419,7 +420,7 @@ static const bgi_instruction *instruction_of(const simulator *s, const runner *r
     return &s->plan->devices[r->device].instructions[r->at];
 }
 
-/* Whether the instruction may begin; otherwise the runner is parked. */
+/* Returns whether the instruction may begin; otherwise the runner is parked. */
 static bool may_begin(simulator *s, runner *r, const bgi_instruction *instruction)
 {
     edge_state *edges = s->edges + (size_t)r->replica * s->plan->edge_count;

@@ -137,7 +137,7 @@ bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *erro
 bg_status bgi_summary_write(const bgi_analysis *analysis, const bg_profile_notes *notes, char **out, size_t *out_bytes,
                             bg_error *error);
 
-/* Whether an event is in the window. */
+/* Returns whether an event is in the window. */
 static inline bool bgi_in_window(const bgi_analysis *analysis, const bg_trace_event *event)
 {
     return event->end_ns > analysis->begin_ns && event->start_ns < analysis->end_ns;

@@ -174,7 +174,7 @@ static uint32_t count_workers(const bgi_analysis *a)
     return bgi_session_worker_count(a->session);
 }
 
-/* Whether a rank has more devices than workers. */
+/* Returns whether a rank has more devices than workers. */
 static bool is_crowded(const bgi_analysis *a, uint32_t rank)
 {
     uint32_t devices = 0;
@@ -184,7 +184,7 @@ static bool is_crowded(const bgi_analysis *a, uint32_t rank)
     return devices > count_workers(a);
 }
 
-/* Whether a sum that begins right before the instruction, and has no event, waits for an earlier one. */
+/* Returns whether a sum that begins right before the instruction, and has no event, waits for an earlier one. */
 static bool follows_waiting_sum(const bgi_plan_device *device, const bgi_instruction *instruction)
 {
     return instruction > device->instructions && instruction[-1].is_beside && instruction[-1].needs_sum;
@@ -438,7 +438,7 @@ typedef struct pass_rows {
     uint32_t first; /* row */
 } pass_rows;
 
-/* The pass with the calls of an instruction, which may be only a part of the pass; NULL if there is none. */
+/* Returns the pass with the calls of an instruction, which may be only a part of the pass; NULL if there is none. */
 static const pass_rows *find_pass(const pass_rows *passes, uint32_t count, const bgi_instruction *instruction)
 {
     for (uint32_t p = count; p > 0; p--)
@@ -531,8 +531,8 @@ static bg_status list_ops(bgi_analysis *a, bg_error *error)
 
 /* ---- stages ---- */
 
-/* The stage whose forward reads the value at an offset of a device's arena; the device's first stage if no forward
- * reads it. */
+/* Returns the stage whose forward reads the value at an offset of a device's arena; the device's first stage if no
+ * forward reads it. */
 static uint32_t find_stage(const bg_plan *plan, const bgi_place *place)
 {
     const bgi_plan_device *device = &plan->devices[place->device];

@@ -135,8 +135,8 @@ static bg_status take_costs(samples *sets, uint32_t width, uint32_t stage_count,
     return BG_OK;
 }
 
-/* The rate of copied messages. A send that another thread interrupts can take many times as long as the copy, so each
- * edge counts with the median (or mean) of its sends; 0 without copies. */
+/* Returns the rate of copied messages. A send that another thread interrupts can take many times as long as the copy,
+ * so each edge counts with the median (or mean) of its sends; 0 without copies. */
 static double find_rate(const bg_plan *plan, samples *sends, uint32_t edge_count, summarize of)
 {
     double ns = 0.0, bytes = 0.0;

@@ -86,7 +86,7 @@ static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const 
     return BG_OK;
 }
 
-/* The bytes of weights, gradients, state, windows and the host's buffers, which are the arena without slots and
+/* Returns the bytes of weights, gradients, state, windows and the host's buffers, which are the arena without slots and
  * transient memory. */
 static size_t find_constant_bytes(const bg_plan *plan, uint32_t device, uint32_t edge_count)
 {

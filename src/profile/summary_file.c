@@ -311,7 +311,7 @@ static bg_memory_class class_of(const bgi_plan_variable *variable)
                                                                    : BG_MEMORY_WEIGHTS;
 }
 
-/* The first call that writes a message; NULL if there is none, as for an input. */
+/* Returns the first call that writes a message; NULL if there is none, as for an input. */
 static const bgi_call *find_maker(const bg_plan *plan, uint32_t edge)
 {
     const bgi_call *last = NULL;
@@ -431,7 +431,7 @@ static void write_edges(bgi_json_writer *w, const bgi_analysis *a, const bgi_cal
 
 /* ---- memory ---- */
 
-/* The time at which the last step began on a replica's devices. */
+/* Returns the time at which the last step began on a replica's devices. */
 static uint64_t find_last_step(const bgi_analysis *a, uint32_t replica)
 {
     uint64_t begin = a->end_ns;
@@ -466,7 +466,7 @@ static void write_span(bgi_json_writer *w, const bgi_memory_span *span, uint64_t
     bgi_json_close(w, ']');
 }
 
-/* The bytes of edges in a class; all other bytes of the class are always live. */
+/* Returns the bytes of edges in a class; all other bytes of the class are always live. */
 static size_t find_slots(const bg_plan *plan, uint32_t device, bool is_stash)
 {
     size_t bytes = 0;

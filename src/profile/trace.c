@@ -76,7 +76,7 @@ static void write_device_name(trace_writer *writer, uint32_t device)
     bgi_file_print(file, ")");
 }
 
-/* The name of the device's track for work that overlaps with its program. */
+/* Returns the name of the device's track for work that overlaps with its program. */
 static const char *name_beside(const bg_plan *plan, uint32_t device)
 {
     bool has_sums = false;

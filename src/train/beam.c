@@ -172,8 +172,8 @@ static void keep_result(search *s, bgi_sequence *sequence)
     s->results[at] = found;
 }
 
-/* Whether no beam can become better than the worst result: sums only decrease, and of two lengths the one with the
- * larger divisor gives the better score. */
+/* Returns whether no beam can become better than the worst result: sums only decrease, and of two lengths the one with
+ * the larger divisor gives the better score. */
 static bool is_decided(const search *s)
 {
     const bgi_sequence *best = &s->beams[0];

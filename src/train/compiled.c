@@ -315,7 +315,7 @@ static uint32_t find_argument(const bg_trainer *trainer, const char *name)
     return UINT32_MAX;
 }
 
-/* The tensor for an input: by name, or the next one. */
+/* Returns the tensor for an input: by name, or the next one. */
 static uint32_t find_tensor(const char *const *names, uint32_t tensor_count, const char *name, uint32_t *next)
 {
     if (names == NULL)
@@ -427,7 +427,8 @@ void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double
 
 /* ---- outputs ---- */
 
-/* The number of a replica's values in a weight update: one for each micro-batch, or one for outputs of the update. */
+/* Returns the number of a replica's values in a weight update: one for each micro-batch, or one for outputs of the
+ * update. */
 static uint64_t count_in_update(const bgi_compiled *compiled, const bgi_compiled_output *output)
 {
     const uint64_t iterations = compiled->shape.iterations;

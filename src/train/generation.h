@@ -29,7 +29,8 @@ void bgi_sequence_clear(bgi_sequence *sequence);
 bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_share,
                            const bg_generation_options *options, int64_t positions, bg_error *error);
 
-/* The number of bytes of the text that cannot be part of a later stop string; all bytes when the sequence has ended. */
+/* Returns the number of bytes of the text that cannot be part of a later stop string; all bytes when the sequence has
+ * ended. */
 size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generation_options *options);
 
 /* Returns tokens and text. */

@@ -426,7 +426,7 @@ static bg_status begin_pass(pass *p, bg_error *error)
     return bg_infeed_start(data->infeed, task->whole.session, error);
 }
 
-/* Whether the pass may read another batch. */
+/* Returns whether the pass may read another batch. */
 static bool has_more(const pass *p)
 {
     const bg_trainer *trainer = p->trainer;
@@ -559,7 +559,7 @@ static bool is_due(uint64_t done, uint64_t every)
     return every != 0 && done % every == 0;
 }
 
-/* Whether a multiple of `every` is among the updates from `before` to `step`. */
+/* Returns whether a multiple of `every` is among the updates from `before` to `step`. */
 static bool is_passed(uint64_t before, uint64_t step, uint64_t every)
 {
     return every != 0 && step / every > before / every;
@@ -572,14 +572,14 @@ static bg_status save(pass *p, bg_error *error)
     return notify(p, BG_ON_SAVE_CHECKPOINT, 0, error);
 }
 
-/* Whether the epoch that has ended is the last one. */
+/* Returns whether the epoch that has ended is the last one. */
 static bool is_last(const pass *p)
 {
     return is_over(p->trainer) || p->data_ended || updates_left(p->trainer) == 0 ||
            p->epoch + 1 >= p->trainer->options.max_epochs;
 }
 
-/* Whether the epoch's last batch is done, even if a stop arrived during it. */
+/* Returns whether the epoch's last batch is done, even if a stop arrived during it. */
 static bool is_at_end(const pass *p)
 {
     const uint64_t count = bgi_source_batch_count(p->source);

@@ -174,7 +174,7 @@ static void add_means(bgi_metric *metric, const bgi_compiled *compiled, const bg
     add_values(metric, call, sum, samples);
 }
 
-/* The number of samples that value v of an output covers: with mode SUM all of a replica's. */
+/* Returns the number of samples that value v of an output covers: with mode SUM all of a replica's. */
 static uint64_t count_covered(const bgi_compiled *compiled, const bgi_compiled_output *output,
                               const bg_trainer_call *call, uint64_t v)
 {

@@ -42,7 +42,7 @@ size_t bgi_sampler_choose(bgi_sampler *sampler, const bg_sampling *sampling, con
 uint32_t bgi_sampler_draw(bgi_sampler *sampler, const bg_sampling *sampling, const float *logits,
                           const bgi_history *history);
 
-/* The number to subtract from a logit to get the logarithm of the model's probability. */
+/* Returns the number to subtract from a logit to get the logarithm of the model's probability. */
 double bgi_log_sum(const float *logits, size_t vocabulary);
 
 #endif

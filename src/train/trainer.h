@@ -56,13 +56,14 @@ typedef struct bgi_compiled {
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
-/* The shape of the next call for the `samples` that remain of a batch: all whole updates in them, or fewer if no more
- * are wanted. If there is no whole update, it is one update of all remaining samples. In inference the call has all
- * remaining samples, on one replica. With canonical reductions micro-batches do not depend on the number of
+/* Returns the shape of the next call for the `samples` that remain of a batch: all whole updates in them, or fewer if
+ * no more are wanted. If there is no whole update, it is one update of all remaining samples. In inference the call has
+ * all remaining samples, on one replica. With canonical reductions micro-batches do not depend on the number of
  * replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
-/* The position of a replica's micro-batch `number`, counted over the call, among the micro-batches of all replicas. */
+/* Returns the position of a replica's micro-batch `number`, counted over the call, among the micro-batches of all
+ * replicas. */
 uint64_t bgi_shape_value(const bgi_call_shape *shape, uint64_t number, uint64_t replica);
 
 /* Compiles the task's model in this shape. `is_rest`: the caller did not choose the shape, so limits on it do not
@@ -77,13 +78,14 @@ bg_status bgi_compiled_bind(bgi_compiled *compiled, const bg_trainer *trainer, c
 void bgi_compiled_set_inputs(bgi_compiled *compiled, const void *const *tensors, uint64_t first);
 void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double value);
 
-/* The micro-batch ([iteration][accumulation][replica]) of value `index` of an output, after `iterations` iterations.
- * Not for mode SUM. */
+/* Returns the micro-batch ([iteration][accumulation][replica]) of value `index` of an output, after `iterations`
+ * iterations. Not for mode SUM. */
 uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
                                 uint64_t index);
-/* Whether value `index` of an output belongs to the first replica of its group; the others had the same data. */
+/* Returns whether value `index` of an output belongs to the first replica of its group; the others had the same
+ * data. */
 bool bgi_output_is_first(const bg_trainer_call *call, uint64_t index);
-/* The number of values that a run of `iterations` iterations returned. */
+/* Returns the number of values that a run of `iterations` iterations returned. */
 uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations);
 
 /* ---- batches (source.c) ---- */
@@ -105,7 +107,7 @@ void bgi_source_close(bgi_source *source);
  * bound. */
 void bgi_source_want_all(bgi_source *source);
 bg_status bgi_source_want(bgi_source *source, const bgi_compiled *compiled, bg_error *error);
-/* The number of batches in a pass; 0: unknown. */
+/* Returns the number of batches in a pass; 0: unknown. */
 uint64_t bgi_source_batch_count(const bgi_source *source);
 
 /* ---- metrics (metrics.c) ---- */

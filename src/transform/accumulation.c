@@ -98,7 +98,7 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
     return BG_OK;
 }
 
-/* Whether every value of type `from` is exactly representable in type `to`. */
+/* Returns whether every value of type `from` is exactly representable in type `to`. */
 static bool is_exact(bg_dtype from, bg_dtype to)
 {
     return from == to || to == BG_FLOAT64 || (to == BG_FLOAT32 && bgi_dtype_is_narrow(from));
@@ -129,7 +129,7 @@ static void accumulate(const bgi_trainer *trainer, const char *name, bg_value ac
     bgi_accumulate_tree(graph, name, accumulator, gradient, partials, micro_batches);
 }
 
-/* Whether gradient i is the first of several gradients of its parameter, and is kept in rows. */
+/* Returns whether gradient i is the first of several gradients of its parameter, and is kept in rows. */
 static bool is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                             uint32_t i, const bg_type *kept)
 {

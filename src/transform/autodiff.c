@@ -137,7 +137,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
     return bg_graph_check(d->graph, error);
 }
 
-/* The block of all contributions to a value; `other` when there are several blocks, or no contribution. */
+/* Returns the block of all contributions to a value; `other` when there are several blocks, or no contribution. */
 static uint32_t find_readers_block(const bgi_differentiation *d, bg_value value, uint32_t other)
 {
     const uint32_t newest = d->newest[value.id];

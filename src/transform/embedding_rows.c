@@ -28,7 +28,7 @@ static bgi_op *find_embedding_backward(const bg_graph *graph, const bgi_paramete
     return op != NULL && op->type == &bgi_op_embedding_backward && op->block == g->block ? op : NULL;
 }
 
-/* The number of ids in a step. */
+/* Returns the number of ids in a step. */
 static int64_t count_ids(const bgi_trainer *trainer, const bgi_op *op)
 {
     const bg_type ids = bg_graph_type(trainer->graph, op->inputs[1]);

@@ -37,7 +37,8 @@ static bool is_library_op(const bg_op_type *type)
     return types[i] != NULL;
 }
 
-/* The axes along which the op's result depends on the replica's coordinate. For users' ops these axes are unknown. */
+/* Returns the axes along which the op's result depends on the replica's coordinate. For users' ops these axes are
+ * unknown. */
 static uint32_t find_place_axes(const bgi_op *op)
 {
     if (op->type == &bgi_op_embedding)

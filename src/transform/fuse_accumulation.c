@@ -24,7 +24,7 @@ typedef struct bgi_adder {
     bool *is_absorbed; /* by op: an accumulate op that has become part of another op */
 } bgi_adder;
 
-/* The accumulate op that is the only reader of `value`, when it may become part of the op that makes the value;
+/* Returns the accumulate op that is the only reader of `value`, when it may become part of the op that makes the value;
  * otherwise NULL. */
 static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_value value)
 {

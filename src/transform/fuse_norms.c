@@ -49,8 +49,8 @@ static void share_kept(norm_fuser *f, bg_value loss)
     f->readers[loss.id] = BGI_SHARED;
 }
 
-/* The op that is the only reader of the first output of `op`, when it is of `type`, of the same block, and not in a
- * chain; otherwise NULL. */
+/* Returns the op that is the only reader of the first output of `op`, when it is of `type`, of the same block, and not
+ * in a chain; otherwise NULL. */
 static const bgi_op *find_next(const norm_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
     const bgi_op *next = bgi_readers_only(f->graph, f->readers, op->outputs[0]);

@@ -58,7 +58,7 @@ static void count_readers(bgi_joiner *j)
         j->readers[graph->outputs[i].value.id]++;
 }
 
-/* The product that makes the first input of `next`, unless it is fused with another op already. */
+/* Returns the product that makes the first input of `next`, unless it is fused with another op already. */
 static bgi_op *find_product(const bgi_joiner *j, const bgi_op *next, bgi_fused_product_attributes *out)
 {
     const bgi_value *value = bgi_graph_value(j->graph, next->inputs[0]);
@@ -120,8 +120,8 @@ static bool match_derivative(const bgi_joiner *j, const bgi_op *product, const b
            j->readers[backward->inputs[0].id] == 1;
 }
 
-/* Whether `value` is the same at op `first` as at the later op `next`: it exists there, and no op between changes
- * it. */
+/* Returns whether `value` is the same at op `first` as at the later op `next`: it exists there, and no op between
+ * changes it. */
 static bool is_there(const bgi_joiner *j, bg_value value, size_t first, size_t next)
 {
     const bg_value root = j->roots[value.id];

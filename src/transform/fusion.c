@@ -34,7 +34,8 @@ typedef struct bgi_chain {
     const bgi_op *relu; /* or NULL */
 } bgi_chain;
 
-/* The number of readers of each value, including outputs of the graph except those that are computed separately. */
+/* Returns the number of readers of each value, including outputs of the graph except those that are computed
+ * separately. */
 static uint32_t *count_readers(const bg_graph *graph, const bool *is_apart, bg_value loss)
 {
     uint32_t *readers = calloc(graph->value_count, sizeof *readers);
@@ -71,7 +72,8 @@ static bool pool_fits(const bgi_op *pool)
            options->kernel[0] * options->kernel[1] <= LARGEST_WINDOW;
 }
 
-/* The op that makes input 0 of `op`, when it is of `type`, in the same block, and only `op` reads its outputs. */
+/* Returns the op that makes input 0 of `op`, when it is of `type`, in the same block, and only `op` reads its
+ * outputs. */
 static const bgi_op *sole_source(const bg_graph *graph, const uint32_t *readers, const bgi_op *op,
                                  const bg_op_type *type)
 {

@@ -43,7 +43,7 @@ static bool is_single(const bg_graph *graph, bg_value value)
     return bg_type_element_count(&bgi_graph_value(graph, value)->type) == 1;
 }
 
-/* The number of elements that the value is a mean over; null when the value is not such a mean. */
+/* Returns the number of elements that the value is a mean over; null when the value is not such a mean. */
 static bg_value find_count(const bg_graph *graph, bg_value value)
 {
     const bgi_value *v = bgi_graph_value(graph, value);
@@ -125,7 +125,7 @@ static bg_status add_term(splitter *s, bg_value count, bg_error *error)
     return BG_OK;
 }
 
-/* Whether the op has one operand and is linear in it. */
+/* Returns whether the op has one operand and is linear in it. */
 static bool is_linear(const bg_graph *graph, const bgi_op *op)
 {
     if (op->type == &bgi_op_unary)
@@ -153,7 +153,8 @@ static bool is_factor(const splitter *s, bg_value value)
     return is_single(s->graph, value) && !s->is_counted[value.id] && !s->has_data[value.id];
 }
 
-/* The operand of a product that has the means; UINT32_MAX: the op is not a product of means and a constant factor. */
+/* Returns the operand of a product that has the means; UINT32_MAX: the op is not a product of means and a constant
+ * factor. */
 static uint32_t find_multiplied(const splitter *s, const bgi_op *op)
 {
     if (is_binary(op, BG_MULTIPLY) && s->is_counted[op->inputs[1].id] && is_factor(s, op->inputs[0]))

@@ -140,8 +140,8 @@ static bool is_of_pair(const narrowing *n, bg_dtype dtype)
     return dtype == BG_FLOAT32 || dtype == n->narrow;
 }
 
-/* The type to which the operands of `op` are converted. `*out_neutral`: all operands are neutral, and so are the
- * results. */
+/* Returns the type to which the operands of `op` are converted. `*out_neutral`: all operands are neutral, and so are
+ * the results. */
 static bg_dtype choose_dtype(const narrowing *n, const bgi_op *op, op_class class, bool *out_neutral)
 {
     bool any_wide = false, any_narrow = false, all_neutral = true;

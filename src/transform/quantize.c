@@ -87,7 +87,7 @@ static bool is_cast_of_matrix(const quantizer *q, const bgi_op *op)
     return q->only_casts ? to == BG_BFLOAT16 : bgi_dtype_is_narrow(to);
 }
 
-/* Whether the buffer may replace the value, which is a parameter or a cast of one. */
+/* Returns whether the buffer may replace the value, which is a parameter or a cast of one. */
 static bool is_replaceable(const quantizer *q, uint32_t value)
 {
     return q->matrix[value] != 0 && !(q->only_casts && q->matrix[value] == value);
@@ -135,7 +135,7 @@ static bgi_quantized describe(const quantizer *q, uint32_t matrix)
                            .in_out = in_out};
 }
 
-/* Whether a parameter is quantized. Small matrices may need more memory, because panels are filled up. */
+/* Returns whether a parameter is quantized. Small matrices may need more memory, because panels are filled up. */
 static bool is_quantized(const quantizer *q, uint32_t matrix)
 {
     bgi_quantized made;

@@ -15,7 +15,7 @@ typedef struct bgi_rebuild {
 
 /* Copies blocks, and the inputs, constants and variables that `needed` marks (by value id; NULL: all). */
 bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bool *needed, bg_error *error);
-/* The new value for an old one; null when it has not been copied. */
+/* Returns the new value for an old one; null when it has not been copied. */
 bg_value bgi_rebuild_value(const bgi_rebuild *rebuild, bg_value value);
 /* Copies an op with its name, block and phase. */
 void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op);

@@ -56,7 +56,7 @@ static void mark_ops(bgi_recompute *r, const bool *is_changing)
     }
 }
 
-/* The stage in which the backward pass begins; UINT32_MAX if there is none. */
+/* Returns the stage in which the backward pass begins; UINT32_MAX if there is none. */
 static uint32_t find_loss_stage(const bg_graph *graph, const bgi_stages *stages)
 {
     for (size_t o = 0; o < graph->op_count; o++)
@@ -123,7 +123,7 @@ static bool is_needed(const bgi_recompute *r, bg_value value)
     return value.id != 0 && r->needed_in[value.id] == r->measured;
 }
 
-/* The bytes for keeping the value, when the stage's backward pass needs it and another stage makes it. */
+/* Returns the bytes for keeping the value, when the stage's backward pass needs it and another stage makes it. */
 static size_t foreign_bytes(const bgi_recompute *r, uint32_t stage, bg_value root)
 {
     const bgi_value *value = bgi_graph_value(r->graph, root);
@@ -350,7 +350,8 @@ typedef struct bgi_repeater {
     bgi_recomputed *out;
 } bgi_repeater;
 
-/* Whether readers on `stage` read a clone of the op that makes `value`, because that stage recomputes its bytes. */
+/* Returns whether readers on `stage` read a clone of the op that makes `value`, because that stage recomputes its
+ * bytes. */
 static bool takes_clone(const bgi_repeater *p, uint32_t stage, bg_value value, uint32_t *out_op)
 {
     const bgi_value *v = bgi_graph_value(p->graph, value), *root;

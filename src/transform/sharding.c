@@ -52,13 +52,13 @@ static bool is_update(const bgi_op *op)
             op->type == &bgi_op_lamb_moments || op->type->is_elementwise_update);
 }
 
-/* Whether `op` is the second half of a LAMB update. */
+/* Returns whether `op` is the second half of a LAMB update. */
 static bool completes(const bgi_op *op, const bgi_op *update)
 {
     return op->type == &bgi_op_lamb_update && op->inputs[PARAMETER].id == update->inputs[PARAMETER].id;
 }
 
-/* Whether all operands have one shape, and elements are only copied. */
+/* Returns whether all operands have one shape, and elements are only copied. */
 static bool is_move(const bgi_op *op)
 {
     return op->phase == BGI_PHASE_UPDATE &&
@@ -190,7 +190,8 @@ static bool is_input(const bgi_op *op, bg_value value)
     return false;
 }
 
-/* Whether only the update itself and copies touch the members in the update, and no other op touches the state. */
+/* Returns whether only the update itself and copies touch the members in the update, and no other op touches the
+ * state. */
 static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;
@@ -224,7 +225,7 @@ static void mark_value(bgi_sharder *s, bg_value value, bool is_piece)
     marked->is_piece |= is_piece;
 }
 
-/* Whether the op is a sum of squares for each replica's piece, or a count over the piece of a replica. */
+/* Returns whether the op is a sum of squares for each replica's piece, or a count over the piece of a replica. */
 static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
 {
     const bgi_square_sum_attributes *squares = op->attributes;
@@ -236,7 +237,7 @@ static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
     return op->phase == BGI_PHASE_UPDATE && pieces == bgi_graph_data_replicas(s->graph, s->options->replicas.count);
 }
 
-/* Whether exactly one op other than sums of squares and counts of pieces reads the value. */
+/* Returns whether exactly one op other than sums of squares and counts of pieces reads the value. */
 static bool is_read_in_pieces(const bgi_sharder *s, bg_value value)
 {
     uint32_t reads = s->returned[value.id];

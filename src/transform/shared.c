@@ -58,7 +58,7 @@ static bg_status find_writers(bgi_sharing *s, bg_error *error)
     return BG_OK;
 }
 
-/* Whether an op of the stage accumulates a gradient of the variable. */
+/* Returns whether an op of the stage accumulates a gradient of the variable. */
 static bool contributes(const bgi_sharing *s, uint32_t stage, bg_value variable)
 {
     for (size_t o = 0; o < s->graph->op_count; o++) {
@@ -148,7 +148,7 @@ static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_er
     return BG_OK;
 }
 
-/* The number of operands that may need a copy, which is the largest possible number of copies. */
+/* Returns the number of operands that may need a copy, which is the largest possible number of copies. */
 static size_t count_reads(const bg_graph *graph)
 {
     size_t count = 0;

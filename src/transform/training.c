@@ -194,8 +194,8 @@ static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_fina
     bg_graph_add(trainer->graph, rule->update, NULL, inputs, STATE + state->count, rule->attributes, NULL);
 }
 
-/* The optimizer's numbers that an update of the parameter reads, with the parameter's factors applied. A custom update
- * has no library attribute that could disable weight decay. */
+/* Returns the optimizer's numbers that an update of the parameter reads, with the parameter's factors applied. A custom
+ * update has no library attribute that could disable weight decay. */
 static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool without_decay)
 {
     const bool is_without = without_decay && trainer->optimizer->kind == BG_CUSTOM;
@@ -219,7 +219,8 @@ static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool withou
                                  bg_graph_constant(trainer->graph, name, &type, factors));
 }
 
-/* The gradient scaled for the update, in its own type, with elements clamped to the bound; the scale is then 1. */
+/* Returns the gradient scaled for the update, in its own type, with elements clamped to the bound; the scale is then
+ * 1. */
 static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_gradient *final)
 {
     const double bound = trainer->options->numerics.max_gradient_value;

@@ -171,7 +171,7 @@ bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, c
 /* sharding.c: Needs a training graph that is complete. Does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error);
-/* Whether a location or a rule for one of the classes (bits 1 << bg_location_class) is sharded. */
+/* Returns whether a location or a rule for one of the classes (bits 1 << bg_location_class) is sharded. */
 bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes);
 
 /* equality.c: lists by value the tensor axes (bits of bg_mesh_axis) along which the value is bit-identical on all
@@ -287,11 +287,11 @@ void bgi_partition_clear(bgi_partition *partition);
 bg_status bgi_partition_verify(const bgi_partition *partition, const bg_graph *graph, bg_error *error);
 /* Prints "F stage 0: %1 %2" with the ops' results, then "%5: F stage 0 to stage 1" for each crossing. */
 void bgi_partition_print(const bgi_partition *partition, const bg_graph *graph, bgi_string *text);
-/* Whether the op only renames bytes. */
+/* Returns whether the op only renames bytes. */
 bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op);
 /* The owner of each value's bytes, by value id (bgi_partition.roots); false when memory is out. */
 bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots);
-/* The segment of the kind; UINT32_MAX when the partition has none. */
+/* Returns the segment of the kind; UINT32_MAX when the partition has none. */
 uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level);
 
 #endif
