@@ -37,8 +37,8 @@ typedef struct conv_fuser {
     bool *is_taken;     /* by op: part of a chain */
 } conv_fuser;
 
-/* Returns the op that is the only reader of the outputs of `op`, when it reads the first one, is of `type`, of the same
- * stage, and not in a chain; otherwise NULL. */
+/* Returns the only reader of the outputs of `op`, if it reads the first output, has type `type` and the same stage, and
+ * is not in a chain; otherwise NULL. */
 static const bgi_op *find_next(const conv_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
     const bgi_op *next = bgi_readers_only(f->graph, f->readers, op->outputs[0]);

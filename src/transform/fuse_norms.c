@@ -27,8 +27,8 @@ typedef struct norm_chain {
     bg_value other; /* the other operand of the sum */
 } norm_chain;
 
-/* A fused op has the position of the sum, or of the norm if there is no sum, so gradients are added in the same order
- * as before. */
+/* Returns the op at whose position the fused op is added: the sum, or the norm if there is no sum. Gradients are then
+ * added in the same order as before. */
 static const bgi_op *place_of(const norm_chain *chain)
 {
     return chain->add != NULL ? chain->add : chain->norm;
@@ -49,8 +49,8 @@ static void share_kept(norm_fuser *f, bg_value loss)
     f->readers[loss.id] = BGI_SHARED;
 }
 
-/* Returns the op that is the only reader of the first output of `op`, when it is of `type`, of the same block, and not
- * in a chain; otherwise NULL. */
+/* Returns the only reader of the first output of `op`, if it has type `type` and the same block, and is not in a chain;
+ * otherwise NULL. */
 static const bgi_op *find_next(const norm_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
     const bgi_op *next = bgi_readers_only(f->graph, f->readers, op->outputs[0]);
@@ -59,8 +59,8 @@ static const bgi_op *find_next(const norm_fuser *f, const bgi_op *op, const bg_o
                                                                                                                 : NULL;
 }
 
-/* Other readers of the norm's operands could add their gradients, or read them, in another order than before if the
- * norm moved to the sum. */
+/* Returns whether the norm may move to the position of the sum. It may not if its operands have other readers, which
+ * could then read them or add their gradients in another order than before. */
 static bool may_move(const norm_fuser *f, const bgi_op *norm)
 {
     for (uint32_t i = 0; i < norm->input_count; i++)

@@ -58,7 +58,8 @@ static void count_readers(bgi_joiner *j)
         j->readers[graph->outputs[i].value.id]++;
 }
 
-/* Returns the product that makes the first input of `next`, unless it is fused with another op already. */
+/* Returns the product that makes the first input of `next`; NULL if there is none, or if it is already fused with
+ * another op. */
 static bgi_op *find_product(const bgi_joiner *j, const bgi_op *next, bgi_fused_product_attributes *out)
 {
     const bgi_value *value = bgi_graph_value(j->graph, next->inputs[0]);

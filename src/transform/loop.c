@@ -89,7 +89,7 @@ static bool is_carried(const bg_graph *graph, bg_value value)
     }
 }
 
-/* Returns the block of the first op that reads a value; that of the last op when it has no reader. */
+/* Returns the block of the first op that reads a value; if no op reads it, the block of the last op. */
 static uint32_t find_block(const bg_graph *graph, bg_value value)
 {
     for (size_t o = 0; o < graph->op_count; o++)

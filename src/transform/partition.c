@@ -24,7 +24,7 @@ typedef struct bgi_cutter {
     bgi_segment_kind *kinds; /* by op */
     uint32_t *levels;        /* by op, for ops of the update: the level */
     uint32_t *writer_stage;  /* by value: the stage that writes a variable, or NOWHERE */
-    uint32_t *write_level;   /* by value: level of its last write in the update */
+    uint32_t *write_level;   /* by value: the level of the last write in the update */
     uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
     uint32_t *needed_level;  /* by value: lowest level at which the update reads it */
     size_t crossing_capacity;
@@ -150,7 +150,7 @@ static void find_kinds(bgi_cutter *c, bool split_weights)
 
 /* ---- segments ---- */
 
-/* Lists segments without their ops, numbered as `first_segments` says. */
+/* Lists segments without their ops, in the order of `first_segments`. */
 static void list_segments(bgi_cutter *c, const bool *exists)
 {
     bgi_partition *out = c->out;

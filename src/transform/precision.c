@@ -35,8 +35,8 @@ typedef struct narrowing {
     bg_dtype narrow;
     bool *is_neutral;   /* by old value: gets the type of the op's other operands */
     bool *is_returned;  /* by old value: an output, or the loss */
-    bg_value *returned; /* by old value: as float32 */
-    cast_value *casts;  /* by old value: in its other type, and where the cast is */
+    bg_value *returned; /* by old value: the value as float32 */
+    cast_value *casts;  /* by old value: the value in its other type, and the block of the cast */
 } narrowing;
 
 static bg_dtype find_narrow_dtype(bg_precision precision)
@@ -118,7 +118,7 @@ static op_class classify(const bgi_op *op)
     return FOLLOWS;
 }
 
-/* Operands that an op needs as float32, whatever type the others have. */
+/* Returns whether the op needs the operand as float32, whatever type the others have. */
 static bool is_fixed(const bgi_op *op, uint32_t input)
 {
     if (bgi_op_type_writes(op->type, input) || (op->type == &bgi_op_cross_entropy && input > 0))

@@ -39,7 +39,7 @@ typedef struct quantizer {
     bool only_casts;   /* BG_WEIGHTS_CAST */
     const char *name;  /* name of the type, which is the suffix of the buffers' names */
     uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
-    matrix_use *uses;  /* by value, for parameters: how ops read it; with only_casts, how they read its casts */
+    matrix_use *uses;  /* by value, for parameters: how ops read it; if only_casts, how they read its casts */
     bool *has_product; /* by value, for parameters: one of these ops is a product */
     bool *needed;      /* by value: leaves that stay */
     bg_value *buffers; /* by value, for parameters: the buffer in the new graph, or null */
@@ -52,7 +52,7 @@ static bool is_matrix(const bgi_value *value)
            value->type.rank == 2 && value->shard == NULL && value->section == NULL && !value->is_remote;
 }
 
-/* How the op reads the matrix that is its input `input`. */
+/* Returns how the op reads the matrix that is input `input`. */
 static matrix_use find_use(const quantizer *q, const bgi_op *op, uint32_t input, bool *out_product)
 {
     const bool is_cast = q->matrix[op->inputs[input].id] != op->inputs[input].id;
@@ -152,8 +152,8 @@ static bool is_quantized(const quantizer *q, uint32_t matrix)
 
 /* ---- building ---- */
 
-/* The buffer of a parameter. It has the parameter's number and initializer, which make its first values if the
- * session's weights lack the parameter. */
+/* Adds the buffer of a parameter. The buffer has the parameter's number and initializer, so that a session whose
+ * weights lack the parameter can make its first values. */
 static bg_status add_buffer(quantizer *q, uint32_t matrix, bg_error *error)
 {
     const bgi_value *value = &q->graph->values[matrix];

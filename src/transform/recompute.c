@@ -109,7 +109,7 @@ void bgi_recompute_clear(bgi_recompute *recompute)
 
 /* ---- the effect of a choice ---- */
 
-/* Marks the value as needed; returns whether it is new in this measurement. */
+/* Marks the value as needed; returns whether it was not marked before in this measurement. */
 static bool becomes_needed(bgi_recompute *r, bg_value root)
 {
     const bool is = r->needed_in[root.id] != r->measured;
@@ -123,7 +123,8 @@ static bool is_needed(const bgi_recompute *r, bg_value value)
     return value.id != 0 && r->needed_in[value.id] == r->measured;
 }
 
-/* Returns the bytes for keeping the value, when the stage's backward pass needs it and another stage makes it. */
+/* Returns the bytes that the stage needs to keep the value, if it is an input of the graph or a forward result of
+ * another stage; otherwise 0. */
 static size_t foreign_bytes(const bgi_recompute *r, uint32_t stage, bg_value root)
 {
     const bgi_value *value = bgi_graph_value(r->graph, root);
@@ -145,7 +146,7 @@ static void need_operands(bgi_recompute *r, uint32_t stage, const bgi_op *op, bg
     }
 }
 
-/* Bytes of an op's results that the backward pass needs. */
+/* Returns the bytes of those results of an op that the backward pass needs. */
 static size_t needed_bytes(const bgi_recompute *r, const bgi_op *op)
 {
     size_t bytes = 0;
@@ -189,9 +190,9 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
 
 /* ---- giving up one op after the other ---- */
 
-/* The set of needed values only grows: an op that runs again stays needed, and so do its operands. So each op is
- * examined once when it is given up and once when it becomes needed, not each time that another op is given up. `stack`
- * must hold the ops of the stage. */
+/* Adds op `first` to the ops that run again, with the ops that it makes necessary. The set of needed values only grows.
+ * So each op is examined once when it is given up and once when it becomes needed, not each time that another op is
+ * given up. `stack` must hold the ops of the stage. */
 static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bool *is_kept, bool *is_repeated,
                       uint32_t *stack, bgi_recompute_effect *effect)
 {
@@ -267,7 +268,8 @@ static int compare_offers(const void *a, const void *b)
     return first->op < second->op ? -1 : first->op > second->op;
 }
 
-/* Gives up the ops that cost the least time per byte until the stage's stash is at most `most_bytes`. */
+/* Stops keeping the results of ops, those that cost the least time per byte first, until the stage's stash is at most
+ * `most_bytes`. */
 static bg_status save_share(bgi_recompute *r, uint32_t stage, size_t most_bytes, bool *is_kept, bool *is_repeated,
                             bg_error *error)
 {
@@ -406,8 +408,8 @@ static void clone_op(bgi_repeater *p, uint32_t o)
     p->out->ns += p->r->op_ns[o];
 }
 
-/* Clones the ops from which the operands of op `reader` are recomputed, unless they exist, in the order of the forward
- * pass. */
+/* Clones the ops that recompute the operands of op `reader`, in the order of the forward pass; clones that exist are
+ * reused. */
 static void clone_for(bgi_repeater *p, const bgi_op *reader)
 {
     const uint32_t stage = bgi_op_stage(p->r->stages, reader);

@@ -86,7 +86,8 @@ static bool may_share_home(const bgi_sharing *s, uint32_t stage, bg_value variab
            contributes(s, stage, variable);
 }
 
-/* A copy of the variable for the stage, in the block of the op that reads it first. */
+/* Adds a copy of the variable for the stage, in `block`, which is that of the stage's first reader, and its refresh,
+ * unless the copy is loaded from the original's store. */
 static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uint32_t block, bg_value *out,
                           bg_error *error)
 {
@@ -111,7 +112,7 @@ static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uin
     return BG_OK;
 }
 
-/* The stage's copy of the variable, which is added when it does not exist. */
+/* Finds the stage's copy of the variable, or adds it. */
 static bg_status find_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uint32_t block, bg_value *out,
                            bg_error *error)
 {
@@ -127,7 +128,8 @@ static bg_status find_copy(bgi_sharing *s, uint32_t stage, bg_value variable, ui
     return BG_OK;
 }
 
-/* Redirects an operand outside the update when it is a variable that another stage writes. */
+/* Replaces an operand of an op outside the update by the stage's copy, if it is a variable that another stage
+ * writes. */
 static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_error *error)
 {
     const bgi_op op = s->graph->ops[op_index]; /* the array moves when ops are added */

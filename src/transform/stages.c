@@ -68,7 +68,7 @@ static bg_status assign_automatic(const bg_graph *graph, const bg_options *optio
     return stages->stage_count == 0 ? add_next(stages, BG_DEVICE_NONE, error) : BG_OK;
 }
 
-/* Text that may be meant as a number of stages. */
+/* Returns whether the text is a number, which may be meant as a number of stages. */
 static bool is_number(const char *text)
 {
     return text != NULL && text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';

@@ -42,8 +42,8 @@ static bg_value load_state(bgi_trainer *trainer, bg_value state)
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
 }
 
-/* The state is float32, or float64 for a float64 parameter; if the options request it, it has 16 bits, except for
- * float64. Returns the value that the update reads. */
+/* Adds a state variable and returns the value that the update reads. The state is float32, or float64 for a float64
+ * parameter; if the options request it, a float32 state has 16 bits. */
 static bg_value add_state(bgi_trainer *trainer, update_state *state, bg_value parameter, const char *suffix,
                           bg_dtype asked)
 {
@@ -68,7 +68,7 @@ static void store_state(bgi_trainer *trainer, const update_state *state)
     }
 }
 
-/* Random numbers depend on the parameter's name, so that they do not depend on which other parameters are trained. */
+/* Random numbers depend on the parameter's name, so that it does not matter which other parameters are trained. */
 static bgi_rounding describe_rounding(const bgi_trainer *trainer, bg_value parameter)
 {
     const bg_type type = bg_graph_type(trainer->graph, parameter);
@@ -146,8 +146,8 @@ static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_fin
                        mean, velocity, &attributes);
 }
 
-/* When the state is in pieces, each replica has the norm of its piece, and the maximum over the replicas gives all
- * norms. When a mesh cuts the parameter, the squares of its parts are then added. */
+/* Adds LAMB's update. If the state is in pieces, each replica has the norm of its piece, and the maximum over the
+ * replicas gives all norms. When a mesh cuts the parameter, the squares of its parts are then added. */
 static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
     bg_graph *graph = trainer->graph;
@@ -219,8 +219,8 @@ static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool withou
                                  bg_graph_constant(trainer->graph, name, &type, factors));
 }
 
-/* Returns the gradient scaled for the update, in its own type, with elements clamped to the bound; the scale is then
- * 1. */
+/* If the options bound the elements of gradients, returns the gradient times trainer->scale, clamped to the bound, and
+ * sets trainer->scale to 1. Otherwise returns the gradient unchanged. */
 static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_gradient *final)
 {
     const double bound = trainer->options->numerics.max_gradient_value;
@@ -292,7 +292,8 @@ static bool add_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradien
     return true;
 }
 
-/* The sum of a parameter's accumulators in block order, for each term; null for a term without one. */
+/* Sums a parameter's accumulators in block order, for each term: out_sums[term] is null if the term has no
+ * accumulator. */
 static void sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
                        const bgi_accumulator *accumulators, uint32_t count, bg_value *room, bg_value *out_sums)
 {
@@ -404,7 +405,7 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     }
 }
 
-/* Training accumulates gradients itself, so accumulators that a model brings would be added to twice. */
+/* Refuses a model with accumulators: training accumulates gradients itself, so each would be added twice. */
 static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
 {
     for (size_t v = 1; v < graph->value_count; v++)
@@ -416,7 +417,8 @@ static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
     return BG_OK;
 }
 
-/* A sum adds the losses of the micro-batches as they are, so it has only one term. */
+/* Finds the terms of the loss. If the options request the sum over micro-batches, losses are added unchanged, so there
+ * is one term. */
 static bg_status find_terms(bgi_trainer *trainer, bg_error *error)
 {
     const bool is_whole =
