@@ -104,8 +104,8 @@ static bool is_first_of_weight(const bg_plan *plan, uint32_t number)
     return true;
 }
 
-/* Training keeps values only on its devices. A value that is sharded over devices is joined and split in two
- * buffers. */
+/* Adds the memory of values on the host. In training, only the devices keep values. A value that is sharded over
+ * devices is joined and split in two buffers. */
 static void add_host(const bg_plan *plan, bool has_pages, size_t *bytes)
 {
     size_t largest_whole = 0, largest_part = 0;

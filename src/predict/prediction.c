@@ -74,7 +74,7 @@ static bgi_simulation_setup set_up(const bg_plan *plan, const bgi_prices *prices
                                                                 : MOST_STEPS};
 }
 
-/* The time of a call while other cores work too. */
+/* Uses the times that calls take while other cores work too. */
 static void use_shared_prices(bgi_simulation_setup *setup, const bgi_prices *prices)
 {
     if (prices->shared_user != NULL)

@@ -38,10 +38,10 @@ typedef struct runner {
     wait_kind wait;
     uint32_t wait_edge;
     uint64_t wait_target;      /* transfers */
-    double since_ns;           /* time since which it waits or is ready, or of the last update of its work */
+    double since_ns;           /* time since which the runner waits or is ready, or of the last update of its work */
     uint32_t step, at;         /* its instruction */
-    bool has_begun;            /* whether it is in the middle of the instruction */
-    bool has_come;             /* whether it has reached the collective operation of this instruction */
+    bool has_begun;            /* whether the runner is in the middle of the instruction */
+    bool has_come;             /* whether the runner has reached the collective operation of this instruction */
     double done_ns, rate;      /* completed work of the instruction, and its speed */
     double target_ns;          /* completed work at which the runner next acts */
     double began_ns, spent_ns; /* start of the instruction, and its time so far */
@@ -566,7 +566,8 @@ static void look_at(simulator *s, runner *r)
     r->since_ns = s->now_ns;
 }
 
-/* The system gives equal time to ranks that compete for cores. */
+/* Returns the speed of a rank, relative to a rank with its own core. The system gives equal time to ranks that compete
+ * for cores. */
 static double rate_of_rank(const simulator *s)
 {
     /* All replicas do the same as the simulated one. */

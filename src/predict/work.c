@@ -28,7 +28,7 @@ double bgi_message_ns(const bg_plan *plan, const bgi_device_model *model, uint32
     return (double)e->payload_bytes / link->bytes_per_ns;
 }
 
-/* The time of a collective of replica 0's group along the axes. */
+/* Returns the time of a collective of replica 0's group along the axes. */
 static double collective_ns(const bg_plan *plan, const bgi_device_model *model, uint32_t device, uint32_t axes,
                             double bytes, bool is_sum)
 {

@@ -455,8 +455,8 @@ static void look_at_bubble(bgi_analysis *a)
 
 /* ---- memory ---- */
 
-/* Returns the stash that recomputation would remove from a device: values that forwards compute and keep, except those
- * of one micro-batch, which are recomputed for the backward. Values that forwards receive stay. */
+/* Returns the bytes of the stash that recomputation would remove from a device: values that forwards compute and keep,
+ * except those of one micro-batch, which are recomputed for the backward. Values that forwards receive stay. */
 static double find_stash_made(const bgi_analysis *a, uint32_t device)
 {
     double bytes = 0.0;
@@ -533,7 +533,8 @@ static void look_at_memory(bgi_analysis *a)
     } else {
         return;
     }
-    /* Insights about scarce memory are first; those about unlimited memory follow insights that save the same time. */
+    /* If the peak is above 3/4 of the budget, the insight comes first: its weight is above 1. Otherwise its weight is
+     * at most 0.02, the smallest gain that is reported, so it usually follows insights about throughput. */
     insight->weight = budget > 0.0 && peak > 0.75 * budget ? 1.0 + peak / budget : 0.02 * insight->bytes / peak;
 }
 

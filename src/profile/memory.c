@@ -47,7 +47,8 @@ static void widen(occupancy *slot, const bg_trace_event *event)
         slot->end_ns = event->end_ns;
 }
 
-/* occupancies[edge][pass from the end][micro-batch], flat; an edge that is touched once a step uses micro-batch 0. */
+/* Fills occupancies, a flat array [edge][pass from the end][micro-batch]; an edge that is touched once a step uses
+ * micro-batch 0. */
 static void collect_occupancies(const bgi_events *events, const bg_plan *plan, const bg_plan_summary *summary,
                                 uint32_t replica, bool *touched, occupancy *occupancies)
 {

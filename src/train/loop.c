@@ -67,7 +67,8 @@ static bool is_over(const bg_trainer *trainer)
            (!trainer->has_ranks && trainer->options.interrupt != NULL && *trainer->options.interrupt != 0);
 }
 
-/* Called around a call: sends a signal of this rank to all ranks, so that all receive it in the same call. */
+/* Sends a stop signal of this rank to all ranks, so that all receive it in the same call. It is called before and after
+ * each call. */
 static void request_stop(const bg_trainer *trainer, bg_session *session)
 {
     if (trainer->options.interrupt != NULL && *trainer->options.interrupt != 0)
@@ -162,8 +163,8 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
     return notify(p, BG_ON_CALL_END, p->call.valid_count, error);
 }
 
-/* An update of the call was refused after `iterations` successful ones. Returns the run's error, whatever listeners
- * return. */
+/* Reports that an update of the call was refused after `iterations` successful iterations. Returns the run's error,
+ * whatever listeners return. */
 static bg_status report_refused(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t first)
 {
     bgi_call_shape before = compiled->shape;
@@ -337,8 +338,8 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 
 /* ---- passes ---- */
 
-/* A rank reads only the samples of its own devices if all batches are whole calls and max_steps does not cut one. The
- * last batch may be smaller; each rank reads all of it. */
+/* Makes a rank read only the samples of its own devices, if all batches are whole calls and max_steps does not cut one.
+ * The last batch may be smaller; each rank reads all of it. */
 static bg_status want_own_samples(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -467,7 +468,7 @@ static void unbind(bg_trainer *trainer, bg_trainer_task task)
     trainer->tasks[task].whole.is_bound = trainer->tasks[task].rest.is_bound = false;
 }
 
-/* If there is no batch, predictions have their types and no rows. */
+/* Ends predictions. If there was no batch, they have their types and no rows. */
 static bg_status end_predictions(pass *p, bg_error *error)
 {
     if (p->predictions == NULL || p->predictions->rows != NULL)

@@ -37,8 +37,8 @@ bg_status bgi_predictions_begin(bgi_predictions *predictions, const bgi_compiled
                                                                         : bgi_error_memory(error, "predictions", 0);
 }
 
-/* Returns the rows of a call's output that are collected: those of one replica of each group, without padding if each
- * sample has a row. */
+/* Returns the number of rows of a call's output that are collected: those of one replica of each group, without padding
+ * if each sample has a row. */
 static uint64_t count_rows(const bgi_compiled *compiled, const bgi_compiled_output *output, const bg_trainer_call *call)
 {
     const bg_type *type = &output->stream.micro_batch_type;
