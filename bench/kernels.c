@@ -30,7 +30,8 @@ typedef struct bench_call {
     bg_type types[OPERANDS];
 } bench_call;
 
-/* For calls that last long enough to be interrupted it measures processor time, which excludes other programs. */
+/* Returns the time of the clock. Calls that last long enough to be interrupted are measured in processor time, which
+ * excludes other programs. */
 static double read_clock_us(clockid_t id)
 {
     struct timespec now;

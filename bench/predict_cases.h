@@ -190,7 +190,7 @@ static int compare_delays(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Returns the median time of the third of the runs whose threads waited least. */
+/* Returns the median time over a third of the runs: those with the threads that waited least. */
 static double find_calm_ns(const timed_run *runs, uint32_t count)
 {
     timed_run sorted[MOST_RUNS];
