@@ -4,7 +4,7 @@
  * model are cast to bfloat16 once. Each round measures all rows in turn, and results are medians. A single step reads
  * every matrix once. So its `share` is the bytes of the matrices times the tokens/s, relative to the rate at which the
  * same cores read memory in the same round. For a prompt it compares the products' operations with the peak of the
- * cores' arithmetic, which for bfloat16 weights and activations is that of products of bfloat16, if the processor has
+ * cores' arithmetic. With bfloat16 weights and activations this is the peak of bfloat16 products, if the processor has
  * them. Weights have their initial values, because speed does not depend on them.
  *
  * usage: generate [--prompt N] [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N]

@@ -1,7 +1,7 @@
 /*
  * kernels.c: measures the kernels on one thread, in microseconds per call (the best of many) and GFLOP/s. It measures
- * first the calls of one training step of the digit network, with their sum for each image, then larger shapes. Pin it:
- * taskset -c 0.
+ * first the calls of one training step of the digit network, with their sum for each image, then larger shapes. Run it
+ * on one core: taskset -c 0.
  *
  * usage: kernels [portable|avx2|avx512] [part of a name]
  */

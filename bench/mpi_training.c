@@ -15,7 +15,8 @@
  * the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself exchanges shares.
  * Measurements take turns with training.
  *
- * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257.
+ * Ranks bind themselves, so the launcher must not. The defaults of --layers and --vocabulary are the numbers of GPT-2,
+ * 12 and 50257.
  */
 #define _GNU_SOURCE
 #include <brigade.h>

@@ -1,5 +1,5 @@
 /*
- * call_costs.c: a table of the times of calls by key, and prices that are made from it.
+ * call_costs.c: implements a table of the times of calls by key, and prices from these times.
  */
 #include "predict/call_costs.h"
 

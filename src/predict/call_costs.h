@@ -1,7 +1,7 @@
 /*
- * call_costs.h: times of kernel calls on this machine, which are measured once and stored by kernel, types of the
- * operands, parts, scratch and cost. A call has three times: alone on one core; while all cores of a run do the same,
- * because cores share caches and memory; and when all of these cores divide its parts.
+ * call_costs.h: declares a table of the times of kernel calls on this machine. Times are measured once, and stored by
+ * kernel, types of the operands, parts, scratch and cost. A call has three times: alone on one core; while all cores of
+ * a run do the same, because cores share caches and memory; and when all of these cores divide its parts.
  */
 #ifndef BGI_PREDICT_CALL_COSTS_H
 #define BGI_PREDICT_CALL_COSTS_H

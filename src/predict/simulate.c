@@ -514,7 +514,8 @@ static void set_rate(simulator *s, runner *r, double rate)
     push_event(s, s->now_ns + (r->target_ns - r->done_ns) / rate, WORK, (uint32_t)(r - s->runners), ++r->generation);
 }
 
-/* A core leaves a runner that could continue if another runner is behind it by more than half a micro-batch. */
+/* Returns whether the core must leave a runner that could continue, because another runner is behind it by more than
+ * half a micro-batch. */
 static bool must_yield(const simulator *s, const runner *r)
 {
     return s->setup->cores > 1 && s->ready_count > 0 &&

@@ -109,7 +109,8 @@ static bool is_compute(bg_action_kind kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-/* There are at most two marks for each call, and one for each message that leaves early. */
+/* Returns the largest possible number of marks of an instruction: two for each call, and one for each message that
+ * leaves early. */
 static uint32_t most_marks(const bgi_plan_device *program, uint32_t index)
 {
     const bgi_instruction *instruction = &program->instructions[index];

@@ -434,7 +434,7 @@ static uint32_t count_calls(const bg_plan *plan)
     return count;
 }
 
-/* Makes rows for the calls of one pass over one stage. */
+/* The rows of the calls of one pass over one stage. */
 typedef struct pass_rows {
     const bgi_call *calls;
     uint32_t call_count;

@@ -137,7 +137,8 @@ static candidate as_it_is(const bgi_analysis *a, const bg_stage_cost *costs)
                        .edge_bytes = edge_bytes};
 }
 
-/* Simulated times exclude the time between runs, which does not change. */
+/* Returns the gain in throughput from simulated times before and after a change. Simulated times exclude the time
+ * between runs, which does not change and is added here. */
 static double temper(const bgi_analysis *a, double before, double after)
 {
     const double outside = cause_share(a, BGI_CAUSE_DATA) + cause_share(a, BGI_CAUSE_HOST);

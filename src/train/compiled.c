@@ -231,8 +231,8 @@ static bg_status take_rates(bgi_compiled *compiled, const bg_trainer_options *op
                : bgi_error_memory(error, "learning rates", compiled->shape.iterations * sizeof *compiled->rates);
 }
 
-/* A plan of an incomplete call has fewer micro-batches than the user asked for, so its messages say what it is for.
- * `user` is the options of complete calls. */
+/* Logs a message about the plan of an incomplete call, which has fewer micro-batches than the user requested, so the
+ * line begins with what the plan is for. `user` is the options of complete calls. */
 static void log_rest(void *user, bg_log_level level, const char *text)
 {
     const bg_options *usual = user;

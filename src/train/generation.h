@@ -36,7 +36,7 @@ size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generat
 /* Returns tokens and text. */
 bg_status bgi_sequence_finish(bgi_sequence *sequence, double score, bool has_text, bg_generation *out, bg_error *error);
 
-/* Beam search for one prompt; `out` has options->returned_beams elements. */
+/* Runs beam search for one prompt; `out` has options->returned_beams elements. */
 bg_status bgi_beam_search(bg_generator *generator, const bg_generation_prompt *prompt, uint32_t prompt_index,
                           const bg_generation_options *options, bg_generation *out, bg_error *error);
 

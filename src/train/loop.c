@@ -60,7 +60,8 @@ static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_coun
     return BG_OK;
 }
 
-/* With several ranks the interrupt flags take effect when all ranks have received them: see receive_stop. */
+/* Returns whether training must stop. With several ranks the interrupt flags take effect when all ranks have received
+ * them (receive_stop). */
 static bool is_over(const bg_trainer *trainer)
 {
     return trainer->should_stop ||

@@ -13,7 +13,7 @@ static uint64_t rows_of(const bg_type *type)
     return type->rank > 0 ? (uint64_t)type->dims[0] : 1;
 }
 
-/* A smaller call may differ in the first dimension only. */
+/* Returns whether the types differ at most in the first dimension, as those of a smaller call may. */
 static bool has_same_rows(const bg_type *a, const bg_type *b)
 {
     bool same = a->dtype == b->dtype && a->rank == b->rank;

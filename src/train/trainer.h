@@ -18,7 +18,7 @@ enum { BGI_MOST_COPIES = 65536 };
 typedef struct bgi_call_shape {
     uint32_t micro_batch, iterations, accumulation, replicas;
     uint32_t group; /* the number of replicas that get the same data */
-    bool canonical; /* training: options.numerics.canonical_reductions */
+    bool canonical; /* in training, options.numerics.canonical_reductions */
 } bgi_call_shape;
 
 typedef struct bgi_compiled_input {

@@ -36,8 +36,8 @@ static const bgi_op *place_of(const norm_chain *chain)
 
 typedef struct norm_fuser {
     const bg_graph *graph;
-    uint32_t *readers;  /* bgi_readers_find; checkpoints and the loss are shared */
-    norm_chain *chains; /* by op: the chain that is emitted there; norm is NULL where none is */
+    uint32_t *readers;  /* made by bgi_readers_find; checkpoints and the loss count as BGI_SHARED */
+    norm_chain *chains; /* by op: the chain whose fused op has this position; norm is NULL if there is none */
     bool *is_taken;     /* by op: part of a chain */
 } norm_fuser;
 
@@ -93,7 +93,8 @@ static const bgi_op *find_unary(const norm_fuser *f, const norm_chain *chain)
                : NULL;
 }
 
-/* Later norms come first, because they include the sums. */
+/* Finds chains from the last norm to the first, so that the sum of two norms is fused with the later one. Returns
+ * whether there is a chain. */
 static bool find_chains(norm_fuser *f)
 {
     bool any = false;

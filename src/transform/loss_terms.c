@@ -27,7 +27,7 @@ typedef struct splitter {
     size_t value_count, op_count; /* counts before the pass adds ops */
     /* By value id: */
     bool *trains;     /* depends on a parameter */
-    bool *has_data;   /* depends on an input that has more than one number for each micro-batch */
+    bool *has_data;   /* depends on an input that is not a scalar */
     bool *is_counted; /* depends on a mean over counted elements */
     bool *is_summed;  /* a summand of the loss, or the loss */
     bg_value *parts;  /* the part of a summand that belongs to the current term; null: no part */

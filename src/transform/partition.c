@@ -25,8 +25,8 @@ typedef struct bgi_cutter {
     uint32_t *levels;        /* by op, for ops of the update: the level */
     uint32_t *writer_stage;  /* by value: the stage that writes a variable, or NOWHERE */
     uint32_t *write_level;   /* by value: the level of the last write in the update */
-    uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
-    uint32_t *needed_level;  /* by value: lowest level at which the update reads it */
+    uint32_t *read_level;    /* by value: the highest level of the update at which the writer's stage reads it */
+    uint32_t *needed_level;  /* by value: the lowest level of the update at which an op reads it */
     size_t crossing_capacity;
 } bgi_cutter;
 
@@ -122,8 +122,8 @@ static void sink_loads(bgi_cutter *c)
             c->levels[o] = c->needed_level[c->graph->ops[o].outputs[0].id];
 }
 
-/* Backward ops whose results go to another stage, directly or through other ops, are B; the others are W. All are B
- * when W is not split off. */
+/* Sets the kind of each op's segment. If `split_weights`, backward ops whose results another stage reads, directly or
+ * through other ops, are B, and the others are W. Otherwise all are B. */
 static void find_kinds(bgi_cutter *c, bool split_weights)
 {
     const bg_graph *graph = c->graph;
@@ -316,14 +316,14 @@ static bg_status find_crossings(bgi_cutter *c, bg_error *error)
     for (uint32_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
         if (bgi_partition_is_alias(c->out, op))
-            continue; /* moves no bytes; its readers have separate crossings */
+            continue; /* an alias moves no bytes; its readers have separate crossings */
         for (uint32_t i = 0; i < op->input_count; i++)
             BGI_TRY(cross_operand(c, o, op->inputs[i], error));
     }
     return BG_OK;
 }
 
-/* Sorts crossings by both ends. */
+/* Makes the lists of crossings by from_segment and by to_stage. */
 static bg_status sort_crossings(bgi_partition *partition, bgi_arena *scratch, bg_error *error)
 {
     const uint32_t count = partition->crossing_count;

@@ -37,10 +37,10 @@ typedef struct quantizer {
     const bg_graph *graph;
     uint32_t bits;
     bool only_casts;   /* BG_WEIGHTS_CAST */
-    const char *name;  /* name of the type, which is the suffix of the buffers' names */
-    uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
+    const char *name;  /* the type's name, which is the suffix of the buffers' names */
+    uint32_t *matrix;  /* by value: the parameter, if the value is one or a cast of one; otherwise 0 */
     matrix_use *uses;  /* by value, for parameters: how ops read it; if only_casts, how they read its casts */
-    bool *has_product; /* by value, for parameters: one of these ops is a product */
+    bool *has_product; /* by value, for parameters: one of the ops that read it is a product */
     bool *needed;      /* by value: leaves that stay */
     bg_value *buffers; /* by value, for parameters: the buffer in the new graph, or null */
     bgi_rebuild rebuild;
@@ -76,7 +76,8 @@ static void note_use(quantizer *q, uint32_t matrix, matrix_use use, bool is_prod
     q->has_product[matrix] |= is_product;
 }
 
-/* A cast to 16 bits is the matrix itself in another type. */
+/* Returns whether the op is a cast that counts as the matrix in another type: one to bfloat16 or, unless only_casts, to
+ * 16 bits. */
 static bool is_cast_of_matrix(const quantizer *q, const bgi_op *op)
 {
     bg_dtype to;
@@ -222,7 +223,7 @@ static void add_op(quantizer *q, const bgi_op *op)
         add_embedding(q, op, table);
     else if (weight != 0)
         add_product(q, op, weight);
-    else if (bg_value_is_null(q->buffers[cast])) /* otherwise it is a cast whose result no op reads now */
+    else if (bg_value_is_null(q->buffers[cast])) /* otherwise the op is a cast, the result of which no op reads now */
         bgi_rebuild_op(&q->rebuild, op);
 }
 
@@ -235,7 +236,8 @@ static bg_status refuse_mesh(const bg_graph *graph, const char *name, bg_error *
                         name, graph->mesh.tensor_1, graph->mesh.tensor_2);
 }
 
-/* A graph without a matrix to cast once stays as it is; a graph without a matrix to round is an error. */
+/* Builds the new graph. If there is no matrix to replace, this is an error; if only_casts, *out does not change
+ * instead. */
 static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
 {
     uint32_t count = 0;

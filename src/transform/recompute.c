@@ -188,11 +188,11 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
     return effect;
 }
 
-/* ---- giving up one op after the other ---- */
+/* ---- recomputing one more op ---- */
 
 /* Adds op `first` to the ops that run again, with the ops that it makes necessary. The set of needed values only grows.
- * So each op is examined once when it is given up and once when it becomes needed, not each time that another op is
- * given up. `stack` must hold the ops of the stage. */
+ * So each op is examined once when its results are no longer kept and once when it becomes needed, not for each other
+ * op whose results are no longer kept. `stack` must hold the ops of the stage. */
 static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bool *is_kept, bool *is_repeated,
                       uint32_t *stack, bgi_recompute_effect *effect)
 {
@@ -218,7 +218,7 @@ static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bo
                 effect->own_bytes += bgi_align(bg_type_size_bytes(&value->type));
                 continue;
             }
-            is_repeated[value->op] = true; /* given up before, when none of its results was needed */
+            is_repeated[value->op] = true; /* not kept since an earlier call, in which no result of the op was needed */
             stack[stacked++] = value->op;
         }
     }
@@ -315,7 +315,7 @@ static bg_status choose_stage(bgi_recompute *r, uint32_t stage, const bg_options
                            is_repeated, error));
     else if (is_marked || (options->memory.recompute == BG_RECOMPUTE_STAGE && !is_merged))
         set_kept(r, stage, false, is_kept);
-    /* When an op must be kept, giving up the ops after it may need more memory than it saves. */
+    /* If an op must be kept, recomputing the ops after it may need more memory than it saves. */
     if (bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes >= all)
         set_kept(r, stage, true, is_kept);
     return BG_OK;

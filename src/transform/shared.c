@@ -25,10 +25,10 @@ typedef struct bgi_sharing {
     bool is_training;
     bgi_arena scratch;
     uint32_t *writer;   /* by variable: the only stage whose ops write it, or NOWHERE */
-    bool *is_updated;   /* by variable: written in the update */
+    bool *is_updated;   /* by variable: an update op writes it */
     uint32_t *newest;   /* by variable: value id of its newest copy; 0: none */
     uint32_t *previous; /* by copy, counted from first_copy: the previous copy of the same variable; 0 ends the list */
-    uint32_t *stage_of; /* by copy: the stage it is for */
+    uint32_t *stage_of; /* by copy: the stage that has the copy */
     uint32_t first_copy;
 } bgi_sharing;
 

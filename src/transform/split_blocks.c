@@ -55,7 +55,7 @@ static bg_status add_parts(bgi_splitter *s, uint32_t block, bg_error *error)
 
     for (uint32_t part = 0; part < s->part_count; part++)
         parts += *number_of(s, block, part);
-    if (parts <= 1 && block != 0) { /* stays, even without ops */
+    if (parts <= 1 && block != 0) { /* the block does not change, even if it has no ops */
         for (uint32_t part = 0; part < s->part_count; part++)
             *number_of(s, block, part) = s->count;
         s->blocks[s->count++] = old;

@@ -1,6 +1,6 @@
 /*
  * stage_check.c: checks that stages fit the model: each op is in one, none is empty, data flow from lower to higher
- * positions, and concurrent stages share nothing. It knows no devices.
+ * positions, and concurrent stages share nothing. It does not check devices.
  */
 #include "transform/transform.h"
 

@@ -6,7 +6,7 @@
  *     position = stage    { "&" stage }        stages that run at the same time
  *     stage    = block    { "," block } [ "@" device ]
  *
- * It knows no data flow: stage_check.c checks what the text means for the model.
+ * It does not look at the data flow: stage_check.c checks whether the stages fit the model.
  */
 #include "transform/transform.h"
 
@@ -28,7 +28,7 @@ typedef struct bgi_stage_reader {
     const bg_graph *graph;
     bgi_stages *stages;
     bool merges_neighbors;
-    uint32_t written;    /* stages that were read so far, as the writer counts them */
+    uint32_t written;    /* the number of stages of the text that were read so far */
     uint32_t phase;      /* the phase that is being read */
     bool is_phase_begin; /* the phase has no stage yet */
     bool last_is_alone;  /* the last stage is the only one at its position */

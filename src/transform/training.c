@@ -243,7 +243,7 @@ static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_grad
     return clipped;
 }
 
-/* State variables have torch.optim's names. */
+/* Adds the update of a parameter. State variables have the names of torch.optim. */
 static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
 {
     const bg_value scale = trainer->scale;
@@ -431,8 +431,9 @@ static bg_status find_terms(bgi_trainer *trainer, bg_error *error)
     return bgi_split_loss(trainer->graph, trainer->loss, is_whole, trainer->terms, &trainer->term_count, error);
 }
 
-/* A running mean weights a replica's gradient by what the replica counted. With statistics over all replicas a gradient
- * also has parts of losses with other counts, so the two are refused together. */
+/* Refuses a running mean with synchronized batch norms if labels are counted. The mean weights a replica's gradient by
+ * the replica's count. With statistics over all replicas a gradient also has parts of other replicas' losses, which
+ * have other counts. */
 static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
 {
     bool is_counted = false;

@@ -61,7 +61,7 @@ bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradien
  * dense accumulator. */
 bool bgi_gradient_is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
                                   const bg_type *kept);
-/* embedding_rows.c: accumulates the gradient in rows. */
+/* embedding_rows.c: adds accumulators that keep only the rows of the gradient that ids select. */
 bg_status bgi_accumulate_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradient, const bg_type *kept,
                               const char *suffix, bgi_accumulator *out, bg_error *error);
 /* accumulation.c: adds trainer->scale to the update and, when the loss has several terms, the scale of each term. */
@@ -70,17 +70,17 @@ void bgi_add_scale(bgi_trainer *trainer);
  * scale, in the current block. If the loss has a single term, its gradient is returned unscaled. */
 bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients);
 
-/* loss_scaling.c, when the options request it. The first function adds the variables, before gradients are made. The
- * second adds the accumulator of a gradient's counts, or returns null. The third adapts the loss scale, and sets
- * trainer->scale and trainer->hyper for the updates. */
+/* loss_scaling.c, if the options request it. bgi_add_loss_scale adds the variables, before gradients are made.
+ * bgi_count_gradient adds the accumulator of a gradient's counts, or returns null. bgi_adapt_loss_scale adapts the loss
+ * scale, and sets trainer->scale and trainer->hyper for the updates. */
 void bgi_add_loss_scale(bgi_trainer *trainer);
 bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient);
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
 
-/* loss_guard.c, when the options request it. The first function adds ops to the backward phase that count the
- * micro-batches whose loss is not finite. The second is called before other ops of the update are added, and lets
- * trainer->hyper include the skip flag. */
+/* loss_guard.c, if the options request it. bgi_count_losses adds ops to the backward phase that count the micro-batches
+ * whose loss is not finite. bgi_guard_loss is called before other ops of the update are added, and adds the skip flag
+ * to trainer->hyper. */
 void bgi_count_losses(bgi_trainer *trainer);
 bg_status bgi_guard_loss(bgi_trainer *trainer, bg_error *error);
 

@@ -24,8 +24,8 @@
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error);
 
 /* fusion.c: Needs a forward graph. Does: convolution + max pool (+ relu) of one block become one op where the fused
- * kernel supports them. Keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not
- * prevent fusion: values that would be lost are computed a second time. `*loss` (may be null) is mapped. */
+ * kernel supports them. Keeps values, names and blocks. Outputs that `is_apart` marks (by value; NULL: none) do not
+ * prevent fusion: if fusion removes them, they are computed a second time. `*loss` (may be null) is mapped. */
 bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error);
 
 /* prune.c: Needs a forward graph. Does: keeps only what `wanted` (names of outputs; NULL: all outputs) needs. */
@@ -54,8 +54,8 @@ typedef struct bgi_slice_gradient {
 bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_slice_gradient *slices, size_t count,
                                    size_t *out_count, bg_error *error);
 
-/* autodiff.c: Needs a forward graph; appends backward ops in their forward op's block. gradients[variable value id] has
- * the contributions per block. */
+/* autodiff.c: Needs a forward graph; appends backward ops in their forward op's block. A parameter has one gradient for
+ * each block that uses it. */
 typedef struct bgi_parameter_gradient {
     bg_value parameter;
     uint32_t term;     /* the term of the loss; 0 from bgi_differentiate */
@@ -128,7 +128,7 @@ typedef struct bgi_stages {
     uint32_t *stage_positions; /* malloc'ed; ascending without gaps; stages at one position are concurrent */
     uint32_t *stage_phases;    /* malloc'ed; ascending without gaps; without phases, the position */
     uint32_t *block_stages;    /* malloc'ed; by block index; UINT32_MAX: a block without ops */
-    bool has_text_devices;     /* an @ gave a device */
+    bool has_text_devices;     /* the text has a device after an @ */
     bool has_phases;           /* the text has separators of phases */
 } bgi_stages;
 /* Assigns stages by options' stages (except "auto:") or auto_stage. `merges_neighbors`: consecutive stages on one
@@ -196,7 +196,7 @@ typedef struct bgi_recompute {
     bool *is_checkpoint;  /* by op: one of its results is marked */
     uint32_t loss_stage;  /* the stage whose F and B run back to back, unless options.execution.separate_loss */
     bgi_buckets of_stage; /* ops by stage, so that work on a stage does not visit the others */
-    uint32_t *needed_in;  /* scratch; by root: number of the last measurement in which it was needed */
+    uint32_t *needed_in;  /* scratch; by root: the number of the last measurement in which the root was needed */
     uint32_t measured;    /* the number of measurements */
 } bgi_recompute;
 
@@ -208,9 +208,9 @@ void bgi_recompute_clear(bgi_recompute *recompute);
 bg_status bgi_recompute_choose(bgi_recompute *recompute, const bg_options *options, bool *is_kept, bg_error *error);
 
 typedef struct bgi_recompute_effect {
-    size_t stash_bytes; /* of one micro-batch: the forward results, of this and other stages, that the stage's backward
-                           pass reads */
-    size_t own_bytes;   /* the part of these that the stage itself makes */
+    size_t stash_bytes; /* for one micro-batch: bytes of the forward results, of this and other stages, that the stage's
+                           backward pass reads */
+    size_t own_bytes;   /* bytes of the results among these that the stage itself makes */
     double ns;          /* time of running ops again */
 } bgi_recompute_effect;
 /* Returns the effect of a choice on a stage, and sets is_repeated[op] for the ops of the stage. */
