@@ -1,5 +1,5 @@
 /*
- * peaks.h: the peak arithmetic rate of a core, with which other measurements are compared.
+ * peaks.h: measures the peak arithmetic rate of a core, with which other measurements are compared.
  */
 #ifndef BENCH_PEAKS_H
 #define BENCH_PEAKS_H

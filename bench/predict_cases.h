@@ -1,6 +1,6 @@
 /*
- * predict_cases.h: the networks whose predicted and measured times predict.c and mpi_predict.c compare, and sessions
- * that run them on zeros.
+ * predict_cases.h: builds the networks for which predict.c and mpi_predict.c compare predicted and measured times, and
+ * runs them in sessions on zeros.
  */
 #ifndef BGI_BENCH_PREDICT_CASES_H
 #define BGI_BENCH_PREDICT_CASES_H
@@ -148,11 +148,11 @@ static double median(double *values, uint32_t count)
 /* ---- runs that other programs did not disturb ---- */
 
 typedef struct timed_run {
-    double ns, delay_ns; /* delay_ns: the time in which its threads waited for a processor */
+    double ns, delay_ns; /* delay_ns: the time in which the run's threads waited for a processor */
 } timed_run;
 
 /* Returns the time in which the threads of this process have waited for a processor so far; 0 if the system does not
- * say. */
+ * report it. */
 static double read_delay_ns(void)
 {
     DIR *folder = opendir("/proc/self/task");

@@ -61,7 +61,7 @@ static inline roof measure_roof(void)
     return r;
 }
 
-/* Places in the picture; axes are logarithms. */
+/* Positions in the picture; axes are logarithmic. */
 static inline double roof_x(const roof *r, double intensity)
 {
     const double at = log(intensity / r->least_x) / log(r->most_x / r->least_x);

@@ -478,7 +478,7 @@ static bg_status end_predictions(pass *p, bg_error *error)
     return bgi_predictions_begin(p->predictions, &p->trainer->tasks[p->task].whole, p->arrays, error);
 }
 
-/* Runs an inference pass between its two events. */
+/* Runs an inference pass, and sends an event before it and one after it. */
 static bg_status evaluate(pass *p, bg_error *error)
 {
     static const bg_trainer_event_kind kinds[BG_TRAINER_TASK_COUNT][2] = {

@@ -29,7 +29,7 @@ typedef struct bgi_joiner {
     const bgi_stages *stages;
     bg_value *roots;   /* by value */
     uint32_t *readers; /* by value: the number of reads by ops, and as outputs of the graph */
-    bool *is_kept;     /* by root: an op of another phase or stage than its producer reads it */
+    bool *is_kept;     /* by root: an op of another phase or stage than the producer's reads the root */
     bool *is_absorbed; /* by op: the op has become part of a product */
 } bgi_joiner;
 

@@ -86,7 +86,7 @@ static bool may_share_home(const bgi_sharing *s, uint32_t stage, bg_value variab
            contributes(s, stage, variable);
 }
 
-/* Adds a copy of the variable for the stage, in `block`, which is that of the stage's first reader, and its refresh,
+/* Adds a copy of the variable for the stage in `block`, the block of the stage's first reader. A refresh is added too,
  * unless the copy is loaded from the original's store. */
 static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uint32_t block, bg_value *out,
                           bg_error *error)

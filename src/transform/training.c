@@ -405,7 +405,8 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     }
 }
 
-/* Refuses a model with accumulators: training accumulates gradients itself, so each would be added twice. */
+/* Refuses a model with accumulators: training accumulates gradients itself, so the gradients would be accumulated
+ * twice. */
 static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
 {
     for (size_t v = 1; v < graph->value_count; v++)

@@ -25,7 +25,8 @@ bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_gra
 
 /* fusion.c: Needs a forward graph. Does: convolution + max pool (+ relu) of one block become one op where the fused
  * kernel supports them. Keeps values, names and blocks. Outputs that `is_apart` marks (by value; NULL: none) do not
- * prevent fusion: if fusion removes them, they are computed a second time. `*loss` (may be null) is mapped. */
+ * prevent fusion: if fusion removes them, they are computed a second time. `*loss` (may be null) becomes the value of
+ * the new graph. */
 bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error);
 
 /* prune.c: Needs a forward graph. Does: keeps only what `wanted` (names of outputs; NULL: all outputs) needs. */
@@ -80,17 +81,19 @@ enum { BGI_MOST_LOSS_TERMS = 16 };
 bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss_term *out_terms, uint32_t *out_count,
                          bg_error *error);
 
-/* precision.c: Needs a forward graph. Does: converts float32 to the 16 bits of `precision` (not 32) where that requires
- * it. `*loss` (may be null) is mapped. */
+/* precision.c: Needs a forward graph. Does: converts float32 to the 16-bit type of `precision` (not 32) where
+ * `precision` requires it. `*loss` (may be null) becomes the value of the new graph. */
 bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_value *loss, bg_graph **out,
                            bg_error *error);
 
 /* synchronize.c: Needs a forward graph for training. Does: batch norms that are synchronized, or `all`, compute their
- * statistics over this many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
+ * statistics over `replicas` data-parallel replicas. On success *graph is the new graph, and the old graph is
+ * destroyed. */
 bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);
 
 /* fuse_norms.c: Needs a forward graph for training. Does: a batch norm and the sum and the function that follow it
- * become one op. Keeps every bit, blocks and names. On success *graph is the new graph and the old one is gone. */
+ * become one op. Keeps results bit for bit, blocks and names. On success *graph is the new graph, and the old graph is
+ * destroyed. */
 bg_status bgi_fuse_norms(bg_graph **graph, bg_value *loss, bg_error *error);
 
 /* training.c: differentiates a graph, then appends accumulation (once a micro-batch) and the optimizer's update (once a
@@ -103,7 +106,7 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *
                             bg_error *error);
 
 /* fuse_accumulation.c: Needs a training graph. Does: gradients are added to their accumulators by the ops that make
- * them (bg_op_type.accumulating). On success *graph is the new graph and the old one is gone. */
+ * them (bg_op_type.accumulating). On success *graph is the new graph, and the old graph is destroyed. */
 bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 
 /* offload.c: finds where a tensor of a class is stored: at the location of the class, or of the last rule that matches
