@@ -84,7 +84,8 @@ static inline void timed_finish(const bg_kernel_call *call)
     atomic_fetch_add(&row->ns, read_clock_ns() - begin);
 }
 
-/* Calls with one name may have different stages, because kernels depend on shapes that the name does not show. */
+/* Returns whether two kernels are the same. Kernels with one name may differ, because they depend on shapes that the
+ * name does not show. */
 static inline bool is_same_kernel(const bg_kernel *a, const bg_kernel *b)
 {
     return a->state == b->state && a->run == b->run && a->prepare == b->prepare && a->combine == b->combine &&

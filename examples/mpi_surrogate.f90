@@ -1,6 +1,6 @@
 ! mpi_surrogate.f90: shows an MPI program that trains inside its own ranks, like mpi_surrogate.c. Two rings of ranks
-! solve the heat equation with small explicit steps. One ring learns from its cells to make eight of these steps at once,
-! while the other ring continues to simulate. Then the other ring makes the large step and measures its error.
+! solve the heat equation with small explicit steps. One ring learns from its cells to make eight of these steps at
+! once, while the other ring continues to simulate. Then the other ring makes the large step and measures its error.
 program mpi_surrogate
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
