@@ -155,7 +155,7 @@ typedef struct server {
 
 /* Does work without shared memory for about as long as a call takes: independent multiplications and additions, as in a
  * product, which keep a core's units busy. Two threads on the two hardware threads of one core do little more work than
- * one thread, which also applies to calls. */
+ * one thread. The same applies to calls. */
 static float burn(float seed)
 {
     enum { LANES = 128, LOOPS = 1500 };

@@ -11,8 +11,8 @@
  *     sum       a sum that overlapped with the program is complete
  *
  * With shared cores a runner needs a core to continue. A core takes the ready runner that has advanced least, and among
- * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help others, so the
- * divisible part of an instruction runs faster. When the number of busy cores changes, all rates change.
+ * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help the other cores, so
+ * the divisible part of an instruction runs faster. When the number of busy cores changes, all rates change.
  */
 #include "predict/simulate.h"
 

@@ -117,8 +117,8 @@ static void crop(bgi_device_events *own, uint32_t most)
 
     while (program < own->count && !own->events[program].is_beside)
         program++;
-    if (own->count - program >
-        most) { /* the events that overlap with the program follow those of the program, each part oldest first */
+    if (own->count - program > most) { /* events of the program are first, then events that overlap with it; both groups
+                                          begin with the oldest */
         dropped = own->count - program - most;
         memmove((bg_trace_event *)own->events + program, own->events + program + dropped, most * sizeof *own->events);
         memmove(own->instructions + program, own->instructions + program + dropped, most * sizeof *own->instructions);

@@ -466,8 +466,8 @@ static void write_span(bgi_json_writer *w, const bgi_memory_span *span, uint64_t
     bgi_json_close(w, ']');
 }
 
-/* Returns the bytes of the device's slots of edges, of those that are stashes or of the others; all other bytes of the
- * memory class are always live. */
+/* Returns the bytes of the slots of a device's edges: of stashes if `is_stash`, otherwise of messages. All other bytes
+ * of the memory class are always live. */
 static size_t find_slots(const bg_plan *plan, uint32_t device, bool is_stash)
 {
     size_t bytes = 0;

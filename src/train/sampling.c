@@ -159,7 +159,8 @@ static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
     return last < count ? last + 1 : count;
 }
 
-/* Keeps the candidates whose information, -log probability, is nearest to its mean (Meister et al., 2022). */
+/* Keeps the candidates with the information, -log probability, that is nearest to the mean information (Meister et al.,
+ * 2022). */
 static size_t keep_typical(bgi_candidate *candidates, size_t count, double part)
 {
     const double sum = sum_shares(candidates, count);

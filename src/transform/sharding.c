@@ -140,7 +140,7 @@ static bool is_wanted(const bgi_sharder *s, const bgi_op *op)
 {
     const bgi_value *value = bgi_graph_value(s->graph, op->inputs[has_state(op) ? FIRST_STATE : GRADIENT]);
 
-    /* A loaded value has the state's name, and a sum of accumulators has that of the first. */
+    /* A loaded value counts as its state, and a sum of accumulators as its first accumulator. */
     while (value->kind == BGI_VALUE_RESULT)
         value = bgi_graph_value(s->graph, s->graph->ops[value->op].inputs[0]);
     return count_elements(s->graph, op->inputs[PARAMETER]) > 1 && /* a piece must be less than the whole */

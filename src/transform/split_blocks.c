@@ -4,8 +4,8 @@
  *     B1: a b c d      =>      B1.0: a b    B1.1: c d          (parts 0 0 1 1)
  *
  * Gradients of a parameter are accumulated block by block and summed in the order of blocks. So the parts of a block
- * take its place in that order. The caller must keep the uses of a parameter in one block together; then the split does
- * not change a sum or its result.
+ * have the block's position in that order. The caller must keep the uses of a parameter in one block together; then the
+ * split does not change a sum or its result.
  */
 #include "transform/transform.h"
 

@@ -198,7 +198,7 @@ typedef struct bgi_recompute {
     bool *may_repeat;     /* by op: a forward op that gives the same results when it runs again */
     bool *is_checkpoint;  /* by op: one of its results is marked */
     uint32_t loss_stage;  /* the stage whose F and B run back to back, unless options.execution.separate_loss */
-    bgi_buckets of_stage; /* ops by stage, so that work on a stage does not visit the others */
+    bgi_buckets of_stage; /* ops by stage, so that work on a stage does not visit ops of other stages */
     uint32_t *needed_in;  /* scratch; by root: the number of the last measurement in which the root was needed */
     uint32_t measured;    /* the number of measurements */
 } bgi_recompute;
