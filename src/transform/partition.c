@@ -79,8 +79,7 @@ static uint32_t level_of_update(const bgi_cutter *c, size_t op_index)
         const bgi_value *value = &c->graph->values[id];
         if (value->kind == BGI_VALUE_RESULT && c->graph->ops[value->op].phase == BGI_PHASE_UPDATE) {
             level = at_least(level, c->levels[value->op] + (c->out->op_stages[value->op] != stage));
-            level = at_least(level,
-                             c->write_level[id]); /* an op has changed it in place since then: loaded optimizer state */
+            level = at_least(level, c->write_level[id]); /* loaded state, changed in place since then */
         } else if (value->kind == BGI_VALUE_VARIABLE && c->writer_stage[id] != NOWHERE) {
             level = at_least(level, c->write_level[id] + (c->writer_stage[id] != stage));
             if (bgi_op_type_writes(op->type, i))
