@@ -2,7 +2,7 @@
  * simulate.h: computes how long the steps of a plan take on described devices, or on fewer cores than devices. It runs
  * no kernels. It follows the programs that the runtime would run (plan/plan.h), with a time for each call.
  *
- * bg_schedule_simulate knows only a schedule and the costs of its stages. Here messages leave in the middle of an
+ * bg_schedule_simulate takes only a schedule and the costs of its stages. Here messages leave in the middle of an
  * action, transfers and sums overlap with the program, links have latencies and domains, and devices may share cores as
  * the runtime's workers do.
  *

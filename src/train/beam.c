@@ -122,7 +122,7 @@ static bg_status rank_successors(search *s, bg_error *error)
     return BG_OK;
 }
 
-/* Ranks twice the number of successors. This is necessary if too many of the ranked ones end in a stop string. */
+/* Ranks twice as many successors as before, which is necessary if too many of the ranked ones end in a stop string. */
 static bg_status rank_more(search *s, bg_error *error)
 {
     const size_t most = 2 * s->ranked_most;

@@ -60,7 +60,7 @@ static bool is_library_type(const bg_op_type *type)
     return false;
 }
 
-/* Functions that lose many digits of their operands. */
+/* Returns whether the function can lose many digits of its operand, and so needs float32. */
 static bool is_wide_function(bg_unary function)
 {
     switch (function) {
