@@ -33,7 +33,7 @@ note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"
 
 batch_of() { case $1 in unet | bert) echo 16 ;; lstm) echo 32 ;; *) echo 1 ;; esac; }
 
-# NETWORK
+# NETWORK: measures a round of the network, Brigade and PyTorch.
 round() {
     local capability threads batch
     batch=$(batch_of "$1")

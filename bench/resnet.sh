@@ -30,7 +30,7 @@ done
 # ROW: reads lines `step SECONDS` from standard input, the times of the row.
 note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"; }
 
-# NETWORK BATCH training|inference
+# NETWORK BATCH training|inference: measures a round of this row, Brigade and PyTorch.
 round() {
     local capability threads mode=
     [ "$3" = inference ] && mode=--inference

@@ -216,8 +216,9 @@ static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scali
                            (sums_replicas(options) ? replicas : 1.0) / scaling);
 }
 
-/* The loss scale is removed before the norm of gradients is bounded and before the optimizer reads them. Terms that are
- * averaged differently get their scales first, so that one common scale remains. */
+/* Adds the scales of gradients. The loss scale is removed before the norm of gradients is bounded and before the
+ * optimizer reads them. Terms that are averaged differently get their scales first, so that one common scale
+ * remains. */
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;

@@ -213,7 +213,7 @@ static void mark_read_elsewhere(const bg_graph *graph, const bgi_stages *stages,
         is_read_elsewhere[graph->outputs[i].value.id] = true;
 }
 
-/* An alias of a leaf that another stage or the host reads gets separate bytes, because leaves are not sent. */
+/* If another stage or the host reads an alias of a leaf, the alias owns separate bytes, because leaves are not sent. */
 bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots)
 {
     bool *is_read_elsewhere = calloc(graph->value_count, sizeof *is_read_elsewhere);

@@ -68,7 +68,8 @@ static void store_state(bgi_trainer *trainer, const update_state *state)
     }
 }
 
-/* Random numbers depend on the parameter's name, so that it does not matter which other parameters are trained. */
+/* Describes stochastic rounding of the parameter's update. Random numbers depend on the parameter's name, so that it
+ * does not matter which other parameters are trained. */
 static bgi_rounding describe_rounding(const bgi_trainer *trainer, bg_value parameter)
 {
     const bg_type type = bg_graph_type(trainer->graph, parameter);
@@ -480,7 +481,7 @@ static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
     return BG_OK;
 }
 
-/* Stochastic rounding is done by the library's updates, so a custom update is refused with it. */
+/* Refuses a custom update with stochastic rounding, which only the library's updates do. */
 static bg_status check_custom(const bgi_trainer *trainer, bg_error *error)
 {
     if (trainer->optimizer->kind != BG_CUSTOM || !trainer->options->numerics.stochastic_rounding)
