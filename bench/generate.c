@@ -1,11 +1,11 @@
 /*
  * generate.c: measures how fast GPT-2 generates one sequence, as tokens/s of single steps and of a prompt. Weights are
  * float32, bfloat16, or rounded to 8 or 4 bits; activations are float32 or bfloat16. Float32 weights of a bfloat16
- * model are cast to bfloat16 once. Rows take turns in each round, and results are medians. A single step reads every
- * matrix once. So its `share` is the bytes of the matrices times the tokens/s, relative to the rate at which the same
- * cores read memory in the same round. For a prompt it compares the products' operations with the peak of the cores'
- * arithmetic, which for bfloat16 weights and activations is that of products of bfloat16, if the processor has them.
- * Weights have their initial values, because speed does not depend on them.
+ * model are cast to bfloat16 once. Each round measures all rows in turn, and results are medians. A single step reads
+ * every matrix once. So its `share` is the bytes of the matrices times the tokens/s, relative to the rate at which the
+ * same cores read memory in the same round. For a prompt it compares the products' operations with the peak of the
+ * cores' arithmetic. With bfloat16 weights and activations this is the peak of bfloat16 products, if the processor has
+ * them. Weights have their initial values, because speed does not depend on them.
  *
  * usage: generate [--prompt N] [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N]
  *                 [--rounds N]
@@ -85,7 +85,8 @@ static void *run_reader(void *argument)
     return NULL;
 }
 
-/* Returns the bytes per second of all cores together, or the operations per second, of which `multiply` does `flops`.
+/* Returns the bytes per second that all cores together read or, if `multiply` is not NULL, their operations per second;
+ * a call of `multiply` has `flops` operations.
  */
 static double measure(const setting *s, const words *data, void (*multiply)(volatile float *sink), double flops)
 {
@@ -127,7 +128,7 @@ static double count_weights(const setting *s)
     return 12.0 * (double)s->layers * (double)s->hidden * (double)s->hidden + (double)s->vocabulary * (double)s->hidden;
 }
 
-/* Bytes of a weight in the matrices that a step reads. */
+/* Returns the bytes of a weight in the matrices that a step reads. */
 static double find_weight_bytes(const row *r)
 {
     if (r->type == BG_WEIGHTS_INT8 || r->type == BG_WEIGHTS_INT4)

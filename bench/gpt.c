@@ -2,7 +2,8 @@
  * gpt.c: measures how fast GPT-2 trains. It prints tokens/s and GFLOP/s of whole steps (forward, backward, AdamW; no
  * dropout): the best, median and mean of several steps. With --profile it prints the processor time of each kernel by
  * its shape, which other programs on the machine do not increase. It counts six FLOPs for each token and each parameter
- * of a product (positions are not in one), and those of attention for the half of the scores that is not masked.
+ * of a product (the table of positions is not in a product), and the FLOPs of attention for the half of the scores that
+ * is not masked.
  *
  *     usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N]
  *                [--steps N] [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
@@ -256,7 +257,7 @@ static run begin_run(const setting *s, layout way, const int32_t *tokens)
     require(bg_session_create(r.plan, NULL, &r.session, &error), &error);
     r.inputs[bg_session_find_input(r.session, "tokens")] = tokens;
     r.inputs[bg_session_find_input(r.session, "labels")] = tokens + 1;
-    step_run(&r); /* writes all memory */
+    step_run(&r); /* the first step writes to all memory */
     for (size_t i = 0; i < r.profile.count; i++)
         r.profile.rows[i].ns = 0;
     return r;
@@ -278,7 +279,7 @@ static void print_summary(const run *r)
     free(text);
 }
 
-/* Sorts the times. */
+/* Sorts the times of a run and prints its results. */
 static void report_run(run *r, const setting *s)
 {
     double total = 0.0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares GPT-2's training step with llm.c, PyTorch and oneDNN's matrix products in a Markdown table: best and mean of
-# all timed steps. The rows alternate, so that other load of the machine affects all of them.
+# all timed steps. The rows alternate, so that other load on the machine affects all of them.
 #
 #   bench/gpt.sh [BUILD]            needs `make benches`; also: make bench-gpt
 #   CORES=2 ROUNDS=3 STEPS=2        each row: ROUNDS times a process that times STEPS steps

@@ -1,7 +1,7 @@
 /*
  * graph_cases.h: cases of bench/ops.c that are built with the library's public functions: ops that consist of others,
- * and ops without a manual setup. A graph has the op over some operands, and the gradients of those that a model would
- * request. Its ops become calls, one after the other, as in a plan without fusion.
+ * and ops without a manual setup. A graph has the op over some operands, and the gradients of those operands that a
+ * model would request. Its ops become calls, one after the other, as in a plan without fusion.
  */
 #ifndef BENCH_GRAPH_CASES_H
 #define BENCH_GRAPH_CASES_H
@@ -21,7 +21,7 @@ enum { GRAPH_DIMS = 9, GRAPH_OPERANDS = 8 };
 
 typedef struct graph_rig {
     bg_graph *graph;
-    bg_value operands[GRAPH_OPERANDS]; /* the operands that get a gradient */
+    bg_value operands[GRAPH_OPERANDS]; /* the operands with a gradient */
     uint32_t count;
     uint64_t random;
     bool is_positive; /* operands have values in 0.1 .. 1.1 instead of -1 .. 1 */

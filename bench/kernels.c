@@ -1,7 +1,7 @@
 /*
  * kernels.c: measures the kernels on one thread, in microseconds per call (the best of many) and GFLOP/s. It measures
- * first the calls of one training step of the digit network, with their sum for each image, then larger shapes. Pin it:
- * taskset -c 0.
+ * first the calls of one training step of the digit network, with their sum for each image, then larger shapes. Run it
+ * on one core: taskset -c 0.
  *
  * usage: kernels [portable|avx2|avx512] [part of a name]
  */
@@ -30,7 +30,8 @@ typedef struct bench_call {
     bg_type types[OPERANDS];
 } bench_call;
 
-/* For calls that last long enough to be interrupted it measures processor time, which excludes other programs. */
+/* Returns the time of the clock. Calls that last long enough to be interrupted are measured in processor time, which
+ * excludes other programs. */
 static double read_clock_us(clockid_t id)
 {
     struct timespec now;

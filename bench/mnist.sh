@@ -133,7 +133,7 @@ for round in $(seq "$rounds"); do
         # shellcheck disable=SC2086
         run $arguments --data-dir "$scratch/inference" --epochs 0 --test-batch-size 40 >>"$scratch/inference.$index"
     done <<<"$rows"
-    # PyTorch runs in every round, so that other load of the machine affects both.
+    # PyTorch runs in every round, so that other load on the machine affects both.
     for capability in $torch_capabilities; do
         ATEN_CPU_CAPABILITY=$capability "$python" bench/mnist_torch.py --threads "1,$cores" --rounds 1 --seconds 1 \
             >"$scratch/torch" || exit 1

@@ -1,7 +1,7 @@
 /*
  * models.c: measures how fast models of four kinds train: a U-Net, an LSTM over 256 steps, a masked language model over
  * padded sentences, and a decoder like LLaMA of 110 million parameters. The models are those of examples/unet.c,
- * recurrent.c, bert.c and llama.c in larger sizes. It uses float32 and AdamW; the data are in memory.
+ * recurrent.c, bert.c and llama.c in larger sizes. Training uses float32 and AdamW; the data are in memory.
  *
  *     usage: models [--network unet|lstm|bert|llama] [--batch N] [--cores N] [--steps N] [--profile] [--times]
  *

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares training of a U-Net, an LSTM over 256 steps, a masked language model over padded sentences and a decoder of
 # 110 million parameters with PyTorch in a Markdown table: medians of all timed steps, with the share of the machine's
-# peak, measured in the same rounds. The rows alternate, so that other load of the machine affects all of them.
+# peak, measured in the same rounds. The rows alternate, so that other load on the machine affects all of them.
 #
 #   bench/models.sh [BUILD]             needs `make benches`; also: make bench-models
 #   NETWORKS="unet lstm bert llama"     the models, each with its batch (bench/models.c)
@@ -33,7 +33,7 @@ note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"
 
 batch_of() { case $1 in unet | bert) echo 16 ;; lstm) echo 32 ;; *) echo 1 ;; esac; }
 
-# NETWORK
+# NETWORK: measures a round of the network, Brigade and PyTorch.
 round() {
     local capability threads batch
     batch=$(batch_of "$1")

@@ -114,7 +114,7 @@ static void sum_theirs(const bench *b)
     MPI_Allreduce(MPI_IN_PLACE, b->data, (int)b->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* Both results must be right before they are timed. */
+/* Checks that a sum is right, before it is timed. */
 static void check(const bench *b, void (*sum)(const bench *b), const char *who)
 {
     const float expected = (float)b->rank_count * (float)(b->rank_count + 1) / 2.0F;
@@ -158,8 +158,8 @@ static double find_median(double *values, int count)
     return values[count / 2];
 }
 
-/* Other load on the machine slows both measurements of a turn, so the result is the median of the turns' ratios.
- * Returns whether it reaches the goal. */
+/* Measures both sums in turns. Other load on the machine slows both measurements of a turn, so the result is the median
+ * of the turns' ratios. Returns whether it reaches the goal. */
 static bool compare(const bench *b)
 {
     double ours[MOST_TURNS], theirs[MOST_TURNS], ratios[MOST_TURNS], once, ratio;

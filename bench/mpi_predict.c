@@ -5,7 +5,7 @@
  *     mpirun -n N --bind-to none build/bench/mpi_predict.openmpi [TURNS [NETWORK]]
  *
  * In a turn, the ranks train, then rank 0 measures the costs of calls while the others sleep, then the first two ranks
- * measure messages, and the ranks train again. A row's error is the median of those of its turns. Ranks bind
+ * measure messages, and the ranks train again. A row's error is the median of the errors of its turns. Ranks bind
  * themselves, so the launcher must not.
  */
 #define _GNU_SOURCE
@@ -58,7 +58,7 @@ static void use_processors(const cpu_set_t *set)
     sched_setaffinity(0, sizeof *set, set);
 }
 
-/* All other ranks sleep until rank 0 reaches this point, because a barrier of MPI would poll all the time. */
+/* Makes all other ranks sleep until rank 0 reaches this point, because a barrier of MPI would poll all the time. */
 static void wait_for_first(const bench *b)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
@@ -75,7 +75,7 @@ static void wait_for_first(const bench *b)
         MPI_Recv(NULL, 0, MPI_BYTE, 0, WAIT_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* If `carrier` is NULL, the plan has the same devices in one process. */
+/* Makes the plan of a row. If `carrier` is NULL, the plan has the same devices in one process. */
 static bg_plan *make_plan(const bench *b, size_t row, bg_transport *carrier)
 {
     const bg_optimizer optimizer = bg_adamw(1e-3);
@@ -105,7 +105,7 @@ static bg_plan *make_plan(const bench *b, size_t row, bg_transport *carrier)
     return plan;
 }
 
-/* Half the time of a message to rank 1 and back. */
+/* Returns half the time of a message from rank 0 to rank 1 and back. */
 static double ping_ns(const bench *b, char *bytes, int size)
 {
     uint64_t start_ns = 0;
@@ -154,7 +154,7 @@ static double predict_ns(const bg_plan *plan, uint32_t cores, const bgi_link_mod
     return ns;
 }
 
-/* The time of the slowest rank, and the longest delay. */
+/* Returns the time of the slowest rank, and the longest delay. */
 static timed_run run_ranks(rig *r)
 {
     double most[2];
@@ -168,7 +168,7 @@ static timed_run run_ranks(rig *r)
     return (timed_run){.ns = most[0], .delay_ns = most[1]};
 }
 
-/* Ranks that share processors always wait for each other. */
+/* Returns the median time of calm runs; of all runs, if ranks share processors and so always wait for each other. */
 static double find_time(const bench *b, const timed_run *runs, uint32_t count)
 {
     double ns[MOST_RUNS];
@@ -178,7 +178,7 @@ static double find_time(const bench *b, const timed_run *runs, uint32_t count)
     return b->processors < b->rank_count ? median(ns, count) : find_calm_ns(runs, count);
 }
 
-/* The heads of the GPT must divide evenly among tensor-parallel ranks. */
+/* Returns whether the ranks can run the row: the heads of the GPT must divide evenly among tensor-parallel ranks. */
 static bool can_run(const bench *b, size_t row)
 {
     return rows[row].way != TENSOR || GPT_HEADS % b->rank_count == 0;

@@ -15,7 +15,8 @@
  * the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself exchanges shares.
  * Measurements take turns with training.
  *
- * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257.
+ * Ranks bind themselves, so the launcher must not. The defaults of --layers and --vocabulary are the numbers of GPT-2,
+ * 12 and 50257.
  */
 #define _GNU_SOURCE
 #include <brigade.h>
@@ -120,7 +121,7 @@ static void use_processors(const cpu_set_t *set)
     sched_setaffinity(0, sizeof *set, set);
 }
 
-/* All other ranks sleep until rank 0 reaches this point, because a barrier of MPI would poll all the time. */
+/* Makes all other ranks sleep until rank 0 reaches this point, because a barrier of MPI would poll all the time. */
 static void wait_for_first(const bench *b)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
@@ -169,7 +170,7 @@ static bg_value build_gpt(const bench *b, bg_graph *graph, split way)
     return bg_gpt_build(graph, &options).loss;
 }
 
-/* If `carrier` is NULL, one process has that number of cores. */
+/* Makes the plan of a row. If `carrier` is NULL, the plan is for one process with `cores` cores. */
 static bg_plan *make_plan(const bench *b, const row *of, bg_transport *carrier, uint32_t cores, bool traces)
 {
     const bg_optimizer optimizer = bg_adamw(1e-4);
@@ -208,7 +209,7 @@ typedef struct side {
     int runs; /* the runs of a turn */
 } side;
 
-/* The numbers are arbitrary, but labels must be in range. */
+/* Makes data for an input. The numbers are arbitrary, but labels must be in range. */
 static const void *make_input(const bench *b, const bg_stream *stream, bool is_gpt)
 {
     const bool is_images = strcmp(stream->name, "images") == 0;
@@ -402,7 +403,7 @@ static double find_bound(const bench *b, const side *traced)
     return find_slowest(seconds);
 }
 
-/* Whether losses are bit-identical after the same number of runs. */
+/* Returns whether losses are bit-identical after the same number of runs. */
 static bool have_equal_losses(const side *ranks, const side *process)
 {
     return memcmp(find_losses(ranks), find_losses(process), ranks->loss_bytes) == 0;
@@ -433,7 +434,7 @@ static bool compare(const bench *b, const row *of)
         if (b->rank == 0) {
             open_side(b, of, make_plan(b, of, NULL, b->rank_count, false), &process);
             process.runs = 2;
-            run(&process); /* the number of updates that the ranks ran, so that the losses can be compared */
+            run(&process); /* as many updates as the ranks ran, so that the losses can be compared */
             process.runs = ranks.runs;
         }
         wait_for_first(b);
@@ -441,8 +442,8 @@ static bool compare(const bench *b, const row *of)
         use_processors(&b->own);
         open_side(b, of, make_plan(b, of, NULL, 1, true), &traced);
         traced.runs = 2;
-        run(&traced); /* the number of updates that the ranks ran, because kernels may depend on how many gradients are
-                         zero */
+        run(&traced); /* as many updates as the ranks ran, because the time of kernels may depend on how many gradients
+                         are zero */
         traced.runs = ranks.runs;
     }
     for (long turn = 0; turn < b->turns; turn++) {

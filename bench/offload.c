@@ -1,8 +1,8 @@
 /*
  * offload.c: measures the cost of training a network that needs eight times the device's memory. A perceptron of equal
- * layers, each a stage, trains on one device in phases. One session has unlimited memory; the other has weights,
- * accumulators, optimizer state and activations in remote buffers and an eighth of the bytes. The two take turns, step
- * by step, so that any other load on the machine slows both. It prints times (best and median), bytes, and the ratio of
+ * layers, each a stage, trains on one device in phases. One session has unlimited memory; the other has an eighth of
+ * the memory, and weights, accumulators, optimizer state and activations in remote buffers. The two take turns, step by
+ * step, so that any other load on the machine slows both. It prints times (best and median), bytes, and the ratio of
  * speeds, and checks that the losses are bit-identical.
  *
  * usage: offload [width] [layers] [micro-batches] [samples] [cores] [I/O threads] [steps]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures ResNet-18 on images of 32 x 32, exported by PyTorch, in Markdown tables: training compared with the same
 # network built from the library's layers, inference with OpenCV's dnn module and onnxruntime-web (WebAssembly). Numbers
-# are medians of all timed steps. The rows alternate, so that other load of the machine affects all of them.
+# are medians of all timed steps. The rows alternate, so that other load on the machine affects all of them.
 #
 #   bench/onnx.sh [BUILD]               needs `make benches`; also: make bench-onnx
 #   BATCHES="1 32"                      images of a step

@@ -351,7 +351,7 @@ static int make_like(bench_work *work, int tensor)
     return make(work, work->tensors[tensor].type, 1);
 }
 
-/* The policy by which kernels are chosen for the calls of a case. */
+/* The policy that chooses the kernels of a case's calls. */
 static bg_kernel_policy policy = BG_KERNELS_FAST;
 
 /* Adds a call whose first `inputs` tensors are inputs; -1 ends the list of tensors. */
@@ -418,7 +418,7 @@ static void batch_norm(bench_work *work, const int64_t *d)
     CALL(BATCH_NORM_BACKWARD, &attributes, 5, dy, x, mean, rstd, gamma, dx, dgamma, dbeta);
 }
 
-/* With relu, as in plans for training. */
+/* Measures a batch norm with relu, as in plans for training. */
 static void fused_norm(bench_work *work, const int64_t *d)
 {
     static const bgi_fused_norm_attributes attributes = {
@@ -448,7 +448,7 @@ static void conv(bench_work *work, const int64_t *d)
     work->flops = (d[1] != 3 ? 3.0 : 2.0) * 2.0 * (double)(d[0] * d[4] * oh * ow) * (double)(d[1] / d[8] * d[5] * d[5]);
 }
 
-/* The result of a transposed convolution has the shape of a convolution's input. */
+/* Measures a transposed convolution, the result of which has the shape of a convolution's input. */
 static void conv_transpose(bench_work *work, const int64_t *d)
 {
     static bgi_conv2d_attributes attributes;
@@ -828,7 +828,7 @@ static void pad(bench_work *work, const int64_t *d)
     CALL(PAD_BACKWARD, &attributes, 1, y, dx);
 }
 
-/* All samples have the full length. */
+/* Measures the CTC loss; all samples have the full length. */
 static void ctc(bench_work *work, const int64_t *d)
 {
     static const bgi_ctc_attributes attributes = {0};
@@ -851,7 +851,7 @@ static void ctc(bench_work *work, const int64_t *d)
     CALL(CTC_LOSS_BACKWARD, &attributes, 6, dloss, x, targets, lengths, target_lengths, alpha, dx, room);
 }
 
-/* Measures a plain layer in the same way. */
+/* Measures a plain recurrent layer like `recurrent` below. */
 static void rnn(bench_work *work, const int64_t *d)
 {
     static const bgi_recurrent_attributes attributes = {0};
@@ -872,7 +872,7 @@ static void rnn(bench_work *work, const int64_t *d)
     work->flops = 6.0 * (double)(t * n * d[3]) * (double)(d[2] + d[3]);
 }
 
-/* A layer is measured together with the product of its inputs and with all its gradients. */
+/* Measures an LSTM or GRU layer together with the product of its inputs and with all its gradients. */
 static void recurrent(bench_work *work, const int64_t *d, bool is_lstm)
 {
     static const bgi_recurrent_attributes attributes = {0};
@@ -943,7 +943,7 @@ static void conv_pool(bench_work *work, const int64_t *d)
     CALL(CONV2D_POOL_BACKWARD_WEIGHTS, &attributes, 3, dy, where, x, dw, db);
 }
 
-/* Like a convolution, with batch norm, a sum and a relu, only in inference. */
+/* Measures a convolution with batch norm, a sum and a relu, only in inference. */
 static void fused_conv(bench_work *work, const int64_t *d)
 {
     static bgi_fused_conv2d_attributes attributes;
@@ -1029,7 +1029,7 @@ static void *make_value(graph_rig *r, const bgi_value *value)
     return data;
 }
 
-/* The result of an alias uses the memory of its operand. */
+/* Adds the call of an op. The result of an alias uses the memory of its operand. */
 static void add_graph_call(bench_work *work, const bgi_op *op)
 {
     bench_call *call = &work->calls[work->call_count++];
@@ -1293,7 +1293,7 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* Calls `once` for this number of milliseconds, and returns its best time. */
+/* Calls `once` again and again for this number of milliseconds, and returns the best time of a call. */
 static double time_best(bench_team *team, uint32_t threads, double milliseconds,
                         void (*once)(bench_team *team, void *context), void *context)
 {
@@ -1429,7 +1429,7 @@ static void build_line(bench_work *work, const char *line)
     }
 }
 
-/* It is a separate function in the program, so that a tool can count what happens inside it. */
+/* Runs the case once. The function is not inlined, so that a tool can count what happens inside it. */
 __attribute__((noinline)) static void run_counted(bench_work *work)
 {
     bench_team team = {.threads = 1};

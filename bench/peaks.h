@@ -1,5 +1,5 @@
 /*
- * peaks.h: the peak arithmetic rate of a core, with which other measurements are compared.
+ * peaks.h: measures the peak arithmetic rate of a core, with which other measurements are compared.
  */
 #ifndef BENCH_PEAKS_H
 #define BENCH_PEAKS_H
@@ -14,7 +14,7 @@
 enum { PEAK_ROUNDS = 120, PAIR_STEPS = 200000, PAIR_CHAINS = 12 };
 
 #if defined(__x86_64__)
-/* Twelve chains of products of bfloat16 pairs. */
+/* Computes twelve chains of products of bfloat16 pairs. */
 __attribute__((target("avx512f,avx512bf16"))) static inline float peak_multiply_pairs(void)
 {
     const __m512i pairs = _mm512_set1_epi32(0x3c003c00);
@@ -40,7 +40,7 @@ static inline void peak_run(volatile float *sink)
         bgi_machine_multiply(sink);
 }
 
-/* Returns 0 if the peak of this processor is unknown. */
+/* Returns the number of operations of peak_run(); 0 if the peak of this processor is unknown. */
 static inline double peak_flops(void)
 {
     volatile float sink;
@@ -59,7 +59,8 @@ static inline void peak_pairs_run(volatile float *sink)
 #endif
 }
 
-/* Returns 0 for processors without such instructions, and with AMX, whose peak is another one. */
+/* Returns the number of operations of peak_pairs_run(); 0 for processors without such instructions, and for those with
+ * AMX, which have a higher peak. */
 static inline double peak_pairs_flops(void)
 {
     return bgi_cpu_isa() == BGI_ISA_AVX512_BF16 ? 4.0 * 16.0 * PAIR_CHAINS * PAIR_STEPS : 0.0;

@@ -68,7 +68,8 @@ static double predict_ns(const bg_plan *plan, const bg_plan *rehearsal, uint32_t
     return ns;
 }
 
-/* Returns the median of the errors of the turns, each compared with the runs before and after it. */
+/* Prints the row of a case, and returns the absolute value of its error: the median over the turns, each compared with
+ * the runs before and after its prediction. */
 static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint32_t turns)
 {
     bg_plan *plan = make_plan(network, strategy, cores, false), *rehearsal = make_plan(network, strategy, 1, true);
@@ -96,7 +97,7 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
     return fabs(off);
 }
 
-/* Whether the text, such as "digits/gpipe/2", begins with one of the names. */
+/* Returns whether the case's name, such as "digits/gpipe/2", begins with one of `names`, or there are no `names`. */
 static bool is_chosen(uint32_t network, uint32_t strategy, uint32_t cores, int name_count, char **names)
 {
     char text[96];

@@ -1,6 +1,6 @@
 /*
- * predict_cases.h: the networks whose predicted and measured times predict.c and mpi_predict.c compare, and sessions
- * that run them on zeros.
+ * predict_cases.h: builds the networks for which predict.c and mpi_predict.c compare predicted and measured times, and
+ * runs them in sessions on zeros.
  */
 #ifndef BGI_BENCH_PREDICT_CASES_H
 #define BGI_BENCH_PREDICT_CASES_H
@@ -148,10 +148,11 @@ static double median(double *values, uint32_t count)
 /* ---- runs that other programs did not disturb ---- */
 
 typedef struct timed_run {
-    double ns, delay_ns; /* delay_ns: the time in which its threads waited for a processor */
+    double ns, delay_ns; /* delay_ns: the time in which the run's threads waited for a processor */
 } timed_run;
 
-/* The time in which the threads of this process have waited for a processor so far; 0 if the system does not say. */
+/* Returns the time in which the threads of this process have waited for a processor so far; 0 if the system does not
+ * report it. */
 static double read_delay_ns(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -189,7 +190,7 @@ static int compare_delays(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The median time of the third of the runs whose threads waited least. */
+/* Returns the median time over a third of the runs: those with the threads that waited least. */
 static double find_calm_ns(const timed_run *runs, uint32_t count)
 {
     timed_run sorted[MOST_RUNS];
@@ -221,7 +222,7 @@ static void print_row(const char *network, const char *strategy, uint32_t cores,
     fflush(stdout);
 }
 
-/* Whether the errors reach the goals. */
+/* Returns whether the errors reach the goals. */
 static bool print_verdict(double *off, uint32_t count)
 {
     bool passes;

@@ -1,6 +1,6 @@
 /*
  * profile.h: measures the processor time of a plan's steps for each kernel and the shape of its result. Other programs
- * on the machine do not add to it.
+ * on the machine do not add to this time.
  */
 #ifndef BENCH_PROFILE_H
 #define BENCH_PROFILE_H
@@ -13,11 +13,11 @@
 
 #include "plan/plan.h"
 
-/* Each kernel is replaced by one that calls it and adds up the time. */
+/* A kernel that replaces the real kernel, calls it and sums its time. */
 typedef struct timed {
     bg_kernel kernel; /* the real kernel */
     char name[128];
-    double flops, bytes; /* calls of a step */
+    double flops, bytes; /* of all calls in a step */
     _Atomic uint64_t ns;
     uint64_t calls;
 } timed;
@@ -84,7 +84,8 @@ static inline void timed_finish(const bg_kernel_call *call)
     atomic_fetch_add(&row->ns, read_clock_ns() - begin);
 }
 
-/* Calls with one name may have different stages, because kernels depend on shapes that the name does not show. */
+/* Returns whether two kernels are the same. Kernels with one name may differ, because they depend on shapes that the
+ * name does not show. */
 static inline bool is_same_kernel(const bg_kernel *a, const bg_kernel *b)
 {
     return a->state == b->state && a->run == b->run && a->prepare == b->prepare && a->combine == b->combine &&

@@ -1,7 +1,7 @@
 /*
  * resnet.c: measures how fast convolutional networks train and infer on images of 32 x 32. It prints images per second
  * of whole steps, the best and the median of several, and with --profile the processor time of each kernel by the shape
- * of its result. It uses batch norm, and SGD with momentum; the images are in memory.
+ * of its result. The networks have batch norm; training uses SGD with momentum, and the images are in memory.
  *
  *     usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
  *                   [--bfloat16] [--profile] [--roofline FILE.svg] [--times]

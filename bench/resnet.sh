@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares training and inference of ResNet-8, ResNet-18 and a MobileNet on images of 32 x 32 with PyTorch in a Markdown
 # table: medians of all timed steps, with the share of the machine's peak, measured in the same rounds. The rows
-# alternate, so that other load of the machine affects all of them.
+# alternate, so that other load on the machine affects all of them.
 #
 #   bench/resnet.sh [BUILD]             needs `make benches`; also: make bench-resnet
 #   NETWORKS="resnet8 resnet18 mobilenet" BATCHES="32 128"      the networks, and images of a step
@@ -30,7 +30,7 @@ done
 # ROW: reads lines `step SECONDS` from standard input, the times of the row.
 note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"; }
 
-# NETWORK BATCH training|inference
+# NETWORK BATCH training|inference: measures a round of this row, Brigade and PyTorch.
 round() {
     local capability threads mode=
     [ "$3" = inference ] && mode=--inference

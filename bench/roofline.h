@@ -1,6 +1,6 @@
 /*
- * roofline.h: draws the time of a plan's steps as a roofline. A circle is a kernel. Kernels further to the right do
- * more operations for each byte of their operands, and higher ones do more operations per second of a core. The area of
+ * roofline.h: draws the time of a plan's steps as a roofline. Each circle is a kernel. Kernels further to the right do
+ * more operations for each byte of their operands; higher kernels do more operations per second of a core. The area of
  * a circle is its share of the time. The roof is the limit of the core: first the rate of memory, then the rate of
  * arithmetic. A circle may be above the slope, because operands in the caches are read faster than from memory.
  *
@@ -61,7 +61,7 @@ static inline roof measure_roof(void)
     return r;
 }
 
-/* Places in the picture; axes are logarithms. */
+/* roof_x and roof_y return positions in the picture; the axes are logarithmic. */
 static inline double roof_x(const roof *r, double intensity)
 {
     const double at = log(intensity / r->least_x) / log(r->most_x / r->least_x);

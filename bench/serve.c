@@ -32,7 +32,8 @@
 
 enum { IMAGE = 28 * 28, CLASSES = 10, MOST_TIMES = 1 << 20, ROUNDS = 25, ROUNDS_A_MEASUREMENT = 5, PERIOD = 10 };
 
-/* Two cores that nobody else uses do twice the arithmetic of one. A virtual machine does not always get two. */
+/* Two cores that no other program uses do twice the arithmetic of one. A virtual machine does not always get two
+ * cores. */
 static const double two_cores = 1.9, each_core = 0.95;
 
 static double seconds = 1.0;
@@ -154,7 +155,7 @@ typedef struct server {
 
 /* Does work without shared memory for about as long as a call takes: independent multiplications and additions, as in a
  * product, which keep a core's units busy. Two threads on the two hardware threads of one core do little more work than
- * one thread, which also applies to calls. */
+ * one thread. The same applies to calls. */
 static float burn(float seed)
 {
     enum { LANES = 128, LOOPS = 1500 };
@@ -239,7 +240,7 @@ static void measure_calls(const char *what, server s)
 
 /* ---- several ---- */
 
-/* Calls per second, and per second of processor time. */
+/* Rates: calls per second, and calls per second of processor time. */
 typedef struct rates {
     double calls, worked;
 } rates;
@@ -249,7 +250,7 @@ static rates rate(const server *s)
     return (rates){(double)s->calls / s->elapsed, (double)s->calls / s->worked};
 }
 
-/* If `readers` is NULL, threads do plain arithmetic. */
+/* Returns the rate of all threads together. If `readers` is NULL, threads do plain arithmetic. */
 static rates rate_of_threads(bg_session *const *readers, int count)
 {
     server servers[2];
@@ -309,7 +310,7 @@ static double median(double *values)
     return values[ROUNDS / 2];
 }
 
-/* The results of each round: the rate of one, the rate of two, and their ratio. */
+/* The results of each round: the rate of one thread or process, the rate of two, and their ratio. */
 typedef struct rounds {
     double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
 } rounds;
@@ -336,7 +337,7 @@ static void add_processes(rounds *r, int round, bool is_digit)
     add_round(r, round, one, rate_of_processes(is_digit, 2));
 }
 
-/* The median over the rounds in which arithmetic had both cores, before and after. */
+/* Prints the median over the rounds directly before and after which plain arithmetic had both cores. */
 static void print_with_both_cores(const char *what, const rounds *served, const rounds *plain, double least,
                                   const char *unit)
 {
@@ -359,7 +360,7 @@ static void measure_several(bg_session *const *readers)
         add_threads(&threads, i, readers);
         add_threads(&plain_threads, i, NULL);
     }
-    /* Not in the same rounds: after a fork, the first writes to this process's pages copy them. */
+    /* Processes have separate rounds, because after a fork the first writes to this process's pages copy them. */
     for (int i = 0; i < ROUNDS; i++) {
         add_processes(&processes, i, true);
         add_processes(&plain_processes, i, false);

@@ -57,7 +57,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, IGNORED);
 }
 
-/* The tokens of a sentence have a constant difference, which is random for each sentence; there are 6 to 16 of them.
+/* Draws a sentence of 6 to 16 tokens. The difference of consecutive tokens is constant, and random for each sentence.
  * One token in four is hidden. */
 static void draw(uint32_t number, void *const *data)
 {

@@ -24,7 +24,7 @@ static void check(bg_status status)
 
 /* ---- digits ---- */
 
-/* Seven rows of five pixels each, the leftmost one in the highest bit. */
+/* Seven rows of five pixels each; the highest bit is the leftmost pixel. */
 static const uint8_t shapes[10][7] = {
     {14, 17, 19, 21, 25, 17, 14}, {4, 12, 4, 4, 4, 4, 14},    {14, 17, 1, 2, 4, 8, 31},   {31, 2, 4, 2, 1, 17, 14},
     {2, 6, 10, 18, 31, 2, 2},     {31, 16, 30, 1, 1, 17, 14}, {6, 8, 16, 30, 17, 17, 14}, {31, 1, 2, 4, 8, 8, 8},

@@ -16,7 +16,7 @@ static void check(bg_status status)
     }
 }
 
-/* Element i of the data has 800 times x1 = i and x2 = 1. */
+/* Element i of the data consists of 800 pairs x1 = i, x2 = 1. */
 static bg_status next(void *user, void *const tensors[], bool *out_has_ended, bg_error *e)
 {
     int *element = user;
@@ -45,7 +45,7 @@ int main(void)
     int32_t counter = 0;
     int element = 0;
 
-    /* The body computes counter -> counter + 1; d1 and d2 leave through the outfeed. */
+    /* The body computes counter -> counter + 1, and writes d1 and d2 to the outfeed. */
     check(bg_graph_create(&body, &error));
     const bg_value count = bg_graph_input(body, "counter", &integer);
     const bg_value x1 = bg_graph_input(body, "x1", &vector), x2 = bg_graph_input(body, "x2", &vector);

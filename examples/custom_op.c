@@ -24,7 +24,7 @@ static bg_status infer_snake(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
-/* A part of the kernel is one row. Any thread may run a part, at any time. */
+/* Runs one part of the kernel, which is one row. Any thread may run a part, at any time. */
 static void run_snake(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t features = call->types[0].dims[1];
@@ -54,7 +54,8 @@ static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_
     return BG_OK;
 }
 
-/* A part is one feature, so it adds up only the gradient of its own a, always in the same order. */
+/* Runs one part of the kernel, which is one feature. So a part sums only the gradient of the feature's a, always in the
+ * same order. */
 static void run_backward(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t rows = call->types[1].dims[0], features = call->types[1].dims[1];

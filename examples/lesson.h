@@ -64,7 +64,7 @@ static inline uint32_t lesson_hash(uint32_t stream, uint32_t index)
     return x ^ x >> 16;
 }
 
-/* The same hash as a number in [-1, 1), exactly. */
+/* Returns the hash as a number in [-1, 1), without rounding. */
 static inline double lesson_number(uint32_t stream, uint32_t index)
 {
     return (double)(lesson_hash(stream, index) >> 8) / 8388608.0 - 1.0;

@@ -8,7 +8,7 @@
 
 enum { VOCABULARY = 64, LENGTH = 16, WIDTH = 32, HEADS = 4, KEY_HEADS = 2, HIDDEN = 64, LAYERS = 2 };
 
-/* Each token sees itself and the tokens before it; two query heads share a key head. */
+/* Adds attention: each token sees itself and the tokens before it, and two query heads share a key head. */
 static bg_value add_attention(bg_graph *graph, bg_value x)
 {
     const int64_t key_width = WIDTH / HEADS * KEY_HEADS;
@@ -56,7 +56,8 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, next, BG_LOSS_MEAN, -100);
 }
 
-/* The tokens of a sequence have a constant difference, which the first tokens show. */
+/* Draws a sequence, in which the difference of consecutive tokens is constant, so the first tokens determine the
+ * others. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *next = data[1];

@@ -7,7 +7,7 @@
 
 enum { FEATURES = 8, WIDTH = 32 };
 
-/* Each layer is a block; strategies make a stage of a pipeline, or a phase, from a block. */
+/* Adds the network. Each layer is a block, which a strategy turns into a stage of a pipeline or a phase. */
 static bg_value build(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type features = bg_matrix(BG_FLOAT32, micro_batch, FEATURES),

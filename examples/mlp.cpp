@@ -30,7 +30,7 @@ bg_value build(brigade::graph &graph)
     return loss;
 }
 
-/* A number in [-1, 1) for each pair of arguments. */
+/* Returns a number in [-1, 1) for each pair of arguments. */
 double draw(uint32_t stream, uint32_t index)
 {
     uint32_t x = stream * 0x9e3779b9u ^ index;

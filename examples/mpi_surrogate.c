@@ -24,8 +24,8 @@ typedef struct ring {
     int rank, size;
 } ring;
 
-/* MPI calls this after an error on the program's communicators, so the program need not check the results of MPI
- * calls. */
+/* Reports an error and ends the program. MPI calls this function after an error on the program's communicators, so the
+ * program need not check the results of MPI calls. */
 static void report(MPI_Comm *comm, int *code, ...)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -128,7 +128,8 @@ static void make_samples(const ring *r, float *x, float *y)
     }
 }
 
-/* Each rank of the ring has one replica. All ranks of the ring call it, and each gets the stencil. */
+/* Trains on the ring, in which each rank has one replica. All ranks of the ring call this function, and each gets the
+ * stencil. */
 static void train(const ring *r, float stencil[STENCIL])
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, CELLS, STENCIL), y_type = bg_matrix(BG_FLOAT32, CELLS, 1);

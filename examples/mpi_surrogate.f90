@@ -1,6 +1,6 @@
-! mpi_surrogate.f90: mpi_surrogate.c in Fortran. Two rings of ranks solve the heat equation with small explicit steps. One
-! ring learns from its own cells what eight of these steps do at once, while the other one continues to simulate; then the
-! other ring takes the large step, and measures its error.
+! mpi_surrogate.f90: shows an MPI program that trains inside its own ranks, like mpi_surrogate.c. Two rings of ranks
+! solve the heat equation with small explicit steps. One ring learns from its cells to make eight of these steps at
+! once, while the other ring continues to simulate. Then the other ring makes the large step and measures its error.
 program mpi_surrogate
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
@@ -8,7 +8,7 @@ program mpi_surrogate
   use brigade
   implicit none
 
-  ! A rank has `cells` cells, and `halo` copies of its neighbors' on each side: as far as `small` steps reach.
+  ! A rank has `cells` cells, and on each side copies of `halo` cells of its neighbor, the reach of `small` steps.
   integer, parameter :: cells = 64, small = 8, halo = small, stencil_width = 2 * halo + 1, root = 0
   integer, parameter :: fields = 16, epochs = 20, other_steps = 200, large = 5
   real(c_float), parameter :: conduction = 0.25 ! k dt / dx^2
@@ -63,7 +63,7 @@ contains
     call MPI_Comm_size(comm, r%size)
   end function
 
-  ! Heat that differs from cell to cell, the same for any number of ranks.
+  ! Sets heat that differs from cell to cell, and is the same for any number of ranks.
   subroutine begin_field(r, number, field)
     type(ring), intent(in) :: r
     integer, intent(in) :: number
@@ -133,8 +133,9 @@ contains
     if (status /= BG_OK) call fail(bg_message(error))
   end subroutine
 
-  ! What this rank's cells say: of each the cells around it, and its heat after the steps. A run takes `fields`
-  ! micro-batches of each replica, [field][replica] in C's order; a rank fills in those of its own replica.
+  ! Makes samples of this rank's cells: for each cell the cells around it, and its heat after the small steps. A run
+  ! takes `fields` micro-batches of each replica, [field][replica] in C's order; a rank fills in those of its own
+  ! replica.
   subroutine make_samples(r, x, y)
     type(ring), intent(in) :: r
     real(c_float), intent(inout) :: x(stencil_width, cells, 0:r%size - 1, fields), y(cells, 0:r%size - 1, fields)
@@ -151,7 +152,8 @@ contains
     end do
   end subroutine
 
-  ! The ring's ranks have a replica each. Of all ranks of the ring; each gets the stencil.
+  ! Trains on the ring, in which each rank has one replica. All ranks of the ring call this subroutine, and each gets
+  ! the stencil.
   subroutine train(r, weights)
     type(ring), intent(in) :: r
     real(c_float), intent(out) :: weights(stencil_width)
@@ -200,9 +202,10 @@ contains
     call bg_transport_mpi_destroy(transport)
   end subroutine
 
-  ! ---- what comes of it ----
+  ! ---- the error of the large step ----
 
-  ! From a field that the training has not seen: the largest difference to small steps, of the largest heat.
+  ! Starts from a field that was not used for training, and prints the largest difference from small steps, relative to
+  ! the largest heat.
   subroutine measure(r, weights)
     type(ring), intent(in) :: r
     real(c_float), intent(in) :: weights(stencil_width)

@@ -38,7 +38,7 @@ typedef struct item {
 } item;
 
 typedef struct wire {
-    bg_transport base; /* Brigade's view of it */
+    bg_transport base; /* the part that Brigade uses */
     int socket;
     uint32_t lane_count; /* lanes opened so far: both processes open them in the same order */
     bool is_open[LANES];
@@ -158,7 +158,7 @@ static bg_status pull(wire *w, bg_error *error)
     }
 }
 
-/* A lane is the number in packet headers, from 1 on, because NULL would mean no lane. */
+/* Opens a lane. It is represented by the number in packet headers, from 1 on, because NULL would mean no lane. */
 static bg_status open_lane(void *user, void **out_lane, bg_error *error)
 {
     wire *w = user;

@@ -30,7 +30,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "out", x, CLASSES, true), labels, BG_LOSS_MEAN, -100);
 }
 
-/* The class of a sequence is the strongest of four signals in its sum over time. */
+/* Draws a sequence of four signals. Its class is the signal with the largest sum over time. */
 static void draw(uint32_t number, void *const *data)
 {
     float *x = data[0];

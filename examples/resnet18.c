@@ -19,7 +19,8 @@ static bg_value add_convolution(bg_graph *graph, const char *conv, const char *n
     return bg_batch_norm_layer(graph, norm, x, 0.1, 1e-5);
 }
 
-/* If the block makes more channels or halves the image, its shortcut is a convolution too. */
+/* Adds a block of two convolutions. If the block makes more channels or halves the image, its shortcut is a convolution
+ * too. */
 static bg_value add_block(bg_graph *graph, bg_value x, int64_t channels, int64_t stride)
 {
     bg_value y = bg_relu(graph, add_convolution(graph, "conv1", "bn1", x, channels, 3, stride));
@@ -54,7 +55,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "fc", x, CLASSES, true), labels, BG_LOSS_MEAN, -100);
 }
 
-/* An image is the pattern of its class with noise. */
+/* Draws an image, which is the pattern of its class with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

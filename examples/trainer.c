@@ -1,6 +1,10 @@
-/* trainer.c: trains without a loop in the program. The trainer trains on digits, validates after each epoch, then
+/*
+ * trainer.c: trains without a loop in the program. The trainer trains on digits, validates after each epoch, then
  * tests. The strategy has two replicas of a model in two stages, and four weight updates in each call. A callback
- * prints. cc trainer.c $(pkg-config --cflags --libs brigade) -o trainer && ./trainer */
+ * prints.
+ *
+ *     cc trainer.c $(pkg-config --cflags --libs brigade) -o trainer && ./trainer
+ */
 #include <brigade.h>
 #include <stdio.h>
 #include <stdlib.h>

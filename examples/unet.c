@@ -50,7 +50,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     x = add_pair(graph, "up2", add_way_up(graph, "wider2", x, second), 2 * CHANNELS);
     x = add_pair(graph, "up1", add_way_up(graph, "wider1", x, first), CHANNELS);
     x = bg_conv2d_layer(graph, "out", x, 1, 1, 1, true, NULL);
-    /* For each pixel, whether it belongs to the disc; pixels of the disc have a weight of 1. */
+    /* The target of each pixel is whether it belongs to the disc; pixels of the disc have a weight of 1. */
     return bg_pointwise_loss(graph, "loss", BG_LOSS_BINARY_LOGITS, 1.0, x, wanted, BG_LOSS_MEAN);
 }
 

@@ -1,7 +1,7 @@
 /*
  * vit.c: trains a vision transformer (Dosovitskiy et al., 2021). A convolution makes a token of each patch of the
- * image, and a learned token is added before them. Transformer layers follow, and the first token gives the class.
- * lesson.h has the arguments and the loop.
+ * image, and a learned token is added before these tokens. Transformer layers follow, and the first token gives the
+ * class. lesson.h has the arguments and the loop.
  *     cc vit.c $(pkg-config --cflags --libs brigade) -o vit && ./vit pipelined
  */
 #include "lesson.h"
@@ -61,7 +61,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
                             -100);
 }
 
-/* An image is the pattern of its class with noise. */
+/* Draws an image, which is the pattern of its class with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

@@ -82,7 +82,7 @@ static bg_dataset *open_houses(const char *path)
 
 /* ---- the model ---- */
 
-/* The network without the loss, for `houses` at a time. */
+/* Adds the network without the loss, for `houses` houses at a time. */
 static bg_value add_network(bg_graph *graph, uint32_t houses)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, houses, FEATURES);

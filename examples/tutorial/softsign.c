@@ -108,7 +108,7 @@ static const bg_op_type softsign = {
     .output_count = 1,   .infer = infer_softsign, .gradient = derive_softsign, .kernel = choose_softsign,
 };
 
-/* The same with a wrong gradient: the denominator is not squared. */
+/* A wrong gradient of softsign: the denominator is not squared. */
 static bg_status derive_wrong(bg_op_gradient *gradient, bg_error *failure)
 {
     gradient->input_gradients[0] =

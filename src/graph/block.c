@@ -1,6 +1,6 @@
 /*
- * block.c: the current block while a graph is built. Scopes nest and clear the block when they close; a started block
- * lasts until the next start or the end of its scope.
+ * block.c: implements blocks and their scopes while a graph is built. Scopes nest and clear the block when they close;
+ * a started block lasts until the next start or the end of its scope.
  */
 #include "graph/graph.h"
 

@@ -1,5 +1,6 @@
 /*
- * clone.c: a deep copy with the same ids, so that a pass can extend or change one graph and both can still be run.
+ * clone.c: makes a deep copy with the same ids, so that a pass can extend or change one of the two graphs, and both can
+ * be run.
  */
 #include "graph/graph.h"
 

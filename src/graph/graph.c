@@ -1,5 +1,5 @@
 /*
- * graph.c: the builder. Errors are sticky: the first error stays in the graph, and later calls return the null value.
+ * graph.c: builds graphs. Errors are sticky: the first error stays in the graph, and later calls return the null value.
  * The builder uses op types only as data.
  */
 #include "graph/graph.h"
@@ -382,7 +382,7 @@ static const char *find_fault(const bg_op_type *op_type)
         return "accepts no number of operands; `minimum_inputs` must be at most `maximum_inputs`";
     if (op_type->alias_input != BG_NO_OPERAND && op_type->output_count == 0)
         return "has an alias of an operand but no output; start from BG_OP_TYPE_DEFAULTS, or set `output_count`";
-    /* Zero means operand 0, so all operand fields of a type that did not start from the defaults name operand 0. */
+    /* A type that did not start from the defaults has zeros in its operand fields, so all of them name operand 0. */
     if (op_type->alias_input != BG_NO_OPERAND && op_type->reuse_input != BG_NO_OPERAND)
         return "makes output 0 an alias of an operand (`alias_input`) and writes it over one (`reuse_input`); start "
                "from BG_OP_TYPE_DEFAULTS, which sets both to BG_NO_OPERAND";

@@ -1,5 +1,5 @@
 /*
- * graph.h: the graph as the passes see it: dense arrays of values, ops and blocks, indexed by id.
+ * graph.h: declares the graph as the passes use it: dense arrays of values, ops and blocks, indexed by id.
  */
 #ifndef BGI_GRAPH_GRAPH_H
 #define BGI_GRAPH_GRAPH_H
@@ -36,7 +36,7 @@ typedef struct bgi_value {
     bool is_frozen;     /* of a parameter: no gradient, no update */
     bool has_factors;   /* of a parameter: factors of its learning rate and weight decay */
     double rate_factor, decay_factor;
-    bg_value copy_of;          /* of a variable: the variable of which this is another stage's copy */
+    bg_value copy_of;          /* of a variable: the original, if this variable is another stage's copy */
     bool shares_home;          /* of a copy: loaded from the remote store of its original */
     const bg_shard *shard;     /* for a variable: the whole of which it is a piece; NULL: the variable is whole */
     const bg_section *section; /* for a variable: its range of a whole; NULL: not a section */
@@ -104,7 +104,7 @@ struct bg_graph {
     uint32_t current_block;
     uint32_t scopes[32];
     uint32_t scope_count;
-    char prefix[256];            /* of names of variables, constants and ops, from name scopes: "" or ends in a dot */
+    char prefix[256];            /* of names, from name scopes: "" or ends in a dot */
     uint32_t prefix_lengths[32]; /* length of the prefix before each open name scope */
     uint32_t prefix_count;
     bg_error error; /* the first error, at which building stops */
@@ -127,9 +127,10 @@ static inline bg_dtype bgi_graph_kept_dtype(const bg_graph *graph, bg_variable_r
 void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *shard);
 /* Marks the variable as a section of a whole tensor (copied; NULL: not a section). */
 void bgi_graph_set_section(bg_graph *graph, bg_value variable, const bg_section *section);
-/* Whether variables are sections of a whole of that name. */
+/* Returns whether the graph has variables that are sections of a whole called `name`. */
 bool bgi_graph_has_whole(const bg_graph *graph, const char *name);
-/* Returns the next section of that whole after value `after` (0: the first section); null after the last section. */
+/* Returns the next section of the whole called `name` after value `after` (0: the first section); null after the last
+ * section. */
 bg_value bgi_graph_find_section(const bg_graph *graph, const char *whole, uint32_t after);
 /* Copies a section with its name into an arena; returns NULL if memory runs out. */
 const bg_section *bgi_section_copy(bgi_arena *arena, const bg_section *section);
@@ -149,7 +150,7 @@ static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t r
  * NULL and "" are returned unchanged. */
 const char *bgi_graph_scoped(bg_graph *graph, const char *name);
 
-/* Whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
+/* Returns whether a struct that the caller filled is of this release (bgi_struct_check); if not, the graph fails. */
 bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type,
                             const char *maker);
 /* Sets the graph's error for an op that was not added, with the op's type and name: "reduce `sums`: axis 1 is named
@@ -164,11 +165,12 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
 bg_op_signature bgi_op_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 uint32_t bgi_op_operand_count(const bgi_op *op);
 
-/* Whether input `input` of ops of this type is changed in place. */
+/* Returns whether input `input` of ops of this type is changed in place. */
 bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
-/* Whether the input is changed in this mode: a batch norm's running statistics change only in training. */
+/* Returns whether the op changes the input in this mode: a batch norm changes its running statistics only in
+ * training. */
 bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training);
-/* Whether an op of that phase may change the value in place. */
+/* Returns whether an op of that phase may change the value in place. */
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);
 
 /* Verifies what every pass may rely on: operands are defined before use, types agree with the shape rules, written

@@ -1,5 +1,5 @@
 /*
- * group.c: training settings of the parameters that a pattern of names selects.
+ * group.c: sets training options of the parameters that a pattern of names selects.
  */
 #include "graph/graph.h"
 

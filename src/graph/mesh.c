@@ -1,7 +1,7 @@
 /*
- * mesh.c: variables that hold only a part of a tensor of the weights: pieces for tensor parallelism (with the sizes of
- * the mesh's tensor axes), and sections of a whole tensor. All replicas run the same graph, so nothing here depends on
- * the replica.
+ * mesh.c: implements variables that are only a part of a tensor of the weights: pieces for tensor parallelism, and
+ * sections of a whole tensor. The sizes of the mesh's tensor axes are set here too. All replicas run the same graph, so
+ * nothing here depends on the replica.
  */
 #include "graph/graph.h"
 

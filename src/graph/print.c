@@ -1,5 +1,5 @@
 /*
- * print.c: text and DOT forms of a graph.
+ * print.c: prints a graph as text and in the DOT language.
  */
 #include "graph/graph.h"
 

@@ -1,5 +1,5 @@
 /*
- * scope.c: name scopes while a graph is built: names added inside get the scopes' names as prefix.
+ * scope.c: implements name scopes while a graph is built: names that are added inside get the scopes' names as prefix.
  */
 #include "graph/graph.h"
 

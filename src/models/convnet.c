@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "graph/graph.h"
 
-/* Mean and deviation of the MNIST training images, scaled to 0..1. */
+/* Mean and standard deviation of the pixels of the MNIST training images, scaled to 0..1. */
 static const float image_mean = 0.1307f;
 static const float image_deviation = 0.3081f;
 
@@ -53,7 +53,7 @@ static bg_value add_conv_layer(bg_graph *graph, const char *name, bg_value x, in
     return bg_relu(graph, x);
 }
 
-/* Called while block B4 is open, because the loss belongs to the last block. */
+/* Adds the loss. It is called while block B4 is open, because the loss belongs to the last block. */
 static void add_loss(bg_graph *graph, const bg_convnet_options *options, bg_convnet *net)
 {
     bg_type labels = bg_vector(options->label_dtype, options->micro_batch);

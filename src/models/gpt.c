@@ -41,7 +41,7 @@ void bg_gpt_options_init(bg_gpt_options *options, size_t struct_bytes)
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Every tensor is cut into equal shards; the embedding tables are padded for this. */
+/* Checks that every tensor can be cut into equal shards; the embedding tables are padded for this. */
 static bool check_mesh(bg_graph *graph, const bg_gpt_options *options)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -244,8 +244,8 @@ static bg_value add_embedding(const builder *b, bg_value tokens, bg_value *out_t
     return drop(b, bgi_layer_cast(b->graph, x, options->dtype));
 }
 
-/* Called while block "Head" is open. The loss is computed from logits in float32 or float64, also if activations have
- * 16 bits. */
+/* Adds the head and the loss. It is called while block "Head" is open. The loss is computed from logits in float32 or
+ * float64, also if activations have 16 bits. */
 static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
 {
     const bg_gpt_options *options = b->options;

@@ -31,7 +31,7 @@ void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...)
     bgi_string_add(&problems->text, "%s%s", problems->count++ > 0 ? "; " : "", line);
 }
 
-/* The length of an error is limited, so a longer list is cut, and a note says so. */
+/* Shortens a list of problems that is longer than an error may be, and adds a note about this. */
 static void shorten(char *text)
 {
     enum { ROOM = BG_ERROR_MESSAGE_BYTES - 1024 };

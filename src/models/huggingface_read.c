@@ -42,7 +42,8 @@ static const bg_safetensors_entry *find_tensor(const source *s, const char *name
     return entry;
 }
 
-/* Whether a file may have a tensor that is not part of the model: the tied head, heads for other tasks, masks. */
+/* Returns whether a file may have a tensor that is not part of the model: the tied head, heads for other tasks,
+ * masks. */
 static bool is_ignored(const char *name)
 {
     static const char *const heads[] = {"lm_head.", "score.", "multiple_choice_head."};

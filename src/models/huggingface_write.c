@@ -46,8 +46,8 @@ static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void
     return BG_OK;
 }
 
-/* **out_dtype is the type of all tensors, or float32 if their types differ, because it represents every value of the
- * others. */
+/* Writes the tensors. *out_dtype is the type of all tensors, or float32 if their types differ, because float32
+ * represents every value of the other types. */
 static bg_status save_model(const char *directory, const bgi_hf_config *config, bg_weights *weights,
                             bg_dtype *out_dtype, bg_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * call_costs.c: a table of the times of calls by key, and prices that are made from it.
+ * call_costs.c: implements a table of the times of calls by key, and prices from these times.
  */
 #include "predict/call_costs.h"
 
@@ -144,7 +144,8 @@ static bool read_cost(const char *key, double *flops, double *bytes)
     return at != NULL && sscanf(at, " scratch, %lf flop, %lf bytes", flops, bytes) == 2;
 }
 
-/* The mean ratio of measured times to those estimated from operations and bytes, over the kernel's known calls. */
+/* Returns the ratio of measured times to those estimated from operations and bytes, both summed over the kernel's known
+ * calls. */
 static double correction_of(const bgi_measured_prices *prices, const char *kernel)
 {
     const size_t length = strlen(kernel);
@@ -180,8 +181,8 @@ double bgi_measured_call_ns(const void *user, const bgi_call *call)
            correction_of(prices, call->kernel.name != NULL ? call->kernel.name : "copy");
 }
 
-/* Amdahl's law: n cores need the whole time of the part that cannot be divided, and 1/n of the time of the divisible
- * part. */
+/* This follows from Amdahl's law: n cores need the whole time of the part that cannot be divided, and 1/n of the time
+ * of the divisible part. */
 double bgi_measured_divisible_ns(const void *user, const bgi_call *call)
 {
     const bgi_measured_prices *prices = user;

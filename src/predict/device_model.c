@@ -63,7 +63,7 @@ static const char *const texts[] = {"format", "name", "source"};
 
 enum { OBJECT_COUNT = sizeof objects / sizeof objects[0], TEXT_COUNT = sizeof texts / sizeof texts[0] };
 
-/* The key in messages: "`link.devices`" or "`call_ns`". */
+/* Returns the key as messages name it: "`link.devices`" or "`call_ns`". */
 static const char *key_text(const char *object, const char *key, char text[96])
 {
     snprintf(text, 96, "`%s%s%.40s`", object, object[0] != '\0' ? "." : "", key);

@@ -30,13 +30,14 @@ typedef struct bgi_device_model {
     bgi_link_model remote;  /* connection between a device and its streaming memory */
 } bgi_device_model;
 
-/* Messages begin with `name`. Errors: BG_ERROR_PARSE (key, value and what is allowed), BG_ERROR_MEMORY. */
+/* Reads a device description from a text. Messages begin with `name`. Errors: BG_ERROR_PARSE (key, value and what is
+ * allowed), BG_ERROR_MEMORY. */
 bg_status bgi_device_model_parse(const char *name, const char *text, size_t size_bytes, bgi_device_model *out,
                                  bg_error *error);
-/* Errors: those of reading the file, too. */
+/* Reads a file. Errors: those of bgi_device_model_parse and of reading the file. */
 bg_status bgi_device_model_load(const char *path, bgi_device_model *out, bg_error *error);
 
-/* The number of operations per nanosecond for operands of a type. */
+/* Returns the number of operations per nanosecond for operands of a type. */
 double bgi_device_model_flops(const bgi_device_model *model, bg_dtype dtype);
 
 #endif

@@ -88,7 +88,7 @@ static double median(double *values, uint32_t count)
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
 }
 
-/* The median over the faster half of the rounds. */
+/* Returns the median over the faster half of the rounds. */
 static double calm_median(const rehearsal *r, const double *values, uint32_t count)
 {
     double sorted[MOST_ROUNDS], calm[MOST_ROUNDS];
@@ -254,7 +254,7 @@ static void note_rest(rehearsal *r)
     r->transfer_rates[r->rounds] = sums.transfers > 0.0 ? steps * bytes_of_transfers(r->plan) / sums.transfers : 0.0;
 }
 
-/* Called by the first session's thread while the others wait. */
+/* Records the times of a round. The first session's thread calls it while the others wait. */
 static void end_round(rehearsal *r)
 {
     bg_error *error = &r->actors[0].error;
@@ -403,7 +403,7 @@ static double measure_copy(void)
     return best;
 }
 
-/* Merges the times of one rehearsal into those of the others. */
+/* Returns the known times of a call, with the time under setting `of` replaced by `ns`. */
 static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, setting of)
 {
     bgi_call_times_ns times = known != NULL ? known->ns : (bgi_call_times_ns){.alone = ns, .busy = ns, .helped = ns};
@@ -415,7 +415,8 @@ static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, sett
     return times;
 }
 
-/* `cores` is the number of cores of the machine that are used. */
+/* Runs the plan under setting `of` and adds the times of its calls to `costs`. `cores` is the number of cores of the
+ * machine that are used. */
 static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, setting of, bg_error *error)
 {
     const uint32_t devices = plan->device_count * plan->replicas;
@@ -471,7 +472,8 @@ static bg_status check_memory(const bg_plan *plan, uint32_t cores, bg_error *err
     return BG_OK;
 }
 
-/* Known costs stay, because costs that are measured once make predictions comparable. */
+/* Adds the measured costs of unknown calls. Known costs stay, because predictions from the same costs can be
+ * compared. */
 static bg_status keep_known(const bgi_call_costs *measured, bgi_call_costs *costs, bg_error *error)
 {
     for (size_t i = 0; i < measured->count; i++)

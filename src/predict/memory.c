@@ -50,7 +50,7 @@ bool bgi_process_memory_read(size_t *out_bytes, size_t *out_peak_bytes)
 
 /* ---- devices ---- */
 
-/* Whether the system gives huge pages on request, which bgi_aligned_reserve makes. */
+/* Returns whether the system gives huge pages on request, which bgi_aligned_reserve makes. */
 static bool has_huge_pages(void)
 {
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
@@ -62,7 +62,7 @@ static bool has_huge_pages(void)
     return has;
 }
 
-/* The memory that a block takes beyond its bytes. The first `untouched` bytes are not counted. */
+/* Returns the memory that a block takes beyond its bytes. The first `untouched` bytes are not counted. */
 static size_t count_page_bytes(bool has_pages, size_t block_bytes, size_t untouched)
 {
     return has_pages ? bgi_aligned_resident_bytes(block_bytes, untouched) - (block_bytes - untouched) : 0;
@@ -93,7 +93,7 @@ static void add_devices(const bg_plan *plan, bool has_pages, size_t *bytes)
 
 /* ---- the host ---- */
 
-/* Whether the variable is the first one of its weight. */
+/* Returns whether the variable is the first one of its weight. */
 static bool is_first_of_weight(const bg_plan *plan, uint32_t number)
 {
     const bg_section *section = plan->variables[number].section;
@@ -104,8 +104,8 @@ static bool is_first_of_weight(const bg_plan *plan, uint32_t number)
     return true;
 }
 
-/* Training keeps values only on its devices. A value that is sharded over devices is joined and split in two
- * buffers. */
+/* Adds the memory of values on the host. In training, only the devices keep values. A value that is sharded over
+ * devices is joined and split in two buffers. */
 static void add_host(const bg_plan *plan, bool has_pages, size_t *bytes)
 {
     size_t largest_whole = 0, largest_part = 0;

@@ -37,7 +37,7 @@ const char *bgi_process_part_name(bgi_process_part part);
  * yet. Errors: BG_ERROR_UNSUPPORTED if the system does not report the memory of a process. */
 bg_status bgi_process_memory_predict(const bg_plan *plan, uint32_t cores, size_t data_bytes, bgi_process_memory *out,
                                      bg_error *error);
-/* The resident memory of this process, and its peak; returns false if the system does not report them. */
+/* Reads the resident memory of this process, and its peak; returns false if the system does not report them. */
 bool bgi_process_memory_read(size_t *out_bytes, size_t *out_peak_bytes);
 /* Prints two lines of text, malloc'ed: the peak, and its parts. */
 bg_status bgi_process_memory_print(const bgi_process_memory *memory, char **out_text, bg_error *error);

@@ -17,7 +17,7 @@ enum { MOST_STEPS = 4 };
 
 /* ---- prices ---- */
 
-/* The type of a call's arithmetic, which is that of its first floating-point operand. */
+/* Returns the type of a call's arithmetic, which is that of its first floating-point operand. */
 static bg_dtype arithmetic_type(const bgi_call *call)
 {
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
@@ -74,7 +74,7 @@ static bgi_simulation_setup set_up(const bg_plan *plan, const bgi_prices *prices
                                                                 : MOST_STEPS};
 }
 
-/* The time of a call while other cores work too. */
+/* Uses the times that calls take while other cores work too. */
 static void use_shared_prices(bgi_simulation_setup *setup, const bgi_prices *prices)
 {
     if (prices->shared_user != NULL)
@@ -236,7 +236,7 @@ static bool has_time(const bgi_simulation *simulation, int time_class)
     return false;
 }
 
-/* Whether the table would show equal rows for two devices. */
+/* Returns whether the table would show equal rows for two devices. */
 static bool looks_equal(const bgi_simulation *simulation, uint32_t a, uint32_t b)
 {
     for (int k = 0; k < BGI_TIME_CLASS_COUNT; k++)

@@ -24,7 +24,8 @@ typedef struct bgi_prices {
  * move. */
 void bgi_prices_of_model(const bgi_device_model *model, bgi_prices *out);
 double bgi_model_call_ns(const void *model, const bgi_call *call);
-/* Prices of one core of a server from the planner's static costs (plan/costs.h), used when no other costs are known. */
+/* Makes the model of one core of a server from the planner's static costs (plan/costs.h), which is used if no other
+ * costs are known. */
 void bgi_device_model_static(bgi_device_model *out);
 
 typedef struct bgi_prediction {
@@ -39,7 +40,8 @@ typedef struct bgi_prediction {
     double own_run_ns, shared_run_ns, ranks_run_ns; /* time of one run, which has the plan's steps */
 } bgi_prediction;
 
-/* With `cores` 0 it predicts only separate devices. `plan` and `prices` must outlive the prediction. */
+/* Predicts a run with separate devices and, unless `cores` is 0, a run in which all devices share `cores` cores. `plan`
+ * and `prices` must outlive the prediction. */
 bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
                               bgi_prediction *out, bg_error *error);
 /* Adds a prediction for processes with one device each, for all devices of all replicas, and this link between them.
@@ -49,11 +51,12 @@ bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_mo
                                    bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 
-/* The fraction of time in which devices do not compute, in consecutive steps of a run. */
+/* Returns the fraction of time in which devices do not compute, in consecutive steps of a run. */
 double bgi_prediction_idle_share(const bgi_simulation *simulation);
-/* The bytes of messages between the devices of a replica in a step. */
+/* Returns the bytes of messages between the devices of a replica in a step. */
 uint64_t bgi_plan_message_bytes(const bg_plan *plan);
-/* Whether each device fits into the described memories; *out_device is the device that needs the most memory. */
+/* Returns whether each device fits into the described memories; *out_device is the device that needs the most
+ * memory. */
 bool bgi_prediction_fits(const bgi_prediction *prediction, uint32_t *out_device, size_t *out_bytes,
                          size_t *out_remote_bytes);
 

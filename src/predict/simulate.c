@@ -11,8 +11,8 @@
  *     sum       a sum that overlapped with the program is complete
  *
  * With shared cores a runner needs a core to continue. A core takes the ready runner that has advanced least, and among
- * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help others, so the
- * divisible part of an instruction runs faster. When the number of busy cores changes, all rates change.
+ * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help the other cores, so
+ * the divisible part of an instruction runs faster. When the number of busy cores changes, all rates change.
  */
 #include "predict/simulate.h"
 
@@ -38,10 +38,10 @@ typedef struct runner {
     wait_kind wait;
     uint32_t wait_edge;
     uint64_t wait_target;      /* transfers */
-    double since_ns;           /* time since which it waits or is ready, or of the last update of its work */
+    double since_ns;           /* time since which the runner waits or is ready, or of the last update of its work */
     uint32_t step, at;         /* its instruction */
-    bool has_begun;            /* whether it is in the middle of the instruction */
-    bool has_come;             /* whether it has reached the collective operation of this instruction */
+    bool has_begun;            /* whether the runner is in the middle of the instruction */
+    bool has_come;             /* whether the runner has reached the collective operation of this instruction */
     double done_ns, rate;      /* completed work of the instruction, and its speed */
     double target_ns;          /* completed work at which the runner next acts */
     double began_ns, spent_ns; /* start of the instruction, and its time so far */
@@ -107,7 +107,8 @@ static bool shares_cores(const simulator *s)
     return s->setup->cores > 0;
 }
 
-/* Whether the simulator keeps a list of the runners that work, because their number decides how fast they are. */
+/* Returns whether the simulator keeps a list of the runners that work, because their number decides how fast they
+ * are. */
 static bool lists_working(const simulator *s)
 {
     return shares_cores(s) || (s->setup->are_ranks && s->setup->rank_cores > 0);
@@ -162,7 +163,7 @@ static double position_of(const simulator *s, const runner *r)
     return r->step + (count > 0 ? (double)r->at / count : 0.0);
 }
 
-/* Whether cores prefer runner a to runner b. */
+/* Returns whether cores prefer runner a to runner b. */
 static bool goes_first(const simulator *s, uint32_t a, uint32_t b)
 {
     const double first = position_of(s, &s->runners[a]), other = position_of(s, &s->runners[b]);
@@ -419,7 +420,7 @@ static const bgi_instruction *instruction_of(const simulator *s, const runner *r
     return &s->plan->devices[r->device].instructions[r->at];
 }
 
-/* Whether the instruction may begin; otherwise the runner is parked. */
+/* Returns whether the instruction may begin; otherwise the runner is parked. */
 static bool may_begin(simulator *s, runner *r, const bgi_instruction *instruction)
 {
     edge_state *edges = s->edges + (size_t)r->replica * s->plan->edge_count;
@@ -513,7 +514,8 @@ static void set_rate(simulator *s, runner *r, double rate)
     push_event(s, s->now_ns + (r->target_ns - r->done_ns) / rate, WORK, (uint32_t)(r - s->runners), ++r->generation);
 }
 
-/* A core leaves a runner that could continue if another runner is behind it by more than half a micro-batch. */
+/* Returns whether the core must leave a runner that could continue, because another runner is behind it by more than
+ * half a micro-batch. */
 static bool must_yield(const simulator *s, const runner *r)
 {
     return s->setup->cores > 1 && s->ready_count > 0 &&
@@ -565,7 +567,8 @@ static void look_at(simulator *s, runner *r)
     r->since_ns = s->now_ns;
 }
 
-/* The system gives equal time to ranks that compete for cores. */
+/* Returns the speed of a rank, relative to a rank with its own core. The system gives equal time to ranks that compete
+ * for cores. */
 static double rate_of_rank(const simulator *s)
 {
     /* All replicas do the same as the simulated one. */

@@ -2,7 +2,7 @@
  * simulate.h: computes how long the steps of a plan take on described devices, or on fewer cores than devices. It runs
  * no kernels. It follows the programs that the runtime would run (plan/plan.h), with a time for each call.
  *
- * bg_schedule_simulate knows only a schedule and the costs of its stages. Here messages leave in the middle of an
+ * bg_schedule_simulate takes only a schedule and the costs of its stages. Here messages leave in the middle of an
  * action, transfers and sums overlap with the program, links have latencies and domains, and devices may share cores as
  * the runtime's workers do.
  *
@@ -19,7 +19,8 @@ typedef struct bgi_simulation_setup {
     const bgi_device_model *model; /* links and memories */
     /* The time of a call on a separate device, or on one core. It is not called for collectives and transfers. */
     double (*call_ns)(const void *user, const bgi_call *call);
-    /* The part of this time that idle cores divide among them. NULL: all of the time, for calls of several parts. */
+    /* The part of a call's time that idle cores divide among them. NULL: all of the time, for calls of several
+     * parts. */
     double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
     double instruction_ns; /* time from one instruction to the next */
@@ -60,10 +61,11 @@ typedef struct bgi_simulation {
     bg_schedule_timing timing;             /* with wants_events: compute actions of the first step */
 } bgi_simulation;
 
-/* Simulates `steps` consecutive steps. */
+/* Returns the time of `steps` consecutive steps. */
 double bgi_simulation_run_ns(const bgi_simulation *simulation, uint64_t steps);
 
-/* Errors: BG_ERROR_MEMORY, BG_ERROR_INTERNAL (a program that waits forever, which is a defect of the plan). */
+/* Simulates the steps of the plan that `setup` requests. Errors: BG_ERROR_MEMORY, BG_ERROR_INTERNAL (a program that
+ * waits forever, which is a defect of the plan). */
 bg_status bgi_simulate(const bg_plan *plan, const bgi_simulation_setup *setup, bgi_simulation *out, bg_error *error);
 void bgi_simulation_clear(bgi_simulation *simulation);
 
@@ -91,10 +93,10 @@ typedef struct bgi_device_work {
     double *transfer_ns; /* costs of the device's transfers */
 } bgi_device_work;
 
-/* The result is allocated in the arena. */
+/* Computes the costs of a device's instructions and transfers. The result is allocated in the arena. */
 bg_status bgi_work_of_device(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, bgi_arena *arena,
                              bgi_device_work *out, bg_error *error);
-/* The time of an edge's message on its link, and its further delay until it arrives. */
+/* Returns the time of an edge's message on its link, and sets *out_latency_ns to the further delay until it arrives. */
 double bgi_message_ns(const bg_plan *plan, const bgi_device_model *model, uint32_t replica, uint32_t edge,
                       double *out_latency_ns);
 

@@ -28,7 +28,7 @@ double bgi_message_ns(const bg_plan *plan, const bgi_device_model *model, uint32
     return (double)e->payload_bytes / link->bytes_per_ns;
 }
 
-/* The time of a collective of replica 0's group along the axes. */
+/* Returns the time of a collective of replica 0's group along the axes. */
 static double collective_ns(const bg_plan *plan, const bgi_device_model *model, uint32_t device, uint32_t axes,
                             double bytes, bool is_sum)
 {
@@ -109,7 +109,8 @@ static bool is_compute(bg_action_kind kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-/* There are at most two marks for each call, and one for each message that leaves early. */
+/* Returns the largest possible number of marks of an instruction: two for each call, and one for each message that
+ * leaves early. */
 static uint32_t most_marks(const bgi_plan_device *program, uint32_t index)
 {
     const bgi_instruction *instruction = &program->instructions[index];

@@ -127,17 +127,17 @@ bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, 
                       bgi_analysis *out, bg_error *error);
 void bgi_analysis_clear(bgi_analysis *analysis);
 
-/* insights.c: called after bgi_analyze. */
+/* insights.c: adds the insights to an analysis that bgi_analyze has made. */
 void bgi_find_insights(bgi_analysis *analysis);
 
 /* machine.c: measures the machine's best speeds for about 30 ms. */
 bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *error);
 
-/* summary_file.c: the JSON of docs/formats.md, malloc'ed. */
+/* summary_file.c: writes an analysis as JSON (docs/formats.md) to *out, malloc'ed. */
 bg_status bgi_summary_write(const bgi_analysis *analysis, const bg_profile_notes *notes, char **out, size_t *out_bytes,
                             bg_error *error);
 
-/* Whether an event is in the window. */
+/* Returns whether an event is in the window. */
 static inline bool bgi_in_window(const bgi_analysis *analysis, const bg_trace_event *event)
 {
     return event->end_ns > analysis->begin_ns && event->start_ns < analysis->end_ns;

@@ -25,7 +25,7 @@ const char *bgi_cause_name(bgi_cause cause)
 
 /* ---- runs ---- */
 
-/* The recorded runs that are kept, oldest first. */
+/* Copies the spans of the last BGI_RUN_SPANS runs, oldest first, to a->runs. */
 static bg_status order_runs(bgi_analysis *a, bg_error *error)
 {
     const bgi_run_spans *recorded = bgi_session_runs(a->session);
@@ -49,7 +49,8 @@ static double overlap(uint64_t from, uint64_t to, uint64_t begin, uint64_t end)
     return last > first ? (double)(last - first) : 0.0;
 }
 
-/* The part of [from, to] that is outside all runs. Time before the oldest kept run counts as inside. */
+/* Returns the length of the part of [from, to] that is outside all runs. Time before the oldest run in a->runs counts
+ * as inside. */
 static double outside_runs(const bgi_analysis *a, uint64_t from, uint64_t to)
 {
     uint64_t low = 0, high = a->runs.count;
@@ -174,7 +175,7 @@ static uint32_t count_workers(const bgi_analysis *a)
     return bgi_session_worker_count(a->session);
 }
 
-/* Whether a rank has more devices than workers. */
+/* Returns whether a rank has more devices than workers. */
 static bool is_crowded(const bgi_analysis *a, uint32_t rank)
 {
     uint32_t devices = 0;
@@ -184,7 +185,8 @@ static bool is_crowded(const bgi_analysis *a, uint32_t rank)
     return devices > count_workers(a);
 }
 
-/* Whether a sum that begins right before the instruction, and has no event, waits for an earlier one. */
+/* Returns whether the instruction directly before starts a sum that overlaps with the program, and first waits for an
+ * earlier sum. Such an instruction has no event. */
 static bool follows_waiting_sum(const bgi_plan_device *device, const bgi_instruction *instruction)
 {
     return instruction > device->instructions && instruction[-1].is_beside && instruction[-1].needs_sum;
@@ -345,7 +347,8 @@ static uint32_t find_core(bgi_analysis *a, uint32_t rank, uint32_t worker)
     return a->core_count++;
 }
 
-/* A core that waits in one span may work in another. Each moment counts once, for the span that began first. */
+/* Sums the time of each core by use. Spans of a core may overlap, because a core that waits in one span may work in
+ * another. Each moment counts once, for the span that began first. */
 static void sum_cores(bgi_analysis *a, const core_span *spans, size_t count)
 {
     uint64_t until = 0;
@@ -431,14 +434,15 @@ static uint32_t count_calls(const bg_plan *plan)
     return count;
 }
 
-/* Makes rows for the calls of one pass over one stage. */
+/* The rows of the calls of one pass over one stage. */
 typedef struct pass_rows {
     const bgi_call *calls;
     uint32_t call_count;
     uint32_t first; /* row */
 } pass_rows;
 
-/* The pass with the calls of an instruction, which may be only a part of the pass; NULL if there is none. */
+/* Returns the pass that contains the calls of an instruction; NULL if there is none. An instruction may have only a
+ * part of a pass's calls. */
 static const pass_rows *find_pass(const pass_rows *passes, uint32_t count, const bgi_instruction *instruction)
 {
     for (uint32_t p = count; p > 0; p--)
@@ -531,8 +535,8 @@ static bg_status list_ops(bgi_analysis *a, bg_error *error)
 
 /* ---- stages ---- */
 
-/* The stage whose forward reads the value at an offset of a device's arena; the device's first stage if no forward
- * reads it. */
+/* Returns the stage whose forward reads the value at an offset of a device's arena; the device's first stage if no
+ * forward reads it. */
 static uint32_t find_stage(const bg_plan *plan, const bgi_place *place)
 {
     const bgi_plan_device *device = &plan->devices[place->device];

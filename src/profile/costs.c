@@ -75,10 +75,10 @@ static bool is_meeting(bg_action_kind kind)
     return kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER;
 }
 
-/* An action has several events if it contains collective calls of the model. It has several instructions, and thus
- * events, if a sum begins in the middle of it. The events of an action count as one sample. The levels of an update run
- * one after another, and a cost covers all of them. The caller sums `level_count` medians, so each level has separate
- * samples: [stage][kind, further levels]. */
+/* Collects samples of the times of actions, for each stage, and of sends, for each edge. An action has several events
+ * if it contains collective calls of the model, or several instructions because a sum begins in the middle of it. The
+ * events of an action count as one sample. The levels of an update run one after another, and a cost covers all of
+ * them. The caller sums `level_count` medians, so each level has separate samples: [stage][kind, further levels]. */
 static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, samples *sends,
                          bg_error *error)
 {
@@ -135,8 +135,8 @@ static bg_status take_costs(samples *sets, uint32_t width, uint32_t stage_count,
     return BG_OK;
 }
 
-/* The rate of copied messages. A send that another thread interrupts can take many times as long as the copy, so each
- * edge counts with the median (or mean) of its sends; 0 without copies. */
+/* Returns the rate of copied messages, or 0 if no message was copied. A send that another thread interrupts can take
+ * many times as long as the copy, so each edge counts with the median (or mean) of its sends. */
 static double find_rate(const bg_plan *plan, samples *sends, uint32_t edge_count, summarize of)
 {
     double ns = 0.0, bytes = 0.0;

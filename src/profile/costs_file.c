@@ -40,7 +40,7 @@ enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
 /* ---- reading ---- */
 
-/* `where` is "stages[3]" or "the file". */
+/* Reads a number of an object. `where`, for messages, is "stages[3]" or "the file". */
 static bg_status read_number(const char *name, const char *where, const json_t *object, const char *key, double *out,
                              bg_error *error)
 {

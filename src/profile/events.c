@@ -18,9 +18,10 @@ static uint32_t find_instruction(const bg_plan *plan, uint32_t device, const bg_
     return BGI_NO_INSTRUCTION;
 }
 
-/* A device runs its program in order, and again from the start. So the instruction of the next event is nearly always
- * the next one, where the search starts. An action may have several consecutive instructions, and an instruction
- * several events. Events after the last instruction of an action belong to that instruction. */
+/* Finds the instruction of each event. A device runs its program in order, and again from the start, so the instruction
+ * of the next event is nearly always the next one, where the search starts. An action may have several consecutive
+ * instructions, and an instruction several events. Events after the last instruction of an action belong to that
+ * instruction. */
 static void match_instructions(const bg_plan *plan, uint32_t device, bgi_device_events *found)
 {
     const uint32_t count = bg_plan_instruction_count(plan, device);
@@ -40,8 +41,9 @@ static void match_instructions(const bg_plan *plan, uint32_t device, bgi_device_
     }
 }
 
-/* Passes are counted from the end, where devices stop together. The oldest events may be missing, for some devices more
- * than for others. A pass begins where the position in the program decreases. */
+/* Counts the passes after each event. Passes are counted from the end, where devices stop together, because the oldest
+ * events may be missing, for some devices more than for others. A pass begins where the position in the program
+ * decreases. */
 static void count_passes(bgi_device_events *found, bgi_events *all)
 {
     uint32_t later = BGI_NO_INSTRUCTION, passes = 0;
@@ -115,8 +117,8 @@ static void crop(bgi_device_events *own, uint32_t most)
 
     while (program < own->count && !own->events[program].is_beside)
         program++;
-    if (own->count - program >
-        most) { /* the events that overlap with the program follow those of the program, each part oldest first */
+    if (own->count - program > most) { /* events of the program are first, then events that overlap with it; both groups
+                                          begin with the oldest */
         dropped = own->count - program - most;
         memmove((bg_trace_event *)own->events + program, own->events + program + dropped, most * sizeof *own->events);
         memmove(own->instructions + program, own->instructions + program + dropped, most * sizeof *own->instructions);

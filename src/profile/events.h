@@ -28,7 +28,7 @@ typedef struct bgi_events {
     uint32_t pass_count;        /* the largest number of passes in which a device has events */
 } bgi_events;
 
-/* Errors: BG_ERROR_INVALID if there is no event. */
+/* Reads the recorded events of a session. Errors: BG_ERROR_INVALID if there is no event. */
 bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error);
 /* Keeps the newest events of each device: at most `most` of its program, and at most `most` that overlap with it. */
 void bgi_events_crop(bgi_events *events, uint32_t most);

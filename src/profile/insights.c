@@ -137,7 +137,8 @@ static candidate as_it_is(const bgi_analysis *a, const bg_stage_cost *costs)
                        .edge_bytes = edge_bytes};
 }
 
-/* Simulated times exclude the time between runs, which does not change. */
+/* Returns the gain in throughput from simulated times before and after a change. Simulated times exclude the time
+ * between runs, which does not change and is added here. */
 static double temper(const bgi_analysis *a, double before, double after)
 {
     const double outside = cause_share(a, BGI_CAUSE_DATA) + cause_share(a, BGI_CAUSE_HOST);
@@ -317,7 +318,7 @@ static void look_at_stages(bgi_analysis *a)
 
 /* ---- waits ---- */
 
-/* The gain in throughput if a wait with this share of all time is removed. */
+/* Returns the gain in throughput if a wait with this share of all time is removed. */
 static double gain_of(double share)
 {
     return share < 0.99 ? share / (1.0 - share) : 99.0;
@@ -387,8 +388,8 @@ static void look_at_transfers(bgi_analysis *a)
                         100.0 * share, insight->option, 100.0 * insight->gain);
 }
 
-/* The gain in throughput if each device had a core. A step has the same work, so throughput is proportional to the
- * share of the time in which devices work. Waits for data and for the host would keep their share. */
+/* Returns the gain in throughput if each device had a core. A step has the same work, so throughput is proportional to
+ * the share of the time in which devices work. Waits for data and for the host would keep their share. */
 static double find_gain_of_cores(const bgi_analysis *a)
 {
     const double outside = cause_share(a, BGI_CAUSE_DATA) + cause_share(a, BGI_CAUSE_HOST);
@@ -455,8 +456,8 @@ static void look_at_bubble(bgi_analysis *a)
 
 /* ---- memory ---- */
 
-/* The stash that recomputation would remove from a device: values that forwards compute and keep, except those of one
- * micro-batch, which are recomputed for the backward. Values that forwards receive stay. */
+/* Returns the bytes of the stash that recomputation would remove from a device: values that forwards compute and keep,
+ * except those of one micro-batch, which are recomputed for the backward. Values that forwards receive stay. */
 static double find_stash_made(const bgi_analysis *a, uint32_t device)
 {
     double bytes = 0.0;
@@ -533,7 +534,8 @@ static void look_at_memory(bgi_analysis *a)
     } else {
         return;
     }
-    /* Insights about scarce memory are first; those about unlimited memory follow insights that save the same time. */
+    /* If the peak is above 3/4 of the budget, the insight comes first: its weight is above 1. Otherwise its weight is
+     * at most 0.02, the smallest gain that is reported, so it usually follows insights about throughput. */
     insight->weight = budget > 0.0 && peak > 0.75 * budget ? 1.0 + peak / budget : 0.02 * insight->bytes / peak;
 }
 

@@ -47,7 +47,8 @@ static void widen(occupancy *slot, const bg_trace_event *event)
         slot->end_ns = event->end_ns;
 }
 
-/* occupancies[edge][pass from the end][micro-batch], flat; an edge that is touched once a step uses micro-batch 0. */
+/* Fills occupancies, a flat array [edge][pass from the end][micro-batch]; an edge that is touched once a step uses
+ * micro-batch 0. */
 static void collect_occupancies(const bgi_events *events, const bg_plan *plan, const bg_plan_summary *summary,
                                 uint32_t replica, bool *touched, occupancy *occupancies)
 {
@@ -86,7 +87,7 @@ static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const 
     return BG_OK;
 }
 
-/* The bytes of weights, gradients, state, windows and the host's buffers, which are the arena without slots and
+/* Returns the bytes of weights, gradients, state, windows and the host's buffers, which are the arena without slots and
  * transient memory. */
 static size_t find_constant_bytes(const bg_plan *plan, uint32_t device, uint32_t edge_count)
 {

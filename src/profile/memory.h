@@ -31,8 +31,8 @@ typedef struct bgi_memory_span {
     bg_action action; /* for an edge, only the micro-batch is set */
 } bgi_memory_span;
 
-/* The spans of a device that end after `begin_ns`, in no order; malloc'ed. Memory that is always live is not
- * included. */
+/* Lists the spans of a device that end after `begin_ns`, in no order, in *out (malloc'ed). Memory that is always live
+ * is not included. */
 bg_status bgi_memory_spans(const bgi_events *events, const bg_plan *plan, uint32_t replica, uint32_t device,
                            uint64_t begin_ns, bgi_memory_span **out, size_t *out_count, bg_error *error);
 

@@ -85,8 +85,8 @@ static bg_status write_trace(const bg_session *session, const char *folder, bgi_
     return status;
 }
 
-/* The largest file is written first, so that if it does not fit on the disk, none of the three exists. It is also the
- * last part of the progress, so a canceled report leaves no file. */
+/* Writes the three files, the largest first, so that if it does not fit on the disk, no file exists. The largest file
+ * is also the last part of the progress, so a canceled report leaves no file. */
 static bg_status write_files(const bg_session *session, const texts *made, const char *folder, bgi_progress *progress,
                              bg_error *error)
 {

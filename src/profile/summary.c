@@ -126,7 +126,8 @@ static bg_status print_stages(bgi_string *text, const bgi_events *events, const 
     return BG_OK;
 }
 
-/* A full ring has lost its oldest events, so shares and means cover the remaining ones. */
+/* Prints how many devices have lost their oldest events, because their ring is full; shares and means cover the
+ * remaining events. */
 static void print_dropped(bgi_string *text, const bgi_events *events, const bg_plan *plan)
 {
     uint32_t full = 0;

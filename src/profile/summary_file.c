@@ -27,7 +27,7 @@ static void write_real(bgi_json_writer *w, const char *key, double value)
     bgi_json_real(w, key, value, DIGITS);
 }
 
-/* Rounded to whole nanoseconds. */
+/* Writes a time, rounded to whole nanoseconds. */
 static void write_ns(bgi_json_writer *w, const char *key, double value)
 {
     bgi_json_count(w, key, value > 0.0 ? (uint64_t)(value + 0.5) : 0);
@@ -229,7 +229,7 @@ static int compare_ops(const void *left, const void *right)
     return a > b ? -1 : a < b;
 }
 
-/* If there are too many ops, those that take longest are kept; they are written in the order in which they run. */
+/* Writes the ops in the order in which they run; if there are too many, only those that take longest. */
 static bg_status write_ops(bgi_json_writer *w, const bgi_analysis *a, bg_error *error)
 {
     const bgi_op_row **order = calloc((size_t)a->op_count + 1, sizeof *order);
@@ -311,7 +311,7 @@ static bg_memory_class class_of(const bgi_plan_variable *variable)
                                                                    : BG_MEMORY_WEIGHTS;
 }
 
-/* The first call that writes a message; NULL if there is none, as for an input. */
+/* Returns the first call that writes a message; NULL if there is none, as for an input. */
 static const bgi_call *find_maker(const bg_plan *plan, uint32_t edge)
 {
     const bgi_call *last = NULL;
@@ -431,7 +431,7 @@ static void write_edges(bgi_json_writer *w, const bgi_analysis *a, const bgi_cal
 
 /* ---- memory ---- */
 
-/* The time at which the last step began on a replica's devices. */
+/* Returns the time at which the last step began on a replica's devices. */
 static uint64_t find_last_step(const bgi_analysis *a, uint32_t replica)
 {
     uint64_t begin = a->end_ns;
@@ -466,7 +466,8 @@ static void write_span(bgi_json_writer *w, const bgi_memory_span *span, uint64_t
     bgi_json_close(w, ']');
 }
 
-/* The bytes of edges in a class; all other bytes of the class are always live. */
+/* Returns the bytes of the slots of a device's edges: of stashes if `is_stash`, otherwise of messages. All other bytes
+ * of the memory class are always live. */
 static size_t find_slots(const bg_plan *plan, uint32_t device, bool is_stash)
 {
     size_t bytes = 0;

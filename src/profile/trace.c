@@ -49,7 +49,7 @@ static void write_escaped(bgi_file_writer *file, const char *text)
     }
 }
 
-/* "device 0 (stage 0: B1)" */
+/* Writes the name of a device's track: "device 0 (stage 0: B1)". */
 static void write_device_name(trace_writer *writer, uint32_t device)
 {
     const bg_plan *plan = writer->plan;
@@ -76,7 +76,7 @@ static void write_device_name(trace_writer *writer, uint32_t device)
     bgi_file_print(file, ")");
 }
 
-/* The name of the device's track for work that overlaps with its program. */
+/* Returns the name of the device's track for work that overlaps with its program. */
 static const char *name_beside(const bg_plan *plan, uint32_t device)
 {
     bool has_sums = false;
@@ -114,7 +114,8 @@ static void write_names(trace_writer *writer)
     }
 }
 
-/* Writes "F 3" for an action on a micro-batch, "U 1" for a level, or "SEND 2" for an edge. */
+/* Returns the number in an action's label: of the micro-batch in "F 3", of the level in "U 1", of the edge in "SEND
+ * 2". */
 static uint32_t label_number(const bg_action *action)
 {
     switch (action->kind) {
@@ -130,8 +131,8 @@ static uint32_t label_number(const bg_action *action)
     }
 }
 
-/* Loads, stores and some reductions overlap with the program, so they have separate tracks after those of the
- * devices. */
+/* Returns the track of an event. Loads, stores and some reductions overlap with the program, so they have separate
+ * tracks after those of the devices. */
 static uint32_t find_track(const trace_writer *writer, const bg_trace_event *event)
 {
     return event->is_beside ? writer->events->device_count + event->device : event->device;
@@ -150,7 +151,7 @@ static void write_slice(trace_writer *writer, const bg_trace_event *event)
                    event->step, event->action.micro_batch, event->action.stage, event->worker);
 }
 
-/* The two ends of an arrow have the same (cat, name, id). */
+/* Writes one end of an arrow; both ends have the same (cat, name, id). */
 static void write_arrow_end(trace_writer *writer, const bg_trace_event *event)
 {
     bool is_start = event->action.kind == BG_ACTION_SEND;
@@ -188,7 +189,7 @@ static bool is_one_message(const bg_trace_event *send, const bg_trace_event *rec
            send->step == receive->step && send->action.micro_batch == receive->action.micro_batch;
 }
 
-/* A message has no arrow when one of its ends was dropped with the oldest events. */
+/* Writes an arrow for each message, unless one of the two events was dropped with the oldest events. */
 static bg_status write_arrows(trace_writer *writer, bg_error *error)
 {
     const bgi_events *events = writer->events;

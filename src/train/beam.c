@@ -50,7 +50,7 @@ static size_t count_common(const bgi_slot *slot, const bgi_sequence *sequence)
     return same;
 }
 
-/* Each beam gets the free slot that holds most of its tokens. */
+/* Gives each beam the free slot that has the longest common beginning with it. */
 static bg_status place_beams(search *s, bg_error *error)
 {
     bgi_wanted wanted[MOST] = {{.count = 0}};
@@ -122,8 +122,7 @@ static bg_status rank_successors(search *s, bg_error *error)
     return BG_OK;
 }
 
-/* If too many of the ranked successors end in a stop string, the next beams come from successors that were not
- * ranked. */
+/* Ranks twice as many successors as before, which is necessary if too many of the ranked ones end in a stop string. */
 static bg_status rank_more(search *s, bg_error *error)
 {
     const size_t most = 2 * s->ranked_most;
@@ -146,7 +145,7 @@ static double score_of(const search *s, double sum, size_t added)
     return sum / pow((double)added, s->options->length_penalty);
 }
 
-/* Takes over the sequence. */
+/* Keeps the sequence as a result, and takes ownership of it. */
 static void keep_result(search *s, bgi_sequence *sequence)
 {
     const result found = {*sequence, score_of(s, sequence->log_share, sequence->count - sequence->prompt_count)};
@@ -172,8 +171,8 @@ static void keep_result(search *s, bgi_sequence *sequence)
     s->results[at] = found;
 }
 
-/* Whether no beam can become better than the worst result: sums only decrease, and of two lengths the one with the
- * larger divisor gives the better score. */
+/* Returns whether no beam can become better than the worst result: sums only decrease, and of two lengths the one with
+ * the larger divisor gives the better score. */
 static bool is_decided(const search *s)
 {
     const bgi_sequence *best = &s->beams[0];
@@ -224,7 +223,7 @@ static bg_status step_beams(search *s, bg_error *error)
     return status;
 }
 
-/* Reports the tokens of the best sequence one after another, as for drawn tokens. */
+/* Reports the tokens of the best sequence to the callback one after another, like drawn tokens. */
 static bg_status tell_best(const search *s, const bg_generation_prompt *prompt, uint32_t prompt_index, bg_error *error)
 {
     const bgi_sequence *best = &s->results[0].sequence;

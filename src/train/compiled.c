@@ -31,7 +31,7 @@ bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b)
            a->replicas == b->replicas && a->group == b->group && a->canonical == b->canonical;
 }
 
-/* The largest micro-batch up to the usual one that divides `samples`. */
+/* Returns the largest micro-batch size that divides `samples` and is at most `usual`. */
 static uint32_t divide_samples(uint64_t samples, uint32_t usual)
 {
     uint32_t size = samples < usual ? (uint32_t)samples : usual;
@@ -41,7 +41,8 @@ static uint32_t divide_samples(uint64_t samples, uint32_t usual)
     return size;
 }
 
-/* One update of all samples, on all groups of replicas if the tree over micro-batches has a branch for each. */
+/* Returns the shape of one update of all samples. It uses all groups of replicas if the tree over micro-batches has a
+ * branch for each group. */
 static bgi_call_shape split_canonically(const bgi_call_shape *usual, uint64_t samples)
 {
     const uint64_t micro_batches = samples / divide_samples(samples, usual->micro_batch);
@@ -79,8 +80,8 @@ bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64
 
 /* ---- plans ---- */
 
-/* A smaller last call need not have a multiple of n iterations, so an output requested for every n iterations is
- * returned once, at the end. */
+/* Changes requests for an output every n iterations: it is returned once, at the end, because a smaller last call need
+ * not have a multiple of n iterations. */
 static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requests, bg_error *error)
 {
     bg_output_request *requests = NULL;
@@ -101,9 +102,8 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
     return BG_OK;
 }
 
-/* A smaller last call that runs on one group of replicas has no data-parallel replicas to shard over. The options
- * request sharding for whole calls, so the plan of the smaller call must not warn. Activations are sharded inside the
- * group. */
+/* Removes sharding, except that of activations (inside a group), from the options of a smaller last call on one group
+ * of replicas, which has no data-parallel replicas to shard over. Otherwise its plan would warn. */
 static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rules, bg_error *error)
 {
     const uint32_t activations = 1u << BG_LOCATION_ACTIVATIONS;
@@ -231,8 +231,8 @@ static bg_status take_rates(bgi_compiled *compiled, const bg_trainer_options *op
                : bgi_error_memory(error, "learning rates", compiled->shape.iterations * sizeof *compiled->rates);
 }
 
-/* A plan of an incomplete call has fewer micro-batches than the user asked for, so its messages say what it is for.
- * `user` is the options of complete calls. */
+/* Logs a message about the plan of an incomplete call, which has fewer micro-batches than the user requested, so the
+ * line begins with what the plan is for. `user` is the options of complete calls. */
 static void log_rest(void *user, bg_log_level level, const char *text)
 {
     const bg_options *usual = user;
@@ -315,7 +315,7 @@ static uint32_t find_argument(const bg_trainer *trainer, const char *name)
     return UINT32_MAX;
 }
 
-/* The tensor for an input: by name, or the next one. */
+/* Returns the index of the tensor for an input: the tensor with its name, or the next one if tensors have no names. */
 static uint32_t find_tensor(const char *const *names, uint32_t tensor_count, const char *name, uint32_t *next)
 {
     if (names == NULL)
@@ -326,7 +326,7 @@ static uint32_t find_tensor(const char *const *names, uint32_t tensor_count, con
     return UINT32_MAX;
 }
 
-/* Samples of the tensor must be rows of the input, in bytes; dimensions of 1 may be omitted. */
+/* Checks that samples of the tensor have the bytes of the input's rows; dimensions of 1 may be omitted. */
 static bg_status check_tensor(const bgi_compiled *compiled, const bg_trainer *trainer, bgi_compiled_input *input,
                               const bg_type *sample, bg_error *error)
 {
@@ -427,7 +427,8 @@ void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double
 
 /* ---- outputs ---- */
 
-/* The number of a replica's values in a weight update: one for each micro-batch, or one for outputs of the update. */
+/* Returns how many values of the output a replica has in a weight update: one for each micro-batch, or one if the
+ * update makes the output. */
 static uint64_t count_in_update(const bgi_compiled *compiled, const bgi_compiled_output *output)
 {
     const uint64_t iterations = compiled->shape.iterations;

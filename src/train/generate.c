@@ -25,7 +25,7 @@ static bg_status allocate_inputs(bgi_stepper *s, uint32_t sequences, bg_error *e
                : bgi_error_memory(error, "a step's inputs", 3 * count * sizeof *s->tokens);
 }
 
-/* The tokens of a step of the model, at most `most`. */
+/* Returns the number of tokens of a step: the number of the model's positions, but at most `most`. */
 static int64_t find_length(const bg_gpt_options *model, int64_t most)
 {
     return model->sequence_length < most ? model->sequence_length : most;
@@ -95,7 +95,7 @@ void bgi_generator_forget(bg_generator *generator)
     generator->prompt_count = SIZE_MAX;
 }
 
-/* The slot keeps the longest prefix of its tokens that matches the wanted ones. If all match but the logits are
+/* Shortens the slot to the longest prefix of its tokens that matches the wanted ones. If all match but the logits are
  * missing, the last token is computed again. */
 static void keep_prefix(bgi_slot *slot, const bgi_wanted *wanted)
 {
@@ -114,8 +114,9 @@ static size_t find_pending(const bgi_slot *slot, const bgi_wanted *wanted)
     return wanted->count > slot->count ? wanted->count - slot->count : 0;
 }
 
-/* The tokens of a slot in one run. A slot that needs no token gets its last token again, which does not change the
- * cache. The unused part of the run is filled with tokens that the slot's next tokens overwrite. */
+/* Writes the tokens of a slot for one run, and returns how many of its pending tokens the run takes. A slot without
+ * pending tokens gets its last token again, which does not change the cache. The unused part of the run is filled with
+ * tokens that the slot's next tokens overwrite. */
 static size_t fill_inputs(bgi_stepper *s, uint32_t index, const bgi_slot *slot, const bgi_wanted *wanted)
 {
     const size_t pending = find_pending(slot, wanted), length = (size_t)s->length;
@@ -159,8 +160,8 @@ static bg_status run_step(bg_generator *generator, bgi_stepper *s, const bgi_wan
     return BG_OK;
 }
 
-/* The step for `most` pending tokens of a sequence. The longest one takes less time than shorter ones even when a
- * quarter of it is unused. */
+/* Returns the step for `most` pending tokens of a sequence. The longest one takes less time than shorter ones even when
+ * a quarter of it is unused. */
 static bgi_stepper *choose_stepper(bg_generator *generator, size_t most)
 {
     if (most == 1)

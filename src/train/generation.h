@@ -29,13 +29,14 @@ void bgi_sequence_clear(bgi_sequence *sequence);
 bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_share,
                            const bg_generation_options *options, int64_t positions, bg_error *error);
 
-/* The number of bytes of the text that cannot be part of a later stop string; all bytes when the sequence has ended. */
+/* Returns the number of bytes of the text that cannot be part of a later stop string; all bytes when the sequence has
+ * ended. */
 size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generation_options *options);
 
 /* Returns tokens and text. */
 bg_status bgi_sequence_finish(bgi_sequence *sequence, double score, bool has_text, bg_generation *out, bg_error *error);
 
-/* Beam search for one prompt; `out` has options->returned_beams elements. */
+/* Runs beam search for one prompt; `out` has options->returned_beams elements. */
 bg_status bgi_beam_search(bg_generator *generator, const bg_generation_prompt *prompt, uint32_t prompt_index,
                           const bg_generation_options *options, bg_generation *out, bg_error *error);
 

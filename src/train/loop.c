@@ -60,14 +60,16 @@ static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_coun
     return BG_OK;
 }
 
-/* With several ranks the interrupt flags take effect when all ranks have received them: see receive_stop. */
+/* Returns whether training must stop. With several ranks the interrupt flags take effect when all ranks have received
+ * them (receive_stop). */
 static bool is_over(const bg_trainer *trainer)
 {
     return trainer->should_stop ||
            (!trainer->has_ranks && trainer->options.interrupt != NULL && *trainer->options.interrupt != 0);
 }
 
-/* Called around a call: sends a signal of this rank to all ranks, so that all receive it in the same call. */
+/* Sends a stop signal of this rank to all ranks, so that all receive it in the same call. It is called before and after
+ * each call. */
 static void request_stop(const bg_trainer *trainer, bg_session *session)
 {
     if (trainer->options.interrupt != NULL && *trainer->options.interrupt != 0)
@@ -162,8 +164,8 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
     return notify(p, BG_ON_CALL_END, p->call.valid_count, error);
 }
 
-/* An update of the call was refused after `iterations` successful ones. Returns the run's error, whatever listeners
- * return. */
+/* Reports that an update of the call was refused after `iterations` successful iterations. Returns the run's error,
+ * whatever listeners return. */
 static bg_status report_refused(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t first)
 {
     bgi_call_shape before = compiled->shape;
@@ -337,8 +339,8 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 
 /* ---- passes ---- */
 
-/* A rank reads only the samples of its own devices if all batches are whole calls and max_steps does not cut one. The
- * last batch may be smaller; each rank reads all of it. */
+/* Makes a rank read only the samples of its own devices, if all batches are whole calls and max_steps does not cut one.
+ * The last batch may be smaller; each rank reads all of it. */
 static bg_status want_own_samples(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -426,7 +428,7 @@ static bg_status begin_pass(pass *p, bg_error *error)
     return bg_infeed_start(data->infeed, task->whole.session, error);
 }
 
-/* Whether the pass may read another batch. */
+/* Returns whether the pass may read another batch. */
 static bool has_more(const pass *p)
 {
     const bg_trainer *trainer = p->trainer;
@@ -467,7 +469,7 @@ static void unbind(bg_trainer *trainer, bg_trainer_task task)
     trainer->tasks[task].whole.is_bound = trainer->tasks[task].rest.is_bound = false;
 }
 
-/* If there is no batch, predictions have their types and no rows. */
+/* Ends predictions. If there was no batch, they have their types and no rows. */
 static bg_status end_predictions(pass *p, bg_error *error)
 {
     if (p->predictions == NULL || p->predictions->rows != NULL)
@@ -476,7 +478,7 @@ static bg_status end_predictions(pass *p, bg_error *error)
     return bgi_predictions_begin(p->predictions, &p->trainer->tasks[p->task].whole, p->arrays, error);
 }
 
-/* Runs an inference pass between its two events. */
+/* Runs an inference pass, and sends an event before it and one after it. */
 static bg_status evaluate(pass *p, bg_error *error)
 {
     static const bg_trainer_event_kind kinds[BG_TRAINER_TASK_COUNT][2] = {
@@ -559,7 +561,7 @@ static bool is_due(uint64_t done, uint64_t every)
     return every != 0 && done % every == 0;
 }
 
-/* Whether a multiple of `every` is among the updates from `before` to `step`. */
+/* Returns whether a multiple of `every` is among the updates from `before` to `step`. */
 static bool is_passed(uint64_t before, uint64_t step, uint64_t every)
 {
     return every != 0 && step / every > before / every;
@@ -572,14 +574,14 @@ static bg_status save(pass *p, bg_error *error)
     return notify(p, BG_ON_SAVE_CHECKPOINT, 0, error);
 }
 
-/* Whether the epoch that has ended is the last one. */
+/* Returns whether the epoch that has ended is the last one. */
 static bool is_last(const pass *p)
 {
     return is_over(p->trainer) || p->data_ended || updates_left(p->trainer) == 0 ||
            p->epoch + 1 >= p->trainer->options.max_epochs;
 }
 
-/* Whether the epoch's last batch is done, even if a stop arrived during it. */
+/* Returns whether the epoch's last batch is done, even if a stop arrived during it. */
 static bool is_at_end(const pass *p)
 {
     const uint64_t count = bgi_source_batch_count(p->source);

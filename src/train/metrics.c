@@ -116,7 +116,7 @@ void bgi_metrics_clear(bgi_metrics *metrics)
     *metrics = (bgi_metrics){0};
 }
 
-/* Replicas of a group had the same samples. */
+/* Adds the values of a call, each counted once for each group, because the replicas of a group had the same samples. */
 static void add_values(bgi_metric *metric, const bg_trainer_call *call, double sum, uint64_t samples)
 {
     sum /= (double)call->input_group_size;
@@ -128,8 +128,8 @@ static void add_values(bgi_metric *metric, const bg_trainer_call *call, double s
     metric->last = sum / (double)samples;
 }
 
-/* Mode SUM: each replica returns the sum over all of its micro-batches; means over only padding do not contribute to
- * it. */
+/* Adds the values of an output with mode SUM: each replica returns the sum over all of its micro-batches. Means over
+ * only padding do not contribute to it. */
 static void add_sums(bgi_metric *metric, const bgi_compiled *compiled, const bgi_compiled_output *output,
                      const bg_trainer_call *call)
 {
@@ -174,7 +174,7 @@ static void add_means(bgi_metric *metric, const bgi_compiled *compiled, const bg
     add_values(metric, call, sum, samples);
 }
 
-/* The number of samples that value v of an output covers: with mode SUM all of a replica's. */
+/* Returns the number of samples that value v of an output covers; with mode SUM it covers all samples of replica v. */
 static uint64_t count_covered(const bgi_compiled *compiled, const bgi_compiled_output *output,
                               const bg_trainer_call *call, uint64_t v)
 {

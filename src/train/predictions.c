@@ -13,7 +13,7 @@ static uint64_t rows_of(const bg_type *type)
     return type->rank > 0 ? (uint64_t)type->dims[0] : 1;
 }
 
-/* A smaller call may differ in the first dimension only. */
+/* Returns whether the types differ at most in the first dimension, as those of a smaller call may. */
 static bool has_same_rows(const bg_type *a, const bg_type *b)
 {
     bool same = a->dtype == b->dtype && a->rank == b->rank;
@@ -37,8 +37,8 @@ bg_status bgi_predictions_begin(bgi_predictions *predictions, const bgi_compiled
                                                                         : bgi_error_memory(error, "predictions", 0);
 }
 
-/* The rows of a call's output that are collected: those of one replica of each group, without padding if each sample
- * has a row. */
+/* Returns the number of rows of a call's output that are collected: those of one replica of each group, without padding
+ * if each sample has a row. */
 static uint64_t count_rows(const bgi_compiled *compiled, const bgi_compiled_output *output, const bg_trainer_call *call)
 {
     const bg_type *type = &output->stream.micro_batch_type;

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* All ranks send their devices' records to the first one, which writes. */
+/* Sends the records of all ranks' devices to the first rank; *out_writes is true on the rank that writes the files. */
 static bg_status share(const bgi_compiled *compiled, bool *out_writes, bg_error *error)
 {
     const bg_transport *transport = bg_plan_options(compiled->plan)->execution.transport;

@@ -131,7 +131,7 @@ static int compare_keys(const void *a, const void *b)
     return compare_shares(a, b);
 }
 
-/* The first candidate at which the sum of probabilities exceeds `bound`, or the number of candidates. */
+/* Returns the first candidate at which the sum of probabilities exceeds `bound`, or the number of candidates. */
 static size_t find_sum(const bgi_candidate *candidates, size_t count, double bound)
 {
     double sum = 0.0;
@@ -151,7 +151,7 @@ static double sum_shares(const bgi_candidate *candidates, size_t count)
     return sum;
 }
 
-/* The smallest number of leading candidates whose probabilities sum to at least `part` of the total. */
+/* Returns the smallest number of leading candidates whose probabilities sum to at least `part` of the total. */
 static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
 {
     const size_t last = find_sum(candidates, count, nextafter(part * sum_shares(candidates, count), 0.0));
@@ -159,7 +159,8 @@ static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
     return last < count ? last + 1 : count;
 }
 
-/* Keeps the candidates whose information, -log probability, is nearest to its mean (Meister et al., 2022). */
+/* Keeps the candidates with the information, -log probability, that is nearest to the mean information (Meister et al.,
+ * 2022). */
 static size_t keep_typical(bgi_candidate *candidates, size_t count, double part)
 {
     const double sum = sum_shares(candidates, count);

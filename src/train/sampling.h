@@ -34,15 +34,15 @@ void bgi_sampler_clear(bgi_sampler *sampler);
 bg_status bgi_sampling_check(const bg_sampling *sampling, bg_error *error);
 bg_status bgi_logits_check(const float *logits, size_t vocabulary, bg_error *error);
 
-/* Writes the tokens that may be drawn to sampler->candidates with their probabilities; returns their number. At
- * temperature 0 it is one token. */
+/* Writes the tokens that may be drawn to sampler->candidates with their probabilities, and returns their number, which
+ * is 1 at temperature 0. */
 size_t bgi_sampler_choose(bgi_sampler *sampler, const bg_sampling *sampling, const float *logits,
                           const bgi_history *history);
 /* Draws a token; the random number depends on sampling->seed and the length of the history. */
 uint32_t bgi_sampler_draw(bgi_sampler *sampler, const bg_sampling *sampling, const float *logits,
                           const bgi_history *history);
 
-/* The number to subtract from a logit to get the logarithm of the model's probability. */
+/* Returns the number to subtract from a logit to get the logarithm of the model's probability. */
 double bgi_log_sum(const float *logits, size_t vocabulary);
 
 #endif

@@ -13,7 +13,7 @@ static double divide(double a, double b)
 }
 
 /* Computes a score from the counts of one class, or of several together: rows that are correct, predicted as the class,
- * labeled as the class. F1 is 2 p r / (p + r), without dividing by 0 in p and r. */
+ * labeled as the class. F1 is 2 p r / (p + r), computed from the counts. */
 static double score_counts(bg_score_kind kind, double right, double predicted, double labeled)
 {
     return kind == BG_SCORE_PRECISION ? divide(right, predicted)

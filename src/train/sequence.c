@@ -99,7 +99,8 @@ static bg_status add_text(bgi_sequence *sequence, const char *text, size_t size_
     return BG_OK;
 }
 
-/* The beginning of the first stop string that ends after `from`; the text's length if there is none. */
+/* Returns the offset at which the first stop string that ends after offset `from` begins; the text's length if there is
+ * none. */
 static size_t find_stop(const bgi_sequence *sequence, const bg_generation_options *options, size_t from)
 {
     for (size_t at = 0; at < sequence->text_bytes; at++)

@@ -31,7 +31,7 @@ static bg_status open_loader(bg_trainer_task task, const bg_trainer_data *data, 
     return BG_OK;
 }
 
-/* A caller's loader may drop samples, but this is rarely intended in an evaluation. */
+/* Warns if the caller's loader drops samples in an evaluation, which is rarely intended. */
 static void warn_of_dropped(const bg_trainer *trainer, bg_trainer_task task, const bgi_source *source)
 {
     const uint64_t dropped = task != BG_TRAINER_FIT ? bg_loader_dropped_count(source->loader) : 0;

@@ -73,7 +73,7 @@ static void check_given(const bg_trainer_options *options, bgi_string *problems)
                        options->gradient_clip, given->numerics.max_gradient_norm);
 }
 
-/* Samples of a call are counted by groups, before a plan checks them. */
+/* Checks groups here, because samples of a call are counted by groups before a plan checks the options. */
 static void check_given_groups(const char *name, const bg_options *given, bgi_string *problems)
 {
     if (given != NULL &&
@@ -83,7 +83,7 @@ static void check_given_groups(const char *name, const bg_options *given, bgi_st
                        name, given->replicas.input_group_size, given->replicas.count);
 }
 
-/* Files of remote memory belong to one session, the one that trains. */
+/* Refuses files of remote memory, which can belong to only one session, the one that trains. */
 static void check_given_files(const bg_options *given, bgi_string *problems)
 {
     if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
@@ -173,7 +173,7 @@ static void copy_strategy(bg_trainer *trainer)
     }
 }
 
-/* An environment variable enables profiles in programs without an option for it. */
+/* Uses the environment variable BRIGADE_PROFILE as the folder if the program gave none. */
 static bg_status find_report_folder(bg_trainer *trainer, bg_error *error)
 {
     const char *folder = getenv("BRIGADE_PROFILE");
@@ -286,7 +286,8 @@ static bool is_given(const bg_trainer *trainer, bg_trainer_task task)
     return (task == BG_TRAINER_FIT ? strategy->training_options : strategy->inference_options) != NULL;
 }
 
-/* Lightning's rule for a model that is split over devices; options that the caller gave are not checked. */
+/* Checks Lightning's rule for a model that is split over devices: a call has at least one iteration for each device.
+ * Options that the caller gave only cause a warning. */
 static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task number, bgi_task *task, bg_error *error)
 {
     const uint32_t device_count = bg_plan_summarize(task->whole.plan).device_count;
@@ -311,7 +312,7 @@ static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task num
                         device_count, device_count);
 }
 
-/* The plan determines the number of copies from total_devices; this sets the fields that depend on it. */
+/* Sets the fields that depend on the number of replicas, which the plan computes from total_devices. */
 static void settle_replicas(bgi_task *task)
 {
     task->shape.replicas = task->whole.shape.replicas = bg_plan_summarize(task->whole.plan).replicas;

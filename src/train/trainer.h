@@ -18,7 +18,7 @@ enum { BGI_MOST_COPIES = 65536 };
 typedef struct bgi_call_shape {
     uint32_t micro_batch, iterations, accumulation, replicas;
     uint32_t group; /* the number of replicas that get the same data */
-    bool canonical; /* training: options.numerics.canonical_reductions */
+    bool canonical; /* in training, options.numerics.canonical_reductions */
 } bgi_call_shape;
 
 typedef struct bgi_compiled_input {
@@ -56,34 +56,37 @@ typedef struct bgi_compiled {
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
-/* The shape of the next call for the `samples` that remain of a batch: all whole updates in them, or fewer if no more
- * are wanted. If there is no whole update, it is one update of all remaining samples. In inference the call has all
- * remaining samples, on one replica. With canonical reductions micro-batches do not depend on the number of
+/* Returns the shape of the next call for the `samples` that remain of a batch: all whole updates in them, or fewer if
+ * no more are wanted. If there is no whole update, it is one update of all remaining samples. In inference the call has
+ * all remaining samples, on one replica. With canonical reductions micro-batches do not depend on the number of
  * replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
-/* The position of a replica's micro-batch `number`, counted over the call, among the micro-batches of all replicas. */
+/* Returns the position of a replica's micro-batch `number`, counted over the call, among the micro-batches of all
+ * replicas. */
 uint64_t bgi_shape_value(const bgi_call_shape *shape, uint64_t number, uint64_t replica);
 
-/* Compiles the task's model in this shape. `is_rest`: the caller did not choose the shape, so limits on it do not
+/* Compiles the task's model in this shape. If `is_rest`, the caller did not choose the shape, so limits on it do not
  * apply. */
 bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const bgi_call_shape *shape, bool is_rest,
                               bgi_compiled *out, bg_error *error);
 void bgi_compiled_clear(bgi_compiled *compiled);
-/* Finds the tensor for each input and checks the types of samples. `types` NULL: an infeed provides the data. */
+/* Finds the tensor for each input and checks the types of samples. If `types` is NULL, an infeed provides the data. */
 bg_status bgi_compiled_bind(bgi_compiled *compiled, const bg_trainer *trainer, const bg_type *types,
                             uint32_t tensor_count, const char *const *names, bg_error *error);
-/* Points the inputs at the samples from `first` on of a batch's tensors; NULL: those of an infeed. */
+/* Points the inputs at the samples from `first` on of a batch's tensors. If `tensors` is NULL, an infeed provides the
+ * data. */
 void bgi_compiled_set_inputs(bgi_compiled *compiled, const void *const *tensors, uint64_t first);
 void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double value);
 
-/* The micro-batch ([iteration][accumulation][replica]) of value `index` of an output, after `iterations` iterations.
- * Not for mode SUM. */
+/* Returns the index of the micro-batch, in the order [iteration][accumulation][replica], of value `index` of an output
+ * after `iterations` iterations. The output's mode must not be SUM. */
 uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
                                 uint64_t index);
-/* Whether value `index` of an output belongs to the first replica of its group; the others had the same data. */
+/* Returns whether value `index` of an output belongs to the first replica of its group; the others had the same
+ * data. */
 bool bgi_output_is_first(const bg_trainer_call *call, uint64_t index);
-/* The number of values that a run of `iterations` iterations returned. */
+/* Returns the number of values that a run of `iterations` iterations returned. */
 uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations);
 
 /* ---- batches (source.c) ---- */
@@ -97,15 +100,15 @@ typedef struct bgi_source {
     uint32_t *wanted; /* by sample of a call: bits of the tensors that this process reads; NULL: all */
 } bgi_source;
 
-/* `samples`: the number in a call. */
+/* Opens the source of a pass's batches; `samples` is the number of samples in a call. */
 bg_status bgi_source_open(const bg_trainer *trainer, bg_trainer_task task, const bg_trainer_data *data,
                           uint64_t samples, bgi_source *out, bg_error *error);
 void bgi_source_close(bgi_source *source);
-/* With several ranks: makes the loader skip samples that the devices of this rank do not read in the call, which is
- * bound. */
+/* bgi_source_want makes the loader skip samples that the devices of this rank do not read in the compiled call, which
+ * must be bound; bgi_source_want_all makes it read all samples. */
 void bgi_source_want_all(bgi_source *source);
 bg_status bgi_source_want(bgi_source *source, const bgi_compiled *compiled, bg_error *error);
-/* The number of batches in a pass; 0: unknown. */
+/* Returns the number of batches in a pass; 0: unknown. */
 uint64_t bgi_source_batch_count(const bgi_source *source);
 
 /* ---- metrics (metrics.c) ---- */
@@ -127,7 +130,7 @@ typedef struct bgi_metrics {
     uint32_t count;
 } bgi_metrics;
 
-/* Creates a metric for each scalar output, and for each score whose sums the task has. `micro_batch`: the micro-batch
+/* Creates a metric for each scalar output, and for each score whose sums the task has. `micro_batch` is the micro-batch
  * size of the task's whole calls. */
 bg_status bgi_metrics_create(const bg_trainer *trainer, const bgi_compiled *compiled, uint32_t micro_batch,
                              bgi_metrics *out, bg_error *error);
@@ -153,7 +156,7 @@ void bgi_predictions_end(bgi_predictions *predictions, bool is_good);
 
 /* ---- reports (report.c) ---- */
 
-/* `loader`: the source of the pass's data; NULL: another one. */
+/* Writes the profile of a task. `loader` is the loader of the pass's data; NULL if there is none. */
 bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, const bg_loader *loader, bg_error *error);
 
 /* ---- the trainer (trainer.c, loop.c) ---- */

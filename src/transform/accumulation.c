@@ -8,9 +8,9 @@
  * micro-batches by the number of elements that their loss counted (label by label). So the mean does not depend on how
  * a batch is split into micro-batches or over replicas. The pass accumulates gradients of sums and the total of counts,
  * and the update multiplies by 1 / total. A running mean accumulates gradients of means, and never exceeds the largest
- * of them. Its factors are computed once a micro-batch, in the loss's block, and are sent back like a gradient. With
- * several replicas its last micro-batch leaves s x n instead, so that the sum over replicas and 1 / total give the same
- * weights.
+ * of them. Its factors are computed once a micro-batch, in the loss's block, and are sent to earlier stages like a
+ * gradient. With several replicas the last micro-batch gives s x n instead, so that the sum over replicas times 1 /
+ * total weights all micro-batches in the same way.
  *
  * A loss whose terms are averaged over different elements (loss_terms.c) has accumulators and a scale for each term:
  *
@@ -55,7 +55,7 @@ static void enter_term_block(const bgi_trainer *trainer, uint32_t term)
     trainer->graph->current_block = trainer->graph->ops[bgi_graph_value(trainer->graph, known)->op].block;
 }
 
-/* "name" for the first term, "name1" for the next. */
+/* Returns "name" for the first term, "name1" for the next. */
 static const char *name_of_term(const bgi_trainer *trainer, const char *name, uint32_t term)
 {
     const char *numbered = term == 0 ? name : bgi_arena_format(&trainer->graph->arena, "%s%u", name, (unsigned)term);
@@ -98,7 +98,7 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
     return BG_OK;
 }
 
-/* Whether every value of type `from` is exactly representable in type `to`. */
+/* Returns whether every value of type `from` is exactly representable in type `to`. */
 static bool is_exact(bg_dtype from, bg_dtype to)
 {
     return from == to || to == BG_FLOAT64 || (to == BG_FLOAT32 && bgi_dtype_is_narrow(from));
@@ -129,7 +129,7 @@ static void accumulate(const bgi_trainer *trainer, const char *name, bg_value ac
     bgi_accumulate_tree(graph, name, accumulator, gradient, partials, micro_batches);
 }
 
-/* Whether gradient i is the first of several gradients of its parameter, and is kept in rows. */
+/* Returns whether gradient i is the first of several gradients of its parameter, and is kept in rows. */
 static bool is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                             uint32_t i, const bg_type *kept)
 {
@@ -190,8 +190,8 @@ static bg_value add_constant_scale(bgi_trainer *trainer, double divisor)
     return bg_graph_constant(trainer->graph, "gradient.scale", &scalar, &scale);
 }
 
-/* The scale is 1 / total count for a mean and 1 for a sum, divided by `scaling`. Accumulators of several replicas hold
- * sums over the replicas. */
+/* Adds the scale of a term's gradients and returns it: 1 / total count for a mean and 1 for a sum, divided by
+ * `scaling`. Accumulators of several replicas hold sums over the replicas. */
 static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scaling)
 {
     const bg_options *options = trainer->options;
@@ -216,8 +216,9 @@ static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scali
                            (sums_replicas(options) ? replicas : 1.0) / scaling);
 }
 
-/* The loss scale is removed before the norm of gradients is bounded and before the optimizer reads them. Terms that are
- * averaged differently get their scales first, so that one common scale remains. */
+/* Adds the scales of gradients. The loss scale is removed before the norm of gradients is bounded and before the
+ * optimizer reads them. Terms that are averaged differently get their scales first, so that one common scale
+ * remains. */
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;

@@ -24,8 +24,8 @@
 /* One summand of a value's gradient. */
 typedef struct bgi_contribution {
     bg_value gradient;
-    const bgi_slice_attributes *slice; /* the elements whose gradient it is; NULL: all */
-    uint32_t block;                    /* the block of the op whose rule made it */
+    const bgi_slice_attributes *slice; /* the elements that the gradient is for; NULL: all */
+    uint32_t block;                    /* the block of the op that has the gradient rule */
     uint32_t next;                     /* index + 1 of the previous one in the list; 0 ends the list */
 } bgi_contribution;
 
@@ -92,8 +92,8 @@ static bg_value sum_parts(bg_graph *graph, const bg_value *parts, size_t count)
     return length == 0 ? (bg_value){0} : bgi_add_n(graph, NULL, run, length);
 }
 
-/* The sum of a value's contributions (of one block, or of all), oldest first; null if there is none. Contributions of
- * slices are joined first, and replace the oldest slice. */
+/* Sets *out to the sum of a value's contributions (of one block, or of all), oldest first; null if there is none.
+ * Contributions of slices are joined before, and the joined ones are added at the position of the oldest slice. */
 static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint32_t block, bg_value *out,
                                    bg_error *error)
 {
@@ -137,7 +137,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
     return bg_graph_check(d->graph, error);
 }
 
-/* The block of all contributions to a value; `other` when there are several blocks, or no contribution. */
+/* Returns the block of all contributions to a value; `other` when there are several blocks, or no contribution. */
 static uint32_t find_readers_block(const bgi_differentiation *d, bg_value value, uint32_t other)
 {
     const uint32_t newest = d->newest[value.id];
@@ -150,7 +150,7 @@ static uint32_t find_readers_block(const bgi_differentiation *d, bg_value value,
     return d->contributions[newest - 1].block;
 }
 
-/* Checks that the engine can add the gradient that a rule returned, both of library ops and of users' ops. */
+/* Checks that the gradient that a rule returned can be added; the rule is a library op's or a user's. */
 static bg_status check_input_gradient(const bg_graph *graph, const bgi_op *op, uint32_t input, bg_value gradient,
                                       bg_error *error)
 {
@@ -166,7 +166,8 @@ static bg_status check_input_gradient(const bg_graph *graph, const bgi_op *op, u
         bg_type_text(&want, want_text));
 }
 
-/* A gradient that reaches an op without a rule would silently leave parameters before the op unchanged. */
+/* Reports an op without a gradient rule whose gradient is needed: without the error, parameters before the op would
+ * stay unchanged. */
 static bg_status refuse_missing_rule(const bg_graph *graph, const bgi_op *op, const bool *needs, bg_error *error)
 {
     uint32_t input = 0;
@@ -180,7 +181,7 @@ static bg_status refuse_missing_rule(const bg_graph *graph, const bgi_op *op, co
         op->type->name, op->name, input, bg_graph_name(graph, op->inputs[input]));
 }
 
-/* Lets one op's rule add its backward ops. */
+/* Calls the op's gradient rule, which adds the backward ops. */
 static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_error *error)
 {
     /* The arrays may move while ops are added, so the op is copied; what it points to is in the arena. */
@@ -241,7 +242,7 @@ static bg_value scale_seed(bg_graph *graph, bg_value seed, bg_value scale)
     return bg_elementwise_binary(graph, "loss.scaled_seed", BG_MULTIPLY, seed, scale);
 }
 
-/* The gradient of the loss with respect to itself, made in the loss's block. */
+/* Adds the gradient of the loss with respect to itself, in the loss's block. */
 static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bg_value weight, double scaling, bg_value scale,
                            bg_error *error)
 {

@@ -28,7 +28,7 @@ static bgi_op *find_embedding_backward(const bg_graph *graph, const bgi_paramete
     return op != NULL && op->type == &bgi_op_embedding_backward && op->block == g->block ? op : NULL;
 }
 
-/* The number of ids in a step. */
+/* Returns the number of ids in a step. */
 static int64_t count_ids(const bgi_trainer *trainer, const bgi_op *op)
 {
     const bg_type ids = bg_graph_type(trainer->graph, op->inputs[1]);
@@ -54,8 +54,8 @@ bool bgi_gradient_is_kept_in_rows(const bgi_trainer *trainer, const bgi_paramete
            kept->dtype == BG_FLOAT32 && are_few(trainer, op, kept);
 }
 
-/* Only its accumulation reads the gradient, so the op that makes it can become the one that numbers its rows: it has
- * the same inputs, block and phase. */
+/* Turns the op that makes the gradient into an op that numbers the gradient's rows, with the same inputs, block and
+ * phase. This is possible because only the accumulation reads the gradient. */
 static bg_status number_rows(bg_graph *graph, bgi_op *op, bg_value slots, bg_error *error)
 {
     const bg_type ids = bg_graph_type(graph, op->inputs[1]);

@@ -1,6 +1,6 @@
 /*
  * equality.c: finds the tensor axes of a mesh along which a value is bit-identical on all replicas. It reads a graph
- * and its ops, changes nothing, and knows no plan. In a layer over axes 1 and 2, values are equal along these axes:
+ * and its ops, changes nothing, and needs no plan. In a layer over axes 1 and 2, values are equal along these axes:
  *
  *     x                          1      all-reduced along 1 by the layer before
  *     layer norm of x            1      its sums are all-reduced along 2, but x is not equal along 2
@@ -37,7 +37,8 @@ static bool is_library_op(const bg_op_type *type)
     return types[i] != NULL;
 }
 
-/* The axes along which the op's result depends on the replica's coordinate. For users' ops these axes are unknown. */
+/* Returns the axes along which the op's result depends on the replica's coordinate. For users' ops these axes are
+ * unknown. */
 static uint32_t find_place_axes(const bgi_op *op)
 {
     if (op->type == &bgi_op_embedding)
@@ -72,7 +73,8 @@ static uint8_t find_result_axes(const bgi_op *op, const uint8_t *axes)
     return (uint8_t)(equal & ~find_place_axes(op));
 }
 
-/* Among variables only parameters are equal: all replicas of a group update a parameter in the same way. */
+/* Returns the axes along which a value that no op makes is equal. Among variables only parameters are equal, because
+ * all replicas of a group update a parameter in the same way. */
 static uint8_t find_leaf_axes(const bg_graph *graph, uint32_t id)
 {
     const bgi_value *value = &graph->values[id];

@@ -20,11 +20,11 @@
 
 typedef struct bgi_adder {
     const bg_graph *graph;
-    uint32_t *readers; /* bgi_readers_find */
+    uint32_t *readers; /* made by bgi_readers_find */
     bool *is_absorbed; /* by op: an accumulate op that has become part of another op */
 } bgi_adder;
 
-/* The accumulate op that is the only reader of `value`, when it may become part of the op that makes the value;
+/* Returns the accumulate op that is the only reader of `value`, a result of `op`, if it may become part of `op`;
  * otherwise NULL. */
 static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_value value)
 {
@@ -39,8 +39,9 @@ static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_va
                : NULL;
 }
 
-/* Writes the accumulators of all results of `op` after its inputs; returns false if one of the results is not simply
- * accumulated. */
+/* Writes the accumulators of all results of `op` to `inputs`, from index op->input_count on. Returns false if the op's
+ * type has no accumulating form, if the op has no results, or if find_accumulate finds no accumulate op for one of
+ * them. */
 static bool match(const bgi_adder *a, const bgi_op *op, bg_value *inputs, uint32_t *count)
 {
     *count = op->input_count;

@@ -32,13 +32,13 @@ typedef struct conv_chain {
 typedef struct conv_fuser {
     const bg_graph *graph;
     const bgi_stages *stages;
-    uint32_t *readers;  /* bgi_readers_find */
-    conv_chain *chains; /* by op: the chain that ends there; conv is NULL where no chain ends */
+    uint32_t *readers;  /* made by bgi_readers_find */
+    conv_chain *chains; /* by op: the chain that ends with this op; conv is NULL if there is none */
     bool *is_taken;     /* by op: part of a chain */
 } conv_fuser;
 
-/* The op that is the only reader of the outputs of `op`, when it reads the first one, is of `type`, of the same stage,
- * and not in a chain; otherwise NULL. */
+/* Returns the only reader of the outputs of `op`, if it reads the first output, has type `type` and the same stage, and
+ * is not in a chain; otherwise NULL. */
 static const bgi_op *find_next(const conv_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
     const bgi_op *next = bgi_readers_only(f->graph, f->readers, op->outputs[0]);
@@ -86,7 +86,8 @@ static const bgi_op *find_unary(const conv_fuser *f, const bgi_op *op)
                : NULL;
 }
 
-/* Later convolutions come first, because they include the sums. */
+/* Finds chains from the last convolution to the first, so that the sum of two convolutions is fused with the later
+ * one. */
 static void find_chains(conv_fuser *f)
 {
     for (size_t o = f->graph->op_count; o-- > 0;) {

@@ -6,9 +6,9 @@
  * Needs: a forward graph that will be differentiated. Does: fuses each batch norm with those of two ops that follow it
  * in its block: the sum with a value of the same type, and an elementwise function. The values between them have no
  * other reader and are no outputs. The backward of the fused op needs no gradient between the ops either. A function
- * that follows a sum is fused only if its derivative is that of its result. When the sum adds the results of two norms,
- * the later one includes it. Keeps: blocks, names of the remaining values, the order in which gradients are added, and
- * every bit, because the kernels do the float operations of the separate ops.
+ * that follows a sum is fused only if its derivative depends only on its result. When the sum adds the results of two
+ * norms, the later one includes it. Keeps: blocks, names of the remaining values, the order in which gradients are
+ * added, and every bit, because the kernels do the float operations of the separate ops.
  */
 #include "transform/transform.h"
 
@@ -27,8 +27,8 @@ typedef struct norm_chain {
     bg_value other; /* the other operand of the sum */
 } norm_chain;
 
-/* A fused op has the position of the sum, or of the norm if there is no sum, so gradients are added in the same order
- * as before. */
+/* Returns the op at whose position the fused op is added: the sum, or the norm if there is no sum. Gradients are then
+ * added in the same order as before. */
 static const bgi_op *place_of(const norm_chain *chain)
 {
     return chain->add != NULL ? chain->add : chain->norm;
@@ -36,8 +36,8 @@ static const bgi_op *place_of(const norm_chain *chain)
 
 typedef struct norm_fuser {
     const bg_graph *graph;
-    uint32_t *readers;  /* bgi_readers_find; checkpoints and the loss are shared */
-    norm_chain *chains; /* by op: the chain that is emitted there; norm is NULL where none is */
+    uint32_t *readers;  /* made by bgi_readers_find; checkpoints and the loss count as BGI_SHARED */
+    norm_chain *chains; /* by op: the chain whose fused op has this position; norm is NULL if there is none */
     bool *is_taken;     /* by op: part of a chain */
 } norm_fuser;
 
@@ -49,8 +49,8 @@ static void share_kept(norm_fuser *f, bg_value loss)
     f->readers[loss.id] = BGI_SHARED;
 }
 
-/* The op that is the only reader of the first output of `op`, when it is of `type`, of the same block, and not in a
- * chain; otherwise NULL. */
+/* Returns the only reader of the first output of `op`, if it has type `type` and the same block, and is not in a chain;
+ * otherwise NULL. */
 static const bgi_op *find_next(const norm_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
     const bgi_op *next = bgi_readers_only(f->graph, f->readers, op->outputs[0]);
@@ -59,8 +59,8 @@ static const bgi_op *find_next(const norm_fuser *f, const bgi_op *op, const bg_o
                                                                                                                 : NULL;
 }
 
-/* Other readers of the norm's operands could add their gradients, or read them, in another order than before if the
- * norm moved to the sum. */
+/* Returns whether the norm may move to the position of the sum. It may not if its operands have other readers, which
+ * could then read them or add their gradients in another order than before. */
 static bool may_move(const norm_fuser *f, const bgi_op *norm)
 {
     for (uint32_t i = 0; i < norm->input_count; i++)
@@ -93,7 +93,8 @@ static const bgi_op *find_unary(const norm_fuser *f, const norm_chain *chain)
                : NULL;
 }
 
-/* Later norms come first, because they include the sums. */
+/* Finds chains from the last norm to the first, so that the sum of two norms is fused with the later one. Returns
+ * whether there is a chain. */
 static bool find_chains(norm_fuser *f)
 {
     bool any = false;

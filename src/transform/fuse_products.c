@@ -29,8 +29,8 @@ typedef struct bgi_joiner {
     const bgi_stages *stages;
     bg_value *roots;   /* by value */
     uint32_t *readers; /* by value: the number of reads by ops, and as outputs of the graph */
-    bool *is_kept;     /* by root: an op of another phase or stage than its producer reads it */
-    bool *is_absorbed; /* by op: it has become part of a product */
+    bool *is_kept;     /* by root: an op of another phase or stage than the producer's reads the root */
+    bool *is_absorbed; /* by op: the op has become part of a product */
 } bgi_joiner;
 
 /* The fused op that replaces a product and the op after it. */
@@ -58,7 +58,8 @@ static void count_readers(bgi_joiner *j)
         j->readers[graph->outputs[i].value.id]++;
 }
 
-/* The product that makes the first input of `next`, unless it is fused with another op already. */
+/* Returns the product, of the same block and phase, that makes the first input of `next`; NULL if there is none, or if
+ * it is already fused with another op. */
 static bgi_op *find_product(const bgi_joiner *j, const bgi_op *next, bgi_fused_product_attributes *out)
 {
     const bgi_value *value = bgi_graph_value(j->graph, next->inputs[0]);
@@ -83,7 +84,7 @@ static bgi_op *find_product(const bgi_joiner *j, const bgi_op *next, bgi_fused_p
     return op;
 }
 
-/* sum = t + bias */
+/* Describes sum = t + bias. Returns false if the sum cannot become part of the product. */
 static bool match_bias(const bgi_joiner *j, const bgi_op *product, const bgi_op *add, bgi_joint *out)
 {
     const bg_type sum = bg_graph_type(j->graph, add->outputs[0]), t = bg_graph_type(j->graph, add->inputs[0]);
@@ -94,7 +95,7 @@ static bool match_bias(const bgi_joiner *j, const bgi_op *product, const bgi_op 
            bg_type_equal(&sum, &t) && bg_type_equal(&bias, &vector) && j->readers[add->inputs[0].id] == 1;
 }
 
-/* y = function(sum). Only some functions can follow a product. */
+/* Describes y = function(sum). Returns false for functions that cannot follow a product. */
 static bool match_function(const bgi_joiner *j, const bgi_op *unary, bgi_joint *out)
 {
     const bg_unary function = ((const bgi_unary_attributes *)unary->attributes)->function;
@@ -108,7 +109,7 @@ static bool match_function(const bgi_joiner *j, const bgi_op *unary, bgi_joint *
     return bgi_unary_fuses(function);
 }
 
-/* dx = derivative(kept) t */
+/* Describes dx = derivative(kept) t. Returns false if the derivative cannot become part of the product. */
 static bool match_derivative(const bgi_joiner *j, const bgi_op *product, const bgi_op *backward, bgi_joint *out)
 {
     const bg_unary function = ((const bgi_unary_attributes *)backward->attributes)->function;
@@ -120,8 +121,8 @@ static bool match_derivative(const bgi_joiner *j, const bgi_op *product, const b
            j->readers[backward->inputs[0].id] == 1;
 }
 
-/* Whether `value` is the same at op `first` as at the later op `next`: it exists there, and no op between changes
- * it. */
+/* Returns whether op `first` can read `value` instead of the later op `next`: the value exists before `first`, and no
+ * op between the two changes it. */
 static bool is_there(const bgi_joiner *j, bg_value value, size_t first, size_t next)
 {
     const bg_value root = j->roots[value.id];

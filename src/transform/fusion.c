@@ -34,7 +34,8 @@ typedef struct bgi_chain {
     const bgi_op *relu; /* or NULL */
 } bgi_chain;
 
-/* The number of readers of each value, including outputs of the graph except those that are computed separately. */
+/* Returns the number of readers of each value, including outputs of the graph except those that are computed
+ * separately. */
 static uint32_t *count_readers(const bg_graph *graph, const bool *is_apart, bg_value loss)
 {
     uint32_t *readers = calloc(graph->value_count, sizeof *readers);
@@ -71,7 +72,8 @@ static bool pool_fits(const bgi_op *pool)
            options->kernel[0] * options->kernel[1] <= LARGEST_WINDOW;
 }
 
-/* The op that makes input 0 of `op`, when it is of `type`, in the same block, and only `op` reads its outputs. */
+/* Returns the op that makes input 0 of `op`, if it has type `type` and the same block, and only `op` reads its outputs;
+ * otherwise NULL. */
 static const bgi_op *sole_source(const bg_graph *graph, const uint32_t *readers, const bgi_op *op,
                                  const bg_op_type *type)
 {
@@ -89,7 +91,7 @@ static const bgi_op *sole_source(const bg_graph *graph, const uint32_t *readers,
     return source;
 }
 
-/* The chain that ends in `pool`, if any. */
+/* Finds the chain that ends in `pool`; returns false if there is none. */
 static bool match_pool(const bg_graph *graph, const uint32_t *readers, const bgi_op *pool, bgi_chain *out)
 {
     if (pool->type != &bgi_op_max_pool2d || !pool_fits(pool))
@@ -116,7 +118,7 @@ static bool match_relu(const bg_graph *graph, const uint32_t *readers, const bgi
     return true;
 }
 
-/* Marks: 0 copy, 1 part of a chain that a later op ends, 2 the end of a chain. */
+/* Returns a mark for each op: 0 copy, 1 part of a chain that a later op ends, 2 the end of a chain. */
 static uint8_t *mark_chains(const bg_graph *graph, const uint32_t *readers)
 {
     uint8_t *marks = calloc(graph->op_count + 1, 1);
@@ -138,7 +140,7 @@ static uint8_t *mark_chains(const bg_graph *graph, const uint32_t *readers)
     return marks;
 }
 
-/* The fused op of a chain, with its relu or without. */
+/* Adds the fused op of a chain, with or without the relu, at the position of `place`. */
 static bg_value add_fused(bgi_rebuild *rebuild, const bgi_chain *chain, const bgi_op *place, bool relu)
 {
     const bgi_conv2d_attributes *conv = chain->conv->attributes;
@@ -158,8 +160,8 @@ static bg_value add_fused(bgi_rebuild *rebuild, const bgi_chain *chain, const bg
     return bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
 }
 
-/* Computes the requested values of a chain separately. The pool's value is made by a fused op that ends there, so that
- * it has the bits that relu read; the others are made by the plain ops. */
+/* Computes the requested values of a chain separately. The pool's first result is made by a fused op without the relu,
+ * so that it has the bits that the relu would read. The plain ops make the other values. */
 static void emit_apart(bgi_rebuild *rebuild, const bgi_chain *chain, const bool *is_apart)
 {
     const bool wants_pool = chain->relu != NULL && is_apart[chain->pool->outputs[0].id];

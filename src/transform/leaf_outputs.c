@@ -35,7 +35,7 @@ static bool is_in_a_block(const bgi_op *op)
     return op->block != BGI_BLOCK_NONE;
 }
 
-/* The block of the first op that reads the leaf; without a reader the first block with an op. */
+/* Returns the block of the first op that reads the leaf; if no op reads it, the first block with an op. */
 static uint32_t find_block(const bg_graph *graph, bg_value leaf)
 {
     for (size_t o = 0; o < graph->op_count; o++)

@@ -74,7 +74,7 @@ static bg_status check_carried(const bg_graph *graph, const bg_loop *loop, uint3
 
 /* ---- values ---- */
 
-/* Whether a value has the bytes of a carried value. */
+/* Returns whether a value has the bytes of a carried value. */
 static bool is_carried(const bg_graph *graph, bg_value value)
 {
     for (;;) {
@@ -89,7 +89,7 @@ static bool is_carried(const bg_graph *graph, bg_value value)
     }
 }
 
-/* The block of the first op that reads a value; that of the last op when it has no reader. */
+/* Returns the block of the first op that reads a value; if no op reads it, the block of the last op. */
 static uint32_t find_block(const bg_graph *graph, bg_value value)
 {
     for (size_t o = 0; o < graph->op_count; o++)

@@ -19,7 +19,7 @@
 #include "transform/training.h"
 #include "kernels/loss_scaling/attributes.h"
 
-/* Only the count of values that are not finite is used; the threshold of the other counts does not matter. */
+/* Only the count of values that are not finite is used, so the threshold for the other counts is arbitrary. */
 #define EDGE 1.0
 
 void bgi_count_losses(bgi_trainer *trainer)

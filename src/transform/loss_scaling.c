@@ -15,9 +15,9 @@
  * numbers, so that sums over micro-batches and replicas are the same under every strategy. The update waits for all
  * stages, as it does for clipping.
  *
- * Replicas that share the update (sharding.c) check the piece of the sum that each has for values that are not finite.
- * The maximum of their counts is not 0 when one of the pieces has such a value, and the counts of micro-batches are the
- * same on all replicas. So all replicas adapt the scale in the same way, as replicas with whole gradients do.
+ * If replicas share the update (sharding.c), each counts the values that are not finite in its piece of the sum. The
+ * maximum of these counts is not 0 if any piece has such a value, and the counts of micro-batches are the same on all
+ * replicas. So all replicas adapt the scale in the same way, as replicas with whole gradients do.
  */
 #include <stdlib.h>
 

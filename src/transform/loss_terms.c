@@ -27,7 +27,7 @@ typedef struct splitter {
     size_t value_count, op_count; /* counts before the pass adds ops */
     /* By value id: */
     bool *trains;     /* depends on a parameter */
-    bool *has_data;   /* depends on an input that has more than one number for each micro-batch */
+    bool *has_data;   /* depends on an input that is not a scalar */
     bool *is_counted; /* depends on a mean over counted elements */
     bool *is_summed;  /* a summand of the loss, or the loss */
     bg_value *parts;  /* the part of a summand that belongs to the current term; null: no part */
@@ -43,7 +43,8 @@ static bool is_single(const bg_graph *graph, bg_value value)
     return bg_type_element_count(&bgi_graph_value(graph, value)->type) == 1;
 }
 
-/* The number of elements that the value is a mean over; null when the value is not such a mean. */
+/* Returns the value that has the number of elements over which `value` is a mean; null if `value` is not such a
+ * mean. */
 static bg_value find_count(const bg_graph *graph, bg_value value)
 {
     const bgi_value *v = bgi_graph_value(graph, value);
@@ -95,7 +96,7 @@ static bool is_cross_entropy(const bgi_op *op)
     return op->type == &bgi_op_cross_entropy || op->type == &bgi_op_sharded_cross_entropy;
 }
 
-/* Null: all labels have the same weight. */
+/* Returns the weights of the classes; null if all labels have the same weight. */
 static bg_value find_class_weights(const bgi_op *op)
 {
     return op->type == &bgi_op_cross_entropy && op->input_count > 2 ? op->inputs[2] : (bg_value){0};
@@ -125,7 +126,7 @@ static bg_status add_term(splitter *s, bg_value count, bg_error *error)
     return BG_OK;
 }
 
-/* Whether the op has one operand and is linear in it. */
+/* Returns whether the op has one operand and is linear in it. */
 static bool is_linear(const bg_graph *graph, const bgi_op *op)
 {
     if (op->type == &bgi_op_unary)
@@ -153,7 +154,8 @@ static bool is_factor(const splitter *s, bg_value value)
     return is_single(s->graph, value) && !s->is_counted[value.id] && !s->has_data[value.id];
 }
 
-/* The operand of a product that has the means; UINT32_MAX: the op is not a product of means and a constant factor. */
+/* Returns the index of the operand of a product (or quotient) that depends on means; UINT32_MAX if the other operand is
+ * not a constant factor. */
 static uint32_t find_multiplied(const splitter *s, const bgi_op *op)
 {
     if (is_binary(op, BG_MULTIPLY) && s->is_counted[op->inputs[1].id] && is_factor(s, op->inputs[0]))
@@ -235,7 +237,7 @@ static bg_value add_part_of_sum(splitter *s, const bgi_op *op, bg_value value)
     return bg_graph_add(graph, op->type, NULL, (const bg_value[]){a, b}, 2, op->attributes, NULL);
 }
 
-/* The part of the value, a sum of means, that belongs to the term. */
+/* Returns the part of the value, a sum of means, that belongs to the current term; adds ops for it if necessary. */
 static bg_value add_part(splitter *s, bg_value value)
 {
     /* Adding an op may move the ops in memory. */
@@ -252,7 +254,7 @@ static bg_value add_part(splitter *s, bg_value value)
     if (bg_value_is_null(inputs[from]) || inputs[from].id == op.inputs[from].id)
         return bg_value_is_null(inputs[from]) ? inputs[from] : value;
     if (op.type == &bgi_op_reshape || op.type == &bgi_op_reduce)
-        return inputs[from]; /* a reshape of one element keeps it */
+        return inputs[from]; /* neither op changes the number */
     return bg_graph_add(s->graph, op.type, NULL, inputs, op.input_count, op.attributes, NULL);
 }
 

@@ -24,9 +24,9 @@ typedef struct bgi_cutter {
     bgi_segment_kind *kinds; /* by op */
     uint32_t *levels;        /* by op, for ops of the update: the level */
     uint32_t *writer_stage;  /* by value: the stage that writes a variable, or NOWHERE */
-    uint32_t *write_level;   /* by value: level of its last write in the update */
-    uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
-    uint32_t *needed_level;  /* by value: lowest level at which the update reads it */
+    uint32_t *write_level;   /* by value: the level of the last write in the update */
+    uint32_t *read_level;    /* by value: the highest level of the update at which the writer's stage reads it */
+    uint32_t *needed_level;  /* by value: the lowest level of the update at which an op reads it */
     size_t crossing_capacity;
 } bgi_cutter;
 
@@ -79,7 +79,7 @@ static uint32_t level_of_update(const bgi_cutter *c, size_t op_index)
         const bgi_value *value = &c->graph->values[id];
         if (value->kind == BGI_VALUE_RESULT && c->graph->ops[value->op].phase == BGI_PHASE_UPDATE) {
             level = at_least(level, c->levels[value->op] + (c->out->op_stages[value->op] != stage));
-            level = at_least(level, c->write_level[id]); /* changed in place since then: loaded optimizer state */
+            level = at_least(level, c->write_level[id]); /* loaded state, changed in place since then */
         } else if (value->kind == BGI_VALUE_VARIABLE && c->writer_stage[id] != NOWHERE) {
             level = at_least(level, c->write_level[id] + (c->writer_stage[id] != stage));
             if (bgi_op_type_writes(op->type, i))
@@ -122,8 +122,8 @@ static void sink_loads(bgi_cutter *c)
             c->levels[o] = c->needed_level[c->graph->ops[o].outputs[0].id];
 }
 
-/* Backward ops whose results go to another stage, directly or through other ops, are B; the others are W. All are B
- * when W is not split off. */
+/* Sets the kind of each op's segment. If `split_weights`, backward ops whose results another stage reads, directly or
+ * through other ops, are B, and the others are W. Otherwise all are B. */
 static void find_kinds(bgi_cutter *c, bool split_weights)
 {
     const bg_graph *graph = c->graph;
@@ -150,7 +150,7 @@ static void find_kinds(bgi_cutter *c, bool split_weights)
 
 /* ---- segments ---- */
 
-/* Lists segments without their ops, numbered as `first_segments` says. */
+/* Lists segments without their ops, in the order of `first_segments`. */
 static void list_segments(bgi_cutter *c, const bool *exists)
 {
     bgi_partition *out = c->out;
@@ -213,7 +213,7 @@ static void mark_read_elsewhere(const bg_graph *graph, const bgi_stages *stages,
         is_read_elsewhere[graph->outputs[i].value.id] = true;
 }
 
-/* An alias of a leaf that another stage or the host reads gets separate bytes, because leaves are not sent. */
+/* If another stage or the host reads an alias of a leaf, the alias owns separate bytes, because leaves are not sent. */
 bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots)
 {
     bool *is_read_elsewhere = calloc(graph->value_count, sizeof *is_read_elsewhere);
@@ -316,14 +316,14 @@ static bg_status find_crossings(bgi_cutter *c, bg_error *error)
     for (uint32_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
         if (bgi_partition_is_alias(c->out, op))
-            continue; /* moves no bytes; its readers have separate crossings */
+            continue; /* an alias moves no bytes; its readers have separate crossings */
         for (uint32_t i = 0; i < op->input_count; i++)
             BGI_TRY(cross_operand(c, o, op->inputs[i], error));
     }
     return BG_OK;
 }
 
-/* Sorts crossings by both ends. */
+/* Makes the lists of crossings by from_segment and by to_stage. */
 static bg_status sort_crossings(bgi_partition *partition, bgi_arena *scratch, bg_error *error)
 {
     const uint32_t count = partition->crossing_count;

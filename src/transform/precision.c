@@ -35,8 +35,8 @@ typedef struct narrowing {
     bg_dtype narrow;
     bool *is_neutral;   /* by old value: gets the type of the op's other operands */
     bool *is_returned;  /* by old value: an output, or the loss */
-    bg_value *returned; /* by old value: as float32 */
-    cast_value *casts;  /* by old value: in its other type, and where the cast is */
+    bg_value *returned; /* by old value: the value as float32 */
+    cast_value *casts;  /* by old value: the value in its other type, and the block of the cast */
 } narrowing;
 
 static bg_dtype find_narrow_dtype(bg_precision precision)
@@ -60,7 +60,7 @@ static bool is_library_type(const bg_op_type *type)
     return false;
 }
 
-/* Functions that lose many digits of their operands. */
+/* Returns whether the function can lose many digits of its operand, and so needs float32. */
 static bool is_wide_function(bg_unary function)
 {
     switch (function) {
@@ -118,7 +118,7 @@ static op_class classify(const bgi_op *op)
     return FOLLOWS;
 }
 
-/* Operands that an op needs as float32, whatever type the others have. */
+/* Returns whether the op needs the operand as float32, whatever type the others have. */
 static bool is_fixed(const bgi_op *op, uint32_t input)
 {
     if (bgi_op_type_writes(op->type, input) || (op->type == &bgi_op_cross_entropy && input > 0))
@@ -140,8 +140,8 @@ static bool is_of_pair(const narrowing *n, bg_dtype dtype)
     return dtype == BG_FLOAT32 || dtype == n->narrow;
 }
 
-/* The type to which the operands of `op` are converted. `*out_neutral`: all operands are neutral, and so are the
- * results. */
+/* Returns the type to which the operands of `op` are converted. `*out_neutral`: all operands are neutral, and so are
+ * the results. */
 static bg_dtype choose_dtype(const narrowing *n, const bgi_op *op, op_class class, bool *out_neutral)
 {
     bool any_wide = false, any_narrow = false, all_neutral = true;

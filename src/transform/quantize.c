@@ -37,10 +37,10 @@ typedef struct quantizer {
     const bg_graph *graph;
     uint32_t bits;
     bool only_casts;   /* BG_WEIGHTS_CAST */
-    const char *name;  /* name of the type, which is the suffix of the buffers' names */
-    uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
-    matrix_use *uses;  /* by value, for parameters: how ops read it; with only_casts, how they read its casts */
-    bool *has_product; /* by value, for parameters: one of these ops is a product */
+    const char *name;  /* the type's name, which is the suffix of the buffers' names */
+    uint32_t *matrix;  /* by value: the parameter, if the value is one or a cast of one; otherwise 0 */
+    matrix_use *uses;  /* by value, for parameters: how ops read it; if only_casts, how they read its casts */
+    bool *has_product; /* by value, for parameters: one of the ops that read it is a product */
     bool *needed;      /* by value: leaves that stay */
     bg_value *buffers; /* by value, for parameters: the buffer in the new graph, or null */
     bgi_rebuild rebuild;
@@ -52,7 +52,7 @@ static bool is_matrix(const bgi_value *value)
            value->type.rank == 2 && value->shard == NULL && value->section == NULL && !value->is_remote;
 }
 
-/* How the op reads the matrix that is its input `input`. */
+/* Returns how the op reads the matrix that is input `input`. */
 static matrix_use find_use(const quantizer *q, const bgi_op *op, uint32_t input, bool *out_product)
 {
     const bool is_cast = q->matrix[op->inputs[input].id] != op->inputs[input].id;
@@ -76,7 +76,8 @@ static void note_use(quantizer *q, uint32_t matrix, matrix_use use, bool is_prod
     q->has_product[matrix] |= is_product;
 }
 
-/* A cast to 16 bits is the matrix itself in another type. */
+/* Returns whether the op is a cast that counts as the matrix in another type: one to bfloat16 or, unless only_casts, to
+ * 16 bits. */
 static bool is_cast_of_matrix(const quantizer *q, const bgi_op *op)
 {
     bg_dtype to;
@@ -87,7 +88,7 @@ static bool is_cast_of_matrix(const quantizer *q, const bgi_op *op)
     return q->only_casts ? to == BG_BFLOAT16 : bgi_dtype_is_narrow(to);
 }
 
-/* Whether the buffer may replace the value, which is a parameter or a cast of one. */
+/* Returns whether the buffer may replace the value, which is a parameter or a cast of one. */
 static bool is_replaceable(const quantizer *q, uint32_t value)
 {
     return q->matrix[value] != 0 && !(q->only_casts && q->matrix[value] == value);
@@ -135,7 +136,7 @@ static bgi_quantized describe(const quantizer *q, uint32_t matrix)
                            .in_out = in_out};
 }
 
-/* Whether a parameter is quantized. Small matrices may need more memory, because panels are filled up. */
+/* Returns whether a parameter is quantized. Small matrices may need more memory, because panels are filled up. */
 static bool is_quantized(const quantizer *q, uint32_t matrix)
 {
     bgi_quantized made;
@@ -152,8 +153,8 @@ static bool is_quantized(const quantizer *q, uint32_t matrix)
 
 /* ---- building ---- */
 
-/* The buffer of a parameter. It has the parameter's number and initializer, which make its first values if the
- * session's weights lack the parameter. */
+/* Adds the buffer of a parameter. The buffer has the parameter's number and initializer, so that a session whose
+ * weights lack the parameter can make its first values. */
 static bg_status add_buffer(quantizer *q, uint32_t matrix, bg_error *error)
 {
     const bgi_value *value = &q->graph->values[matrix];
@@ -222,7 +223,7 @@ static void add_op(quantizer *q, const bgi_op *op)
         add_embedding(q, op, table);
     else if (weight != 0)
         add_product(q, op, weight);
-    else if (bg_value_is_null(q->buffers[cast])) /* otherwise it is a cast whose result no op reads now */
+    else if (bg_value_is_null(q->buffers[cast])) /* otherwise the op is a cast, the result of which no op reads now */
         bgi_rebuild_op(&q->rebuild, op);
 }
 
@@ -235,7 +236,8 @@ static bg_status refuse_mesh(const bg_graph *graph, const char *name, bg_error *
                         name, graph->mesh.tensor_1, graph->mesh.tensor_2);
 }
 
-/* A graph without a matrix to cast once stays as it is; a graph without a matrix to round is an error. */
+/* Builds the new graph. If there is no matrix to replace, this is an error; if only_casts, *out does not change
+ * instead. */
 static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
 {
     uint32_t count = 0;

@@ -14,7 +14,7 @@
 uint32_t *bgi_readers_find(const bg_graph *graph);
 /* Returns the op that is the only reader of `value`; NULL if the value has no reader, or several. */
 const bgi_op *bgi_readers_only(const bg_graph *graph, const uint32_t *readers, bg_value value);
-/* Whether an output of `op` after the first is read. */
+/* Returns whether an output of `op` after the first is read. */
 bool bgi_readers_of_rest(const uint32_t *readers, const bgi_op *op);
 
 #endif

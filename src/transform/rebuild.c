@@ -30,7 +30,7 @@ static bg_value copy_leaf(bgi_rebuild *rebuild, const bgi_value *value)
             made->decay_factor = value->decay_factor;
             bgi_graph_set_shard(rebuild->to, copy, value->shard);
             bgi_graph_set_section(rebuild->to, copy, value->section);
-            made->owner = rebuild->map[value->owner.id]; /* the owner is made before the variables that serve it */
+            made->owner = rebuild->map[value->owner.id]; /* the owner is made before the variables that belong to it */
             made->copy_of = rebuild->map[value->copy_of.id];
             made->shares_home = value->shares_home;
         }

@@ -15,13 +15,13 @@ typedef struct bgi_rebuild {
 
 /* Copies blocks, and the inputs, constants and variables that `needed` marks (by value id; NULL: all). */
 bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bool *needed, bg_error *error);
-/* The new value for an old one; null when it has not been copied. */
+/* Returns the new value for an old one; null if the old one has not been copied. */
 bg_value bgi_rebuild_value(const bgi_rebuild *rebuild, bg_value value);
 /* Copies an op with its name, block and phase. */
 void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op);
 /* Ops that are added from now on get the block and phase of `op`. */
 void bgi_rebuild_place(bgi_rebuild *rebuild, const bgi_op *op);
-/* From now on `value`, unless null, replaces `old`. */
+/* Makes `value` the new value for `old`; does nothing if `value` is null. */
 void bgi_rebuild_map(bgi_rebuild *rebuild, bg_value old, bg_value value);
 /* Maps the outputs that have been copied and returns the graph. */
 bg_status bgi_rebuild_finish(bgi_rebuild *rebuild, bg_graph **out, bg_error *error);

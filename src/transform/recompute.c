@@ -56,7 +56,7 @@ static void mark_ops(bgi_recompute *r, const bool *is_changing)
     }
 }
 
-/* The stage in which the backward pass begins; UINT32_MAX if there is none. */
+/* Returns the stage in which the backward pass begins; UINT32_MAX if there is none. */
 static uint32_t find_loss_stage(const bg_graph *graph, const bgi_stages *stages)
 {
     for (size_t o = 0; o < graph->op_count; o++)
@@ -109,7 +109,7 @@ void bgi_recompute_clear(bgi_recompute *recompute)
 
 /* ---- the effect of a choice ---- */
 
-/* Marks the value as needed; returns whether it is new in this measurement. */
+/* Marks the value as needed; returns whether it was not marked before in this measurement. */
 static bool becomes_needed(bgi_recompute *r, bg_value root)
 {
     const bool is = r->needed_in[root.id] != r->measured;
@@ -123,7 +123,8 @@ static bool is_needed(const bgi_recompute *r, bg_value value)
     return value.id != 0 && r->needed_in[value.id] == r->measured;
 }
 
-/* The bytes for keeping the value, when the stage's backward pass needs it and another stage makes it. */
+/* Returns the bytes that the stage needs to keep the value, if it is an input of the graph or a forward result of
+ * another stage; otherwise 0. */
 static size_t foreign_bytes(const bgi_recompute *r, uint32_t stage, bg_value root)
 {
     const bgi_value *value = bgi_graph_value(r->graph, root);
@@ -145,7 +146,7 @@ static void need_operands(bgi_recompute *r, uint32_t stage, const bgi_op *op, bg
     }
 }
 
-/* Bytes of an op's results that the backward pass needs. */
+/* Returns the bytes of those results of an op that the backward pass needs. */
 static size_t needed_bytes(const bgi_recompute *r, const bgi_op *op)
 {
     size_t bytes = 0;
@@ -187,11 +188,11 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
     return effect;
 }
 
-/* ---- giving up one op after the other ---- */
+/* ---- recomputing one more op ---- */
 
-/* The set of needed values only grows: an op that runs again stays needed, and so do its operands. So each op is
- * examined once when it is given up and once when it becomes needed, not each time that another op is given up. `stack`
- * must hold the ops of the stage. */
+/* Adds op `first` to the ops that run again, with the ops that it makes necessary. The set of needed values only grows.
+ * So each op is examined once when its results are no longer kept and once when it becomes needed, not for each other
+ * op whose results are no longer kept. `stack` must hold the ops of the stage. */
 static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bool *is_kept, bool *is_repeated,
                       uint32_t *stack, bgi_recompute_effect *effect)
 {
@@ -217,7 +218,7 @@ static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bo
                 effect->own_bytes += bgi_align(bg_type_size_bytes(&value->type));
                 continue;
             }
-            is_repeated[value->op] = true; /* given up before, when none of its results was needed */
+            is_repeated[value->op] = true; /* not kept since an earlier call, in which no result of the op was needed */
             stack[stacked++] = value->op;
         }
     }
@@ -267,7 +268,8 @@ static int compare_offers(const void *a, const void *b)
     return first->op < second->op ? -1 : first->op > second->op;
 }
 
-/* Gives up the ops that cost the least time per byte until the stage's stash is at most `most_bytes`. */
+/* Stops keeping the results of ops, those that cost the least time per byte first, until the stage's stash is at most
+ * `most_bytes`. */
 static bg_status save_share(bgi_recompute *r, uint32_t stage, size_t most_bytes, bool *is_kept, bool *is_repeated,
                             bg_error *error)
 {
@@ -313,7 +315,7 @@ static bg_status choose_stage(bgi_recompute *r, uint32_t stage, const bg_options
                            is_repeated, error));
     else if (is_marked || (options->memory.recompute == BG_RECOMPUTE_STAGE && !is_merged))
         set_kept(r, stage, false, is_kept);
-    /* When an op must be kept, giving up the ops after it may need more memory than it saves. */
+    /* If an op must be kept, recomputing the ops after it may need more memory than it saves. */
     if (bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes >= all)
         set_kept(r, stage, true, is_kept);
     return BG_OK;
@@ -350,7 +352,8 @@ typedef struct bgi_repeater {
     bgi_recomputed *out;
 } bgi_repeater;
 
-/* Whether readers on `stage` read a clone of the op that makes `value`, because that stage recomputes its bytes. */
+/* Returns whether readers on `stage` read a clone of the op that makes `value`, because that stage recomputes its
+ * bytes. */
 static bool takes_clone(const bgi_repeater *p, uint32_t stage, bg_value value, uint32_t *out_op)
 {
     const bgi_value *v = bgi_graph_value(p->graph, value), *root;
@@ -405,8 +408,8 @@ static void clone_op(bgi_repeater *p, uint32_t o)
     p->out->ns += p->r->op_ns[o];
 }
 
-/* Clones the ops from which the operands of op `reader` are recomputed, unless they exist, in the order of the forward
- * pass. */
+/* Clones the ops that recompute the operands of op `reader`, in the order of the forward pass; clones that exist are
+ * reused. */
 static void clone_for(bgi_repeater *p, const bgi_op *reader)
 {
     const uint32_t stage = bgi_op_stage(p->r->stages, reader);

@@ -31,15 +31,15 @@
 /* The operands of updates. */
 enum { PARAMETER = 0, GRADIENT, FIRST_STATE = 4 };
 
-/* Uses of a value are the ops that have it as an operand, in order, as often as they have it. Checks of an update look
- * only at these uses, so their time does not depend on the size of the graph. */
+/* The uses of a value are the ops that have it as an operand, in order; an op is listed once for each such operand.
+ * Checks of an update look only at these uses, so their time does not depend on the size of the graph. */
 typedef struct bgi_sharder {
     bg_graph *graph;
     const bg_options *options;
     bgi_arena scratch;
     uint32_t *first_use; /* by value, with one more entry: where its uses begin */
     uint32_t *uses;      /* indices of ops */
-    uint32_t *returned;  /* by value: the number of graph outputs that it is */
+    uint32_t *returned;  /* by value: how many outputs of the graph it is */
     uint32_t *member_of; /* by value: index + 1 of the last update whose weights or state it was; 0: no update */
     uint32_t *members;   /* values of the current update */
     size_t member_count;
@@ -52,13 +52,13 @@ static bool is_update(const bgi_op *op)
             op->type == &bgi_op_lamb_moments || op->type->is_elementwise_update);
 }
 
-/* Whether `op` is the second half of a LAMB update. */
+/* Returns whether `op` is the second half of a LAMB update. */
 static bool completes(const bgi_op *op, const bgi_op *update)
 {
     return op->type == &bgi_op_lamb_update && op->inputs[PARAMETER].id == update->inputs[PARAMETER].id;
 }
 
-/* Whether all operands have one shape, and elements are only copied. */
+/* Returns whether all operands have one shape, and elements are only copied. */
 static bool is_move(const bgi_op *op)
 {
     return op->phase == BGI_PHASE_UPDATE &&
@@ -96,7 +96,7 @@ static bg_status find_uses(bgi_sharder *s, bg_error *error)
     s->members = bgi_arena_allocate(&s->scratch, graph->value_count, sizeof *s->members);
     if (s->first_use == NULL || s->uses == NULL || s->returned == NULL || s->member_of == NULL || s->members == NULL)
         return bgi_error_memory(error, "sharding", (4 * graph->value_count + operands) * sizeof *s->uses);
-    /* Counts are stored two places further on, because filling the lists moves each beginning to the place before. */
+    /* Counts are stored at index + 2, because filling the lists moves each beginning to the index before it. */
     for (size_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < operand_count(&graph->ops[o]); i++)
             s->first_use[operand_at(&graph->ops[o], i).id + 2]++;
@@ -120,8 +120,8 @@ static bool has_state(const bgi_op *update)
     return update->input_count > FIRST_STATE;
 }
 
-/* A replica that gets only the sum of a piece can update only that piece, so the state that belongs to it is in pieces
- * too. */
+/* Refuses sharded accumulators with state that is not sharded: a replica that gets only the sum of a piece can update
+ * only the state of that piece. */
 static bg_status check_state(const bg_graph *graph, const bg_options *options, bg_error *error)
 {
     if (!options->memory.locations[BG_LOCATION_ACCUMULATORS].sharded ||
@@ -140,7 +140,7 @@ static bool is_wanted(const bgi_sharder *s, const bgi_op *op)
 {
     const bgi_value *value = bgi_graph_value(s->graph, op->inputs[has_state(op) ? FIRST_STATE : GRADIENT]);
 
-    /* A loaded value has the state's name, and a sum of accumulators has that of the first. */
+    /* A loaded value counts as its state, and a sum of accumulators as its first accumulator. */
     while (value->kind == BGI_VALUE_RESULT)
         value = bgi_graph_value(s->graph, s->graph->ops[value->op].inputs[0]);
     return count_elements(s->graph, op->inputs[PARAMETER]) > 1 && /* a piece must be less than the whole */
@@ -190,7 +190,8 @@ static bool is_input(const bgi_op *op, bg_value value)
     return false;
 }
 
-/* Whether only the update itself and copies touch the members in the update, and no other op touches the state. */
+/* Returns whether only the update itself and copies touch the members in the update, and no other op touches the
+ * state. */
 static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;
@@ -224,7 +225,7 @@ static void mark_value(bgi_sharder *s, bg_value value, bool is_piece)
     marked->is_piece |= is_piece;
 }
 
-/* Whether the op is a sum of squares for each replica's piece, or a count over the piece of a replica. */
+/* Returns whether the op is a sum of squares for each replica's piece, or a count over the piece of a replica. */
 static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
 {
     const bgi_square_sum_attributes *squares = op->attributes;
@@ -236,7 +237,7 @@ static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
     return op->phase == BGI_PHASE_UPDATE && pieces == bgi_graph_data_replicas(s->graph, s->options->replicas.count);
 }
 
-/* Whether exactly one op other than sums of squares and counts of pieces reads the value. */
+/* Returns whether exactly one op other than sums of squares and counts of pieces reads the value. */
 static bool is_read_in_pieces(const bgi_sharder *s, bg_value value)
 {
     uint32_t reads = s->returned[value.id];

@@ -25,10 +25,10 @@ typedef struct bgi_sharing {
     bool is_training;
     bgi_arena scratch;
     uint32_t *writer;   /* by variable: the only stage whose ops write it, or NOWHERE */
-    bool *is_updated;   /* by variable: written in the update */
+    bool *is_updated;   /* by variable: an update op writes it */
     uint32_t *newest;   /* by variable: value id of its newest copy; 0: none */
     uint32_t *previous; /* by copy, counted from first_copy: the previous copy of the same variable; 0 ends the list */
-    uint32_t *stage_of; /* by copy: the stage it is for */
+    uint32_t *stage_of; /* by copy: the stage that has the copy */
     uint32_t first_copy;
 } bgi_sharing;
 
@@ -58,7 +58,7 @@ static bg_status find_writers(bgi_sharing *s, bg_error *error)
     return BG_OK;
 }
 
-/* Whether an op of the stage accumulates a gradient of the variable. */
+/* Returns whether an op of the stage accumulates a gradient of the variable. */
 static bool contributes(const bgi_sharing *s, uint32_t stage, bg_value variable)
 {
     for (size_t o = 0; o < s->graph->op_count; o++) {
@@ -86,7 +86,8 @@ static bool may_share_home(const bgi_sharing *s, uint32_t stage, bg_value variab
            contributes(s, stage, variable);
 }
 
-/* A copy of the variable for the stage, in the block of the op that reads it first. */
+/* Adds a copy of the variable for the stage in `block`, the block of the stage's first reader. A refresh is added too,
+ * unless the copy is loaded from the original's store. */
 static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uint32_t block, bg_value *out,
                           bg_error *error)
 {
@@ -111,7 +112,7 @@ static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uin
     return BG_OK;
 }
 
-/* The stage's copy of the variable, which is added when it does not exist. */
+/* Finds the stage's copy of the variable, or adds it. */
 static bg_status find_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uint32_t block, bg_value *out,
                            bg_error *error)
 {
@@ -127,7 +128,8 @@ static bg_status find_copy(bgi_sharing *s, uint32_t stage, bg_value variable, ui
     return BG_OK;
 }
 
-/* Redirects an operand outside the update when it is a variable that another stage writes. */
+/* Replaces an operand of an op outside the update by the stage's copy, if it is a variable that another stage
+ * writes. */
 static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_error *error)
 {
     const bgi_op op = s->graph->ops[op_index]; /* the array moves when ops are added */
@@ -148,7 +150,7 @@ static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_er
     return BG_OK;
 }
 
-/* The number of operands that may need a copy, which is the largest possible number of copies. */
+/* Returns the number of operands that may need a copy, which is the largest possible number of copies. */
 static size_t count_reads(const bg_graph *graph)
 {
     size_t count = 0;

@@ -19,7 +19,7 @@
 
 enum { JOINED_AT_ONCE = 32 };
 
-/* Sorts by axis, then by beginning, then older ones first. */
+/* Sorts by axis, then by start, then by age, the oldest first. */
 static int compare_slices(const void *a, const void *b)
 {
     const bgi_slice_gradient *first = a, *second = b;
@@ -31,7 +31,7 @@ static int compare_slices(const void *a, const void *b)
     return first->gradient.id < second->gradient.id ? -1 : first->gradient.id > second->gradient.id;
 }
 
-/* Pads the gradient of a range with zeros to the range first .. last. */
+/* Pads the gradient of a range with zeros to the range first .. last - 1. */
 static bg_value pad(bg_graph *graph, const bgi_slice_gradient *slice, int64_t first, int64_t last)
 {
     bgi_slice_backward_attributes attributes;

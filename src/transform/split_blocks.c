@@ -4,8 +4,8 @@
  *     B1: a b c d      =>      B1.0: a b    B1.1: c d          (parts 0 0 1 1)
  *
  * Gradients of a parameter are accumulated block by block and summed in the order of blocks. So the parts of a block
- * take its place in that order. The caller must keep the uses of a parameter in one block together; then the split does
- * not change a sum or its result.
+ * have the block's position in that order. The caller must keep the uses of a parameter in one block together; then the
+ * split does not change a sum or its result.
  */
 #include "transform/transform.h"
 
@@ -36,7 +36,7 @@ static bool is_taken(const bgi_splitter *s, const char *name)
     return false;
 }
 
-/* Writes "B1.0", or uses the next number when the model has such a block. */
+/* Returns the name "B1.0", or one with the next number if the model has such a block. */
 static const char *name_part(const bgi_splitter *s, const char *block, uint32_t *number)
 {
     const char *name;
@@ -55,7 +55,7 @@ static bg_status add_parts(bgi_splitter *s, uint32_t block, bg_error *error)
 
     for (uint32_t part = 0; part < s->part_count; part++)
         parts += *number_of(s, block, part);
-    if (parts <= 1 && block != 0) { /* stays, even without ops */
+    if (parts <= 1 && block != 0) { /* the block does not change, even if it has no ops */
         for (uint32_t part = 0; part < s->part_count; part++)
             *number_of(s, block, part) = s->count;
         s->blocks[s->count++] = old;

@@ -1,6 +1,6 @@
 /*
  * stage_check.c: checks that stages fit the model: each op is in one, none is empty, data flow from lower to higher
- * positions, and concurrent stages share nothing. It knows no devices.
+ * positions, and concurrent stages share nothing. It does not check devices.
  */
 #include "transform/transform.h"
 
@@ -97,7 +97,8 @@ static bg_status check_filled(const bg_graph *graph, const bgi_stages *stages, b
     return BG_OK;
 }
 
-/* `users`: by variable and position, the stage that uses it; UINT32_MAX: no stage yet. */
+/* Checks the variables that the op reads. `users` has, by variable and position, the stage that uses the variable;
+ * UINT32_MAX: no stage yet. */
 static bg_status check_op_variables(const bg_graph *graph, const bgi_stages *stages, const bgi_op *op, uint32_t *users,
                                     uint32_t position_count, bg_error *error)
 {

@@ -6,7 +6,7 @@
  *     position = stage    { "&" stage }        stages that run at the same time
  *     stage    = block    { "," block } [ "@" device ]
  *
- * It knows no data flow: stage_check.c checks what the text means for the model.
+ * It does not look at the data flow: stage_check.c checks whether the stages fit the model.
  */
 #include "transform/transform.h"
 
@@ -19,7 +19,7 @@
 
 enum { MOST_DEVICES = 65536 };
 
-/* A part of the text; an exhausted one has a NULL beginning. */
+/* A part of the text; `begin` is NULL after the last part. */
 typedef struct bgi_span {
     const char *begin, *end;
 } bgi_span;
@@ -28,7 +28,7 @@ typedef struct bgi_stage_reader {
     const bg_graph *graph;
     bgi_stages *stages;
     bool merges_neighbors;
-    uint32_t written;    /* stages that were read so far, as the writer counts them */
+    uint32_t written;    /* the number of stages of the text that were read so far */
     uint32_t phase;      /* the phase that is being read */
     bool is_phase_begin; /* the phase has no stage yet */
     bool last_is_alone;  /* the last stage is the only one at its position */
@@ -36,7 +36,7 @@ typedef struct bgi_stage_reader {
     bg_error *error;
 } bgi_stage_reader;
 
-/* Removes the part before the first separator; false when nothing is left. */
+/* Removes the part before the first separator from `rest`; returns false if nothing is left. */
 static bool take_part(bgi_span *rest, char separator, bgi_span *out)
 {
     const char *at;
@@ -88,7 +88,7 @@ static bg_status find_block(const bgi_stage_reader *r, bgi_span name, uint32_t *
     return unknown_block(r, name);
 }
 
-/* Removes "@3" from the stage's text. */
+/* Removes "@3" from the stage's text and sets *out to the device, or to BG_DEVICE_NONE if there is no @. */
 static bg_status take_device(bgi_stage_reader *r, bgi_span *stage, uint32_t *out)
 {
     const char *at = memchr(stage->begin, '@', (size_t)(stage->end - stage->begin));
@@ -112,7 +112,8 @@ static bg_status take_device(bgi_stage_reader *r, bgi_span *stage, uint32_t *out
     return BG_OK;
 }
 
-/* The device that the blocks of a stage have, when the text gives the stage none. */
+/* Finds the device of a stage from its blocks, because the text gives none. Blocks with different devices are an
+ * error. */
 static bg_status find_blocks_device(const bgi_stage_reader *r, bgi_span blocks, uint32_t *device)
 {
     const bgi_block *first = NULL;
@@ -136,7 +137,8 @@ static bg_status find_blocks_device(const bgi_stage_reader *r, bgi_span blocks, 
     return BG_OK;
 }
 
-/* Neighbors on one device become one stage, because no other stage is between them. */
+/* Returns whether a stage on `device` becomes part of the last stage: both are on one device, and no other stage is
+ * between them. */
 static bool joins_last(const bgi_stage_reader *r, uint32_t device)
 {
     const bgi_stages *stages = r->stages;

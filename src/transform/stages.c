@@ -2,9 +2,9 @@
  * stages.c: determines the stage of each block, and the devices that its blocks or the text request.
  *
  * Single: one stage holds everything. Text: stage_text.c reads the stages. Automatic: blocks are in the order in which
- * ops name them. Either neighbors with one device id form a stage (without ids each block is a stage), or each block is
- * the next stage. Ops before the first annotation belong to stage 0. Stages without a device are placed later by the
- * schedule.
+ * ops name them. Neighbors with one device id form a stage; without ids each block is a stage. Ops before the first
+ * block belong to stage 0, which BG_AUTO_STAGE_INCREMENT makes a separate stage. Stages without a device are placed
+ * later by the schedule.
  */
 #include "transform/transform.h"
 
@@ -68,7 +68,7 @@ static bg_status assign_automatic(const bg_graph *graph, const bg_options *optio
     return stages->stage_count == 0 ? add_next(stages, BG_DEVICE_NONE, error) : BG_OK;
 }
 
-/* Text that may be meant as a number of stages. */
+/* Returns whether the text is a number, which may be meant as a number of stages. */
 static bool is_number(const char *text)
 {
     return text != NULL && text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';

@@ -5,7 +5,7 @@
  *                                     x ------------------------------> sync_batch_norm -> y
  *
  * Needs: a forward graph for training, and the number of replicas, which is not known when a graph is built. Does:
- * replaces the batch norms that request it, or all of them. The gradient rule of sync_batch_norm is that of the whole
+ * replaces the batch norms that request it, or all of them. The gradient rule of sync_batch_norm is for the whole
  * chain, and adds two sums over the replicas. Keeps: blocks, names, variables, the order of all ops. With one replica
  * the graph does not change.
  */

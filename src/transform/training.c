@@ -42,8 +42,8 @@ static bg_value load_state(bgi_trainer *trainer, bg_value state)
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
 }
 
-/* The state is float32, or float64 for a float64 parameter; if the options request it, it has 16 bits, except for
- * float64. Returns the value that the update reads. */
+/* Adds a state variable and returns the value that the update reads. The state is float32, or float64 for a float64
+ * parameter; if the options request it, a float32 state has 16 bits. */
 static bg_value add_state(bgi_trainer *trainer, update_state *state, bg_value parameter, const char *suffix,
                           bg_dtype asked)
 {
@@ -68,7 +68,8 @@ static void store_state(bgi_trainer *trainer, const update_state *state)
     }
 }
 
-/* Random numbers depend on the parameter's name, so that they do not depend on which other parameters are trained. */
+/* Describes stochastic rounding of the parameter's update. Random numbers depend on the parameter's name, so that it
+ * does not matter which other parameters are trained. */
 static bgi_rounding describe_rounding(const bgi_trainer *trainer, bg_value parameter)
 {
     const bg_type type = bg_graph_type(trainer->graph, parameter);
@@ -146,8 +147,8 @@ static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_fin
                        mean, velocity, &attributes);
 }
 
-/* When the state is in pieces, each replica has the norm of its piece, and the maximum over the replicas gives all
- * norms. When a mesh cuts the parameter, the squares of its parts are then added. */
+/* Adds LAMB's update. If the state is in pieces, each replica has the norm of its piece, and the maximum over the
+ * replicas gives all norms. When a mesh cuts the parameter, the squares of its parts are then added. */
 static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
     bg_graph *graph = trainer->graph;
@@ -194,8 +195,8 @@ static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_fina
     bg_graph_add(trainer->graph, rule->update, NULL, inputs, STATE + state->count, rule->attributes, NULL);
 }
 
-/* The optimizer's numbers that an update of the parameter reads, with the parameter's factors applied. A custom update
- * has no library attribute that could disable weight decay. */
+/* Returns the optimizer's numbers that an update of the parameter reads, with the parameter's factors applied. A custom
+ * update has no library attribute that could disable weight decay. */
 static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool without_decay)
 {
     const bool is_without = without_decay && trainer->optimizer->kind == BG_CUSTOM;
@@ -219,7 +220,8 @@ static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool withou
                                  bg_graph_constant(trainer->graph, name, &type, factors));
 }
 
-/* The gradient scaled for the update, in its own type, with elements clamped to the bound; the scale is then 1. */
+/* If the options bound the elements of gradients, returns the gradient times trainer->scale, clamped to the bound, and
+ * sets trainer->scale to 1. Otherwise returns the gradient unchanged. */
 static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_gradient *final)
 {
     const double bound = trainer->options->numerics.max_gradient_value;
@@ -242,7 +244,7 @@ static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_grad
     return clipped;
 }
 
-/* State variables have torch.optim's names. */
+/* Adds the update of a parameter. State variables have the names of torch.optim. */
 static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
 {
     const bg_value scale = trainer->scale;
@@ -291,7 +293,8 @@ static bool add_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradien
     return true;
 }
 
-/* The sum of a parameter's accumulators in block order, for each term; null for a term without one. */
+/* Sums a parameter's accumulators in block order, for each term: out_sums[term] is null if the term has no
+ * accumulator. */
 static void sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
                        const bgi_accumulator *accumulators, uint32_t count, bg_value *room, bg_value *out_sums)
 {
@@ -403,7 +406,8 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     }
 }
 
-/* Training accumulates gradients itself, so accumulators that a model brings would be added to twice. */
+/* Refuses a model with accumulators: training accumulates gradients itself, so the gradients would be accumulated
+ * twice. */
 static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
 {
     for (size_t v = 1; v < graph->value_count; v++)
@@ -415,7 +419,8 @@ static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
     return BG_OK;
 }
 
-/* A sum adds the losses of the micro-batches as they are, so it has only one term. */
+/* Finds the terms of the loss. If the options request the sum over micro-batches, losses are added unchanged, so there
+ * is one term. */
 static bg_status find_terms(bgi_trainer *trainer, bg_error *error)
 {
     const bool is_whole =
@@ -428,8 +433,9 @@ static bg_status find_terms(bgi_trainer *trainer, bg_error *error)
     return bgi_split_loss(trainer->graph, trainer->loss, is_whole, trainer->terms, &trainer->term_count, error);
 }
 
-/* A running mean weights a replica's gradient by what the replica counted. With statistics over all replicas a gradient
- * also has parts of losses with other counts, so the two are refused together. */
+/* Refuses a running mean with synchronized batch norms if labels are counted. The mean weights a replica's gradient by
+ * the replica's count. With statistics over all replicas a gradient also has parts of other replicas' losses, which
+ * have other counts. */
 static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
 {
     bool is_counted = false;
@@ -475,7 +481,7 @@ static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
     return BG_OK;
 }
 
-/* Stochastic rounding is done by the library's updates, so a custom update is refused with it. */
+/* Refuses a custom update with stochastic rounding, which only the library's updates do. */
 static bg_status check_custom(const bgi_trainer *trainer, bg_error *error)
 {
     if (trainer->optimizer->kind != BG_CUSTOM || !trainer->options->numerics.stochastic_rounding)

@@ -24,8 +24,9 @@
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error);
 
 /* fusion.c: Needs a forward graph. Does: convolution + max pool (+ relu) of one block become one op where the fused
- * kernel supports them. Keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not
- * prevent fusion: values that would be lost are computed a second time. `*loss` (may be null) is mapped. */
+ * kernel supports them. Keeps values, names and blocks. Outputs that `is_apart` marks (by value; NULL: none) do not
+ * prevent fusion: if fusion removes them, they are computed a second time. `*loss` (may be null) becomes the value of
+ * the new graph. */
 bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error);
 
 /* prune.c: Needs a forward graph. Does: keeps only what `wanted` (names of outputs; NULL: all outputs) needs. */
@@ -43,8 +44,8 @@ bg_status bgi_copy_leaf_outputs(bg_graph *graph, bg_error *error);
 bg_status bgi_make_loop(bg_graph *graph, const bg_loop *loop, bg_error *error);
 
 /* slice_gradients.c: Needs gradients of ranges of a value of type `whole`; adds ops that turn them into gradients of
- * the whole value. On return, `slices` begins with these `*out_count` gradients, and their sum is the same as
- * before. */
+ * the whole value. On return, `slices` begins with `*out_count` gradients of the whole value; the sum has not
+ * changed. */
 typedef struct bgi_slice_gradient {
     bg_value gradient;
     uint32_t axis;
@@ -54,16 +55,16 @@ typedef struct bgi_slice_gradient {
 bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_slice_gradient *slices, size_t count,
                                    size_t *out_count, bg_error *error);
 
-/* autodiff.c: Needs a forward graph; appends backward ops in their forward op's block. gradients[variable value id] has
- * the contributions per block. */
+/* autodiff.c: Needs a forward graph; appends backward ops in their forward op's block. A parameter has one gradient for
+ * each block that uses it. */
 typedef struct bgi_parameter_gradient {
     bg_value parameter;
     uint32_t term;     /* the term of the loss; 0 from bgi_differentiate */
     uint32_t block;    /* where the parameter is used */
     bg_value gradient; /* gradient of one micro-batch, from this block's uses */
 } bgi_parameter_gradient;
-/* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The gradient of the loss with respect to itself
- * is `weight` (a scalar; null: 1) times `scaling`, or times `scale` when that is not null. */
+/* `*out_gradients` is malloc'ed, and ordered by parameter, then by block. The gradient of the loss with respect to
+ * itself is `weight` (a scalar; null: 1) times `scaling`, or times `scale` if `scale` is not null. */
 bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bg_value weight, double scaling, bg_value scale,
                             bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_error *error);
 
@@ -80,17 +81,19 @@ enum { BGI_MOST_LOSS_TERMS = 16 };
 bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss_term *out_terms, uint32_t *out_count,
                          bg_error *error);
 
-/* precision.c: Needs a forward graph. Does: converts float32 to the 16 bits of `precision` (not 32) where that requires
- * it. `*loss` (may be null) is mapped. */
+/* precision.c: Needs a forward graph. Does: converts float32 to the 16-bit type of `precision` (not 32) where
+ * `precision` requires it. `*loss` (may be null) becomes the value of the new graph. */
 bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_value *loss, bg_graph **out,
                            bg_error *error);
 
 /* synchronize.c: Needs a forward graph for training. Does: batch norms that are synchronized, or `all`, compute their
- * statistics over this many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
+ * statistics over `replicas` data-parallel replicas. On success *graph is the new graph, and the old graph is
+ * destroyed. */
 bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);
 
 /* fuse_norms.c: Needs a forward graph for training. Does: a batch norm and the sum and the function that follow it
- * become one op. Keeps every bit, blocks and names. On success *graph is the new graph and the old one is gone. */
+ * become one op. Keeps results bit for bit, blocks and names. On success *graph is the new graph, and the old graph is
+ * destroyed. */
 bg_status bgi_fuse_norms(bg_graph **graph, bg_value *loss, bg_error *error);
 
 /* training.c: differentiates a graph, then appends accumulation (once a micro-batch) and the optimizer's update (once a
@@ -103,7 +106,7 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *
                             bg_error *error);
 
 /* fuse_accumulation.c: Needs a training graph. Does: gradients are added to their accumulators by the ops that make
- * them (bg_op_type.accumulating). On success *graph is the new graph and the old one is gone. */
+ * them (bg_op_type.accumulating). On success *graph is the new graph, and the old graph is destroyed. */
 bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 
 /* offload.c: finds where a tensor of a class is stored: at the location of the class, or of the last rule that matches
@@ -120,7 +123,7 @@ extern const bg_op_type bgi_op_refresh;
 /* loop.c: copies the iteration's result to a carried value. */
 extern const bg_op_type bgi_op_carry;
 
-/* stages.c: the stage of each block. */
+/* stages.c: the stages, and the stage of each block. */
 typedef struct bgi_stages {
     uint32_t stage_count;
     uint32_t device_count;     /* 0 until all stages have a device */
@@ -128,7 +131,7 @@ typedef struct bgi_stages {
     uint32_t *stage_positions; /* malloc'ed; ascending without gaps; stages at one position are concurrent */
     uint32_t *stage_phases;    /* malloc'ed; ascending without gaps; without phases, the position */
     uint32_t *block_stages;    /* malloc'ed; by block index; UINT32_MAX: a block without ops */
-    bool has_text_devices;     /* an @ gave a device */
+    bool has_text_devices;     /* the text has a device after an @ */
     bool has_phases;           /* the text has separators of phases */
 } bgi_stages;
 /* Assigns stages by options' stages (except "auto:") or auto_stage. `merges_neighbors`: consecutive stages on one
@@ -136,13 +139,14 @@ typedef struct bgi_stages {
 bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbors, bgi_stages *out,
                             bg_error *error);
 void bgi_stages_clear(bgi_stages *stages);
-/* Appends a stage; false when memory is out. */
+/* Appends a stage; returns false if memory is exhausted. */
 bool bgi_stages_add(bgi_stages *stages, uint32_t device, uint32_t position, uint32_t phase);
-/* stage_text.c: reads stages from a text; fills what bgi_assign_stages fills, unchecked. */
+/* stage_text.c: reads stages from a text. It sets the same fields as bgi_assign_stages, and does not check whether they
+ * fit the model. */
 bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_neighbors, bgi_stages *stages,
                           bg_error *error);
-/* stage_check.c: checks that every op is in a stage, data flow from position to position, and concurrent stages are
- * independent. */
+/* stage_check.c: checks that every op is in a stage, that data never flow to a lower position, and that concurrent
+ * stages are independent. */
 bg_status bgi_check_stages(const bg_graph *graph, const bgi_stages *stages, bg_error *error);
 bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *error);
 bool bgi_block_has_ops(const bg_graph *graph, uint32_t block);
@@ -162,16 +166,17 @@ static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
 bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages, bg_graph **out, bg_error *error);
 
 /* shared.c: handles variables that several stages use. A parameter stays in the stage that updates it. Other stages get
- * a copy variable, which is refreshed after the update, or loaded from the same remote home (shares_home) where the
- * options have one (NULL: nothing is remote). A variable that changes in each micro-batch must be used by one stage
- * only; in inference the running statistics do not change. */
+ * a copy variable, which is refreshed after the update, or loaded from the original's remote store (shares_home) if the
+ * options give the original one (NULL: nothing is remote). A variable that changes in each micro-batch must be used by
+ * one stage only; in inference the running statistics do not change. */
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
                                     bool is_training, bg_error *error);
 
-/* sharding.c: Needs a training graph that is complete. Does: marks the updates that replicas do in pieces (bgi_op's
- * is_sharded, bgi_value's piece). */
+/* sharding.c: Needs a training graph that is complete. Does: marks the updates that each replica does for its piece
+ * (bgi_op's is_sharded, bgi_value's piece). */
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error);
-/* Whether a location or a rule for one of the classes (bits 1 << bg_location_class) is sharded. */
+/* Returns whether the options shard a location, or have a sharding rule, of one of the classes (bits 1 <<
+ * bg_location_class). */
 bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes);
 
 /* equality.c: lists by value the tensor axes (bits of bg_mesh_axis) along which the value is bit-identical on all
@@ -180,8 +185,9 @@ bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t *
 /* Warns when the options request pieces although there is one replica, so that they have no effect. */
 void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training);
 /*
- * recompute.c: chooses which forward ops run again for the backward pass, and adds them. The order of calls is: begin;
- * a choice of what to keep (by rule, or the caller's); the effect of the choice; apply.
+ * recompute.c: chooses which forward ops run again for the backward pass, and adds them. The order of calls is:
+ * bgi_recompute_begin; a choice of the ops to keep (bgi_recompute_choose, or the caller's); bgi_recompute_measure;
+ * bgi_recompute_apply.
  */
 typedef struct bgi_recompute {
     bgi_arena arena;
@@ -192,31 +198,31 @@ typedef struct bgi_recompute {
     bool *may_repeat;     /* by op: a forward op that gives the same results when it runs again */
     bool *is_checkpoint;  /* by op: one of its results is marked */
     uint32_t loss_stage;  /* the stage whose F and B run back to back, unless options.execution.separate_loss */
-    bgi_buckets of_stage; /* ops by stage, so that work on a stage does not visit the others */
-    uint32_t *needed_in;  /* scratch; by root: number of the last measurement in which it was needed */
+    bgi_buckets of_stage; /* ops by stage, so that work on a stage does not visit ops of other stages */
+    uint32_t *needed_in;  /* scratch; by root: the number of the last measurement in which the root was needed */
     uint32_t measured;    /* the number of measurements */
 } bgi_recompute;
 
-/* `op_ns`: the time of each op of the graph; it and the graph must outlive `recompute`. */
+/* `op_ns` has the time of each op of the graph; `op_ns` and the graph must outlive `out`. */
 bg_status bgi_recompute_begin(const bg_graph *graph, const bgi_stages *stages, const double *op_ns, bgi_recompute *out,
                               bg_error *error);
 void bgi_recompute_clear(bgi_recompute *recompute);
-/* The choice by the options (not AUTO): `is_kept` by op; all true: nothing runs again. */
+/* Sets is_kept[op] as the options request (not AUTO); if all are true, no op runs again. */
 bg_status bgi_recompute_choose(bgi_recompute *recompute, const bg_options *options, bool *is_kept, bg_error *error);
 
 typedef struct bgi_recompute_effect {
-    size_t stash_bytes; /* of one micro-batch: the forward results that the stage's backward pass reads, its own and
-                           other stages' */
-    size_t own_bytes;   /* the part of these that the stage itself makes */
+    size_t stash_bytes; /* for one micro-batch: bytes of the forward results, of this and other stages, that the stage's
+                           backward pass reads */
+    size_t own_bytes;   /* bytes of the results among these that the stage itself makes */
     double ns;          /* time of running ops again */
 } bgi_recompute_effect;
-/* The effect of a choice on a stage; is_repeated (by op) is filled for the ops of the stage. */
+/* Returns the effect of a choice on a stage, and sets is_repeated[op] for the ops of the stage. */
 bgi_recompute_effect bgi_recompute_measure(bgi_recompute *recompute, uint32_t stage, const bool *is_kept,
                                            bool *is_repeated);
 
-/* Gives up one more op that the choice keeps. It updates `is_repeated` and the effect to what a new measurement would
- * give (`ns` up to the order of its sum), and must follow a measurement of the same stage. `stack` must hold the ops of
- * the stage. */
+/* Changes the choice: the results of `op` are no longer kept. The function updates `is_repeated` and the effect as a
+ * new measurement would (`ns` may differ by rounding), and must follow a measurement of the same stage. `stack` must
+ * hold the ops of the stage. */
 void bgi_recompute_give_up(bgi_recompute *recompute, uint32_t stage, uint32_t op, bool *is_kept, bool *is_repeated,
                            uint32_t *stack, bgi_recompute_effect *effect);
 
@@ -226,7 +232,7 @@ typedef struct bgi_recomputed {
     bool *stages; /* by stage, owned by the caller: whether it has ops of the phase RECOMPUTE */
 } bgi_recomputed;
 /* Adds to `graph` (that of `recompute`, or a clone of it) the ops that a choice runs again, and lets the backward read
- * their results. When it is the graph of `recompute` itself, `recompute` can only be cleared afterward. */
+ * their results. If `graph` is the graph of `recompute` itself, `recompute` can only be cleared afterward. */
 bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
                               bgi_recomputed *out, bg_error *error);
 
@@ -287,11 +293,12 @@ void bgi_partition_clear(bgi_partition *partition);
 bg_status bgi_partition_verify(const bgi_partition *partition, const bg_graph *graph, bg_error *error);
 /* Prints "F stage 0: %1 %2" with the ops' results, then "%5: F stage 0 to stage 1" for each crossing. */
 void bgi_partition_print(const bgi_partition *partition, const bg_graph *graph, bgi_string *text);
-/* Whether the op only renames bytes. */
+/* Returns whether the op only renames bytes. */
 bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op);
-/* The owner of each value's bytes, by value id (bgi_partition.roots); false when memory is out. */
+/* Writes the owner of each value's bytes to roots[value id] (bgi_partition.roots); returns false if memory is
+ * exhausted. */
 bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots);
-/* The segment of the kind; UINT32_MAX when the partition has none. */
+/* Returns the segment of the kind; UINT32_MAX when the partition has none. */
 uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level);
 
 #endif
