@@ -41,6 +41,8 @@ check "with weights of 4 bits too" test "$(cat rounded.out)" = abababa
 check "whose rounding is told" grep -qE '^Weights: [0-9]+ matrices rounded to [0-9.]+ bits a weight, .*largest error .*, bound ' rounded.err
 check "with weights and activations of bfloat16 too" test "$("$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 \
     --temperature 0 --weights-type bfloat16 --dtype bfloat16 2>/dev/null)" = abababa
+"$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 --temperature 0 --dtype bfloat16 >cast.out 2>cast.err
+check "casts of bfloat16 are not told: $(cat cast.err)" test "$(cat cast.out)" = abababa -a ! -s cast.err
 "$program" gpt eval --hf-model alternates.hf --input-files abab.txt --weights-type int8 >eval.out
 check "eval with weights of 8 bits" test "$(grep -cE '^Tokens: 799 |^Weights: ' eval.out)" -eq 2
 
