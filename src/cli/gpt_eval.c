@@ -254,8 +254,7 @@ static bg_status evaluate(const eval_config *config, bg_error *error)
                                      "the loss is not a number: the weights of %s are damaged, or diverged",
                                      config->directory));
     printf("Tokens: %" PRIu64 " Loss: %.6f Perplexity: %.4f\n", e.predictions, e.loss, exp(e.loss));
-    if (gpt_model_weights_type(config->weights_type) != BG_WEIGHTS_FLOAT)
-        BGI_TRY_CLEANUP(gpt_model_print_weights(&model, stdout, error));
+    BGI_TRY_CLEANUP(gpt_model_print_weights(&model, config->weights_type, stdout, error));
     status = cli_profile_finish(&config->profile, NULL, e.session, &notes, false, error);
 cleanup:
     close_evaluator(&e);

@@ -289,8 +289,7 @@ static bg_status generate(const generate_config *config, bg_error *error)
     BGI_TRY_CLEANUP(bg_generator_create_batch(&model.options, &options, model.weights,
                                               count_sequences(config, prompts.count), &generator, error));
     BGI_TRY_CLEANUP(continue_prompts(config, &model, generator, &prompts, error));
-    if (gpt_model_weights_type(config->weights_type) != BG_WEIGHTS_FLOAT)
-        BGI_TRY_CLEANUP(gpt_model_print_weights(&model, stderr, error));
+    BGI_TRY_CLEANUP(gpt_model_print_weights(&model, config->weights_type, stderr, error));
     status = write_profile(config, generator, error);
 cleanup:
     bg_generator_destroy(generator);

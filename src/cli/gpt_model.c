@@ -82,10 +82,12 @@ bg_weights_type gpt_model_weights_type(const char *name)
     return (bg_weights_type)type;
 }
 
-bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *error)
+bg_status gpt_model_print_weights(const gpt_model *model, const char *weights_type, FILE *to, bg_error *error)
 {
     bg_quantized quantized;
 
+    if (gpt_model_weights_type(weights_type) == BG_WEIGHTS_FLOAT)
+        return BG_OK;
     BGI_TRY(bg_weights_quantized(model->weights, &quantized, error));
     fflush(stdout); /* the line begins after the text when both streams are one */
     if (quantized.count > 0)

@@ -192,8 +192,8 @@ static bg_status add_file(const sources *s, const char *option, const char *file
 /* Opens the files whose names were noted, without rows that have missing values. */
 static bg_status open_complete(sources *s, uint64_t *out_skipped, bg_error *error)
 {
-    const char *names[BG_DATASET_MAX_TENSORS + 1];
-    bg_dataset *sets[BG_DATASET_MAX_TENSORS + 1] = {NULL};
+    const char *names[BG_DATASET_MAX_TENSORS]; /* add_source leaves a place for the target */
+    bg_dataset *sets[BG_DATASET_MAX_TENSORS] = {NULL};
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < s->count; i++)

@@ -71,9 +71,7 @@ bg_status cli_weights_save(bg_session *session, const char *path, bg_error *erro
 
 bool cli_is_onnx(const char *path)
 {
-    const size_t length = strlen(path);
-
-    return length > 5 && strcmp(path + length - 5, ".onnx") == 0;
+    return strlen(path) > strlen(".onnx") && bgi_text_ends_with(path, ".onnx");
 }
 
 typedef struct model_saving {
