@@ -21,7 +21,7 @@
 enum {
     NAME_BYTES = 128,
     MESSAGE_BYTES = 1 << 30,
-    SMALL_BYTES = 8 << 10,
+    LOOKS = 2, /* calls of MPI_Testsome of a poll */
     CLOSE_LIMIT_MS = 1000,
     END_LIMIT_S = 3, /* the limit is one second longer for every RANKS_A_SECOND ranks */
     RANKS_A_SECOND = 4
@@ -212,12 +212,12 @@ static void close_lane(void *user, void *of)
 
 /* ---- messages ---- */
 
-/* Begins a send or receive, and tests a send at once: a small message has usually left when MPI_Isend returns, and an
- * MPI_Testsome that finds only such sends does not check for arrivals. */
+/* Begins a send or receive. It does not test a send at once: that would take in arrivals before their receives have
+ * begun, and MPI copies such messages twice. */
 static bg_status begin_now(lane *l, const waiting *w, bg_error *error)
 {
     MPI_Request *request;
-    int code, is_done = 0;
+    int code;
 
     if (!reserve(l))
         return out_of_memory(error);
@@ -225,14 +225,8 @@ static bg_status begin_now(lane *l, const waiting *w, bg_error *error)
     code = w->is_receive
                ? MPI_Irecv(w->data, (int)w->size_bytes, MPI_BYTE, (int)w->rank, (int)w->tag, l->comm, request)
                : MPI_Isend(w->data, (int)w->size_bytes, MPI_BYTE, (int)w->rank, (int)w->tag, l->comm, request);
-    if (code == MPI_SUCCESS && !w->is_receive && w->size_bytes <= SMALL_BYTES)
-        code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS)
         return fail(error, BG_ERROR_IO, w->is_receive ? "MPI_Irecv" : "MPI_Isend", code);
-    if (is_done) {
-        l->done[l->done_count++] = w->operation;
-        return BG_OK;
-    }
     l->operations[l->count] = w->operation;
     l->are_receives[l->count++] = w->is_receive;
     return BG_OK;
@@ -297,19 +291,24 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Moves finished requests to the completed operations, the last one first, so that the numbers of the requests not yet
- * visited do not change. */
-static void take_finished(lane *l, int finished_count)
+ * visited do not change. Returns whether one of them is a receive. */
+static bool take_finished(lane *l, int finished_count)
 {
+    bool has_receive = false;
+
     if (finished_count > 1)
         qsort(l->finished, (size_t)finished_count, sizeof *l->finished, by_number);
-    for (int i = 0; i < finished_count; i++)
+    for (int i = 0; i < finished_count; i++) {
         l->done[l->done_count++] = l->operations[l->finished[i]];
+        has_receive |= l->are_receives[l->finished[i]];
+    }
     for (int i = finished_count; i-- > 0;) {
         const int at = l->finished[i], last = --l->count;
         l->requests[at] = l->requests[last];
         l->operations[at] = l->operations[last];
         l->are_receives[at] = l->are_receives[last];
     }
+    return has_receive;
 }
 
 static uint32_t hand_out(lane *l, void **out_operations, uint32_t most)
@@ -323,15 +322,19 @@ static uint32_t hand_out(lane *l, void **out_operations, uint32_t most)
     return count;
 }
 
-/* Finds finished requests. An MPI_Testsome that finds nothing checks for arrivals, but reports them only the next time,
- * so it is called once more. */
-static int find_finished(lane *l, int *out_count)
+/* Takes finished requests. An MPI_Testsome that finds nothing checks for arrivals, but reports them only the next time;
+ * one that finds only sends does not check. So it is called again until a receive has finished. */
+static int look_at_requests(lane *l)
 {
+    bool has_receive = false;
     int code = MPI_SUCCESS;
 
-    *out_count = 0;
-    for (int look = 0; look < 2 && l->count > 0 && *out_count == 0 && code == MPI_SUCCESS; look++)
-        code = MPI_Testsome(l->count, l->requests, out_count, l->finished, l->statuses);
+    for (int look = 0; look < LOOKS && l->count > 0 && !has_receive && code == MPI_SUCCESS; look++) {
+        int finished = 0;
+        code = MPI_Testsome(l->count, l->requests, &finished, l->finished, l->statuses);
+        if (code == MPI_SUCCESS && finished != MPI_UNDEFINED && finished > 0)
+            has_receive = take_finished(l, finished);
+    }
     return code;
 }
 
@@ -340,15 +343,13 @@ static bg_status poll_lane(void *user, void *of, void **out_operations, uint32_t
 {
     mpi *m = user;
     lane *l = of;
-    int finished = 0, code;
     bg_status status = BG_OK;
+    int code;
 
     pthread_mutex_lock(&m->mutex);
     if (l->opening != MPI_REQUEST_NULL)
         status = look_at_opening(l, error);
-    code = find_finished(l, &finished);
-    if (code == MPI_SUCCESS && finished != MPI_UNDEFINED && finished > 0)
-        take_finished(l, finished);
+    code = look_at_requests(l);
     *out_count = hand_out(l, out_operations, most);
     pthread_mutex_unlock(&m->mutex);
     return code == MPI_SUCCESS ? status : fail(error, BG_ERROR_IO, "MPI_Testsome", code);

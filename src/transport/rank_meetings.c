@@ -285,19 +285,22 @@ static void end_offer(share *s)
 
 /* Begins to send and receive the contributions. In the short form a member may write its sum to the memory from which
  * it sends, so it waits until the data have been sent. Short data are usually sent at once, and a copy would take
- * longer. */
+ * longer. All sends begin before the first receive, because the other members wait for them. */
 static void begin_offer(party *p)
 {
     for (uint32_t i = 0; i < p->share_count; i++) {
         share *s = &p->shares[i];
         s->offering = 1 + (s->in_bytes > 0) + (p->is_short && s->out_bytes > 0);
+        s->out.is_done = s->out_bytes == 0;
+        if (s->out_bytes == 0)
+            continue;
+        s->pending++;
+        bgi_ranks_begin(p->of, &s->out, true, s->rank, s->tag_out, (char *)(uintptr_t)s->out_data, s->out_bytes);
+    }
+    for (uint32_t i = 0; i < p->share_count; i++) {
+        share *s = &p->shares[i];
         if (s->in_bytes > 0)
             bgi_ranks_begin(p->of, &s->in, false, s->rank, s->tag_in, s->in_room, s->in_bytes);
-        s->out.is_done = s->out_bytes == 0;
-        if (s->out_bytes > 0) {
-            s->pending++;
-            bgi_ranks_begin(p->of, &s->out, true, s->rank, s->tag_out, (char *)(uintptr_t)s->out_data, s->out_bytes);
-        }
         end_offer(s);
     }
 }

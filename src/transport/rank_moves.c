@@ -407,8 +407,18 @@ bool bgi_ranks_move(ranks *r, bool polls)
     return has_moved;
 }
 
+/* Handles a changed object, or leaves it to the thread that moves data. */
 void bgi_ranks_kick(ranks *r, queued *item)
 {
-    bgi_ranks_push(r, item);
-    bgi_ranks_move(r, false);
+    if (!may_move(r) || pthread_mutex_trylock(&r->moving) != 0) {
+        bgi_ranks_push(r, item);
+        bgi_ranks_move(r, false);
+        return;
+    }
+    item->handle(item);
+    begin_fetches(r);
+    flush_all(r);
+    pthread_mutex_unlock(&r->moving);
+    if (atomic_load(&r->queue) != NULL)
+        bgi_ranks_move(r, false);
 }
