@@ -169,13 +169,12 @@ static bg_status take_tables(bgi_engine *engine, bg_error *error)
     engine->output_devices = calloc((size_t)plan->output_count + 1, sizeof *engine->output_devices);
     if (engine->ranks != NULL) {
         engine->rank_progress = calloc(engine->ranks->carrier->rank_count, sizeof *engine->rank_progress);
-        engine->rank_heard_ns = calloc(engine->ranks->carrier->rank_count, sizeof *engine->rank_heard_ns);
         engine->gate.ready = calloc(engine->ranks->carrier->rank_count, sizeof *engine->gate.ready);
         engine->gate.ends = calloc(engine->ranks->carrier->rank_count, sizeof *engine->gate.ends);
     }
     if (engine->runners == NULL || engine->local == NULL ||
-        (engine->ranks != NULL && (engine->rank_progress == NULL || engine->rank_heard_ns == NULL ||
-                                   engine->gate.ready == NULL || engine->gate.ends == NULL)) ||
+        (engine->ranks != NULL &&
+         (engine->rank_progress == NULL || engine->gate.ready == NULL || engine->gate.ends == NULL)) ||
         engine->links == NULL || engine->groups == NULL || engine->members == NULL ||
         (plan->options.reporting.trace && (engine->sent_ns == NULL || engine->run_spans.spans == NULL)) ||
         engine->devices == NULL || engine->sums == NULL || engine->output_devices == NULL)
@@ -472,7 +471,6 @@ void bgi_engine_told(void *user, uint32_t to, const bgi_note *note)
         break;
     case BGI_NOTE_ALIVE:
         atomic_store(&engine->rank_progress[rank_of_host(note->from)], note->value);
-        atomic_store(&engine->rank_heard_ns[rank_of_host(note->from)], bgi_clock_ns());
         break;
     case BGI_NOTE_ASK:
         bgi_gate_ask(engine, note->more);
@@ -642,7 +640,6 @@ void bgi_engine_free(bgi_engine *engine)
     free(engine->groups);
     free(engine->links);
     free((void *)engine->rank_progress);
-    free((void *)engine->rank_heard_ns);
     free(engine->own_owners);
     free(engine->own_hosts);
     free(engine->gate.ready);

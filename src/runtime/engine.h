@@ -351,7 +351,6 @@ struct bgi_engine {
     bgi_runner **local; /* the devices of this rank, from the end of the pipeline to its beginning */
     uint32_t local_count;
     _Atomic uint64_t *rank_progress;  /* by rank: the progress in its last note; NULL: one process */
-    _Atomic uint64_t *rank_heard_ns;  /* by rank: when the note arrived, on this process's clock */
     char lost[BGI_FAILURE_BYTES * 2]; /* the last message of another rank that failed; "": none */
     bg_status lost_status;
     bgi_transport *transport;

@@ -254,52 +254,14 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
 
 /* Ranks in a run report their progress several times within the limit, even while they wait. So a rank without reports
  * is probably the cause, rather than the ranks that wait for it. Writes "; no sign of rank 1 on host node2 meanwhile",
- * or "" when all ranks have reported their progress. The ranks that have been silent for the longest time come first,
- * because a rank that waits for the cause may become silent later.
- */
+ * or "" when all ranks have reported their progress. */
 static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
 {
-    enum { NAMED = 3 };
-    const uint64_t now_ns = bgi_clock_ns();
-    const uint32_t rank_count = engine->ranks != NULL ? engine->ranks->carrier->rank_count : 0;
-    uint64_t heard_ns[NAMED];
-    uint32_t named[NAMED], count = 0, shown;
-    char name[BGI_RANK_TEXT_BYTES], more[32] = "";
-    size_t length = 0;
+    char names[TEXT_BYTES - 40];
 
     text[0] = '\0';
-    for (uint32_t i = 0; i < rank_count; i++) {
-        const uint64_t heard = atomic_load(&engine->rank_heard_ns[i]);
-        uint32_t place;
-
-        if (i == engine->ranks->carrier->rank || (double)(now_ns - heard) * 1e-9 < 0.5 * waited_s ||
-            bgi_ranks_has_ended(engine->transport, i))
-            continue;
-        for (place = count < NAMED ? count : NAMED; place > 0 && heard < heard_ns[place - 1]; place--) {
-            if (place < NAMED) {
-                heard_ns[place] = heard_ns[place - 1];
-                named[place] = named[place - 1];
-            }
-        }
-        if (place < NAMED) {
-            heard_ns[place] = heard;
-            named[place] = i;
-        }
-        count++;
-    }
-    if (count == 0)
-        return;
-    shown = count < NAMED ? count : NAMED;
-    if (count > shown)
-        snprintf(more, sizeof more, " and %u more", count - shown);
-    for (uint32_t i = 0; i < shown && length < TEXT_BYTES; i++)
-        length += (size_t)snprintf(text + length, TEXT_BYTES - length, "%s%s",
-                                   i == 0           ? "; no sign of "
-                                   : i + 1 == count ? " and "
-                                                    : ", ",
-                                   bgi_ranks_name(engine->ranks, named[i], name));
-    if (length < TEXT_BYTES)
-        snprintf(text + length, TEXT_BYTES - length, "%s meanwhile", more);
+    if (engine->ranks != NULL && bgi_ranks_print_silent(engine->transport, waited_s, true, names, sizeof names) > 0)
+        snprintf(text, TEXT_BYTES, "; no sign of %s meanwhile", names);
 }
 
 bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)

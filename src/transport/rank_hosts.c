@@ -12,7 +12,8 @@
 
 enum {
     SPINS = 2000, /* polls of a waiting host before it sleeps */
-    SLEEP_NS = 20000
+    SLEEP_NS = 20000,
+    NOTES_A_LIMIT = 8 /* notes of a rank that waits, within the limit */
 };
 
 static const uint64_t leave_ns = 500000000u; /* time for sending the message of a rank that fails */
@@ -37,16 +38,91 @@ void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
     bgi_ranks_move(r, true);
 }
 
-/* The state of a wait, which fails when no message of another rank has arrived within the limit. */
+/* ---- waiting ---- */
+
+/* The state of a wait, which fails when no other rank has made progress within the limit. If `says_so`, this rank
+ * tells the others several times within the limit that it is alive. */
 typedef struct patience {
-    uint64_t begun_ns, heard;
+    uint64_t begun_ns, heard, said_ns;
     uint32_t looks;
+    bool says_so;
 } patience;
+
+uint32_t bgi_ranks_print_silent(bgi_transport *transport, double waited_s, bool is_in_run, char *text,
+                                size_t text_bytes)
+{
+    enum { NAMED = 3 };
+    ranks *r = bgi_ranks_of(transport);
+    const uint64_t now_ns = bgi_clock_ns();
+    uint64_t alive_ns[NAMED];
+    uint32_t named[NAMED], count = 0, shown;
+    char name[BGI_RANK_TEXT_BYTES];
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < r->carrier->rank_count; i++) {
+        const uint64_t alive = atomic_load(&r->peers[i].alive_ns);
+        uint32_t place;
+
+        if (i == r->carrier->rank || (double)(now_ns - alive) * 1e-9 < 0.5 * waited_s ||
+            (is_in_run && bgi_ranks_has_ended(transport, i)))
+            continue;
+        for (place = count < NAMED ? count : NAMED; place > 0 && alive < alive_ns[place - 1]; place--) {
+            if (place < NAMED) {
+                alive_ns[place] = alive_ns[place - 1];
+                named[place] = named[place - 1];
+            }
+        }
+        if (place < NAMED) {
+            alive_ns[place] = alive;
+            named[place] = i;
+        }
+        count++;
+    }
+    shown = count < NAMED ? count : NAMED;
+    for (uint32_t i = 0; i < shown && length < text_bytes; i++)
+        length += (size_t)snprintf(text + length, text_bytes - length, "%s%s",
+                                   i == 0           ? ""
+                                   : i + 1 == count ? " and "
+                                                    : ", ",
+                                   bgi_ranks_name(r->base.setup.ranks, named[i], name));
+    if (count > shown && length < text_bytes)
+        snprintf(text + length, text_bytes - length, " and %u more", count - shown);
+    return count;
+}
+
+/* Reports a wait for `rank` that has taken too long. A rank that is alive waits for another one itself, so the report
+ * also names the silent ranks. */
+static bg_status report_wait(ranks *r, const char *what, uint32_t rank, bg_error *error)
+{
+    const double limit_s = r->base.setup.ranks->wait_limit_s;
+    char name[BGI_RANK_TEXT_BYTES], silent[WHY_BYTES / 2];
+    const uint32_t silent_count = bgi_ranks_print_silent(&r->base, limit_s, false, silent, sizeof silent);
+
+    bgi_ranks_name(r->base.setup.ranks, rank, name);
+    if ((double)(bgi_clock_ns() - atomic_load(&r->peers[rank].alive_ns)) * 1e-9 < 0.5 * limit_s)
+        return bg_error_set(error, BG_ERROR_TIMEOUT,
+                            "%s: nothing from %s for %.3g s (wait_limit_s), which waits too%s%s", what, name, limit_s,
+                            silent_count > 0 ? "; no sign of " : "", silent);
+    return bg_error_set(error, BG_ERROR_TIMEOUT, "%s: no sign of %s for %.3g s (wait_limit_s)", what,
+                        silent_count > 0 ? silent : name, limit_s);
+}
+
+/* Tells all other ranks that this rank waits, when its last such note is old. */
+static void say_so(ranks *r, patience *p, uint64_t now_ns)
+{
+    const double pause_s = r->base.setup.ranks->wait_limit_s / NOTES_A_LIMIT;
+
+    if ((double)(now_ns - p->begun_ns) * 1e-9 < pause_s || (double)(now_ns - p->said_ns) * 1e-9 < pause_s)
+        return;
+    p->said_ns = now_ns;
+    for (uint32_t i = 0; i < r->carrier->rank_count; i++)
+        if (i != r->carrier->rank)
+            bgi_ranks_add_note(r, i, &(wire_note){.kind = NOTE_WAITING});
+}
 
 static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t rank, bg_error *error)
 {
-    const double limit_s = r->base.setup.ranks->wait_limit_s;
-    char name[BGI_RANK_TEXT_BYTES];
     uint64_t now_ns;
 
     if (atomic_load(&r->is_lost))
@@ -62,12 +138,15 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
         p->heard = atomic_load(&r->heard);
         p->begun_ns = now_ns;
     }
-    if ((double)(now_ns - p->begun_ns) * 1e-9 > limit_s)
-        return bg_error_set(error, BG_ERROR_TIMEOUT, "%s: no sign of %s for %.3g s (wait_limit_s)", what,
-                            bgi_ranks_name(r->base.setup.ranks, rank, name), limit_s);
+    if ((double)(now_ns - p->begun_ns) * 1e-9 > r->base.setup.ranks->wait_limit_s)
+        return report_wait(r, what, rank, error);
+    if (p->says_so)
+        say_so(r, p, now_ns);
     bgi_clock_sleep(SLEEP_NS);
     return BG_OK;
 }
+
+/* ---- runs ---- */
 
 /* Returns the lowest rank that has not reached the end of the run; this rank when all have. */
 static uint32_t find_late(ranks *r, uint64_t run)
@@ -171,7 +250,7 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
     const uint32_t own = r->carrier->rank;
     atomic_bool is_over = false;
     operation what = {.end = end_hand, .owner = &is_over};
-    patience p = {0};
+    patience p = {.says_so = true};
     bg_status status = BG_OK;
     bg_error why = {0};
 

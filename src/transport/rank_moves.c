@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/clock.h"
 
 enum { DONE_AT_ONCE = 32, MOST_EAGER = 8 /* the largest number of eager messages of an operation */ };
 
@@ -313,6 +314,13 @@ void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note)
     case NOTE_TEXT:
         take_text(r, from, note);
         break;
+    case NOTE_WAITING:
+        atomic_store(&from->alive_ns, bgi_clock_ns());
+        break;
+    case BGI_NOTE_ALIVE:
+        atomic_store(&from->alive_ns, bgi_clock_ns());
+        pass_on(r, note);
+        break;
     default:
         pass_on(r, note);
     }
@@ -322,18 +330,30 @@ void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note)
 void bgi_ranks_open_parcels(ranks *r, operation *last)
 {
     peer *from = last->owner;
+    uint64_t heard = 0;
 
     while (from->in[from->next_in].is_done) {
         operation *what = &from->in[from->next_in];
         parcel *p = &from->parcels[from->out_count + from->next_in];
-        for (uint64_t i = 0; i < p->count && i < NOTES_IN_ALL; i++)
+        for (uint64_t i = 0; i < p->count && i < NOTES_IN_ALL; i++) {
             bgi_ranks_take_note(r, from, &p->notes[i]);
+            heard += p->notes[i].kind != NOTE_WAITING;
+        }
         from->next_in = (from->next_in + 1) % from->in_count;
         bgi_ranks_begin(r, what, false, from->rank, NOTE_TAG, p, sizeof *p);
     }
+    if (heard > 0)
+        atomic_fetch_add(&r->heard, heard);
 }
 
 /* ---- moving ---- */
+
+/* Whether the end of one of the operation's messages counts as progress. The notes of a parcel count when it is opened,
+ * and parcels that were sent do not count: a rank may send them while nothing else proceeds. */
+static bool is_progress(const operation *what)
+{
+    return what->end != NULL && what->end != bgi_ranks_open_parcels;
+}
 
 static void end_operation(ranks *r, operation *what)
 {
@@ -361,6 +381,7 @@ static bool poll_all(ranks *r)
     const bg_transport *carrier = r->carrier;
     void *operations[DONE_AT_ONCE];
     uint32_t count = 0;
+    uint64_t heard = 0;
     bool has_moved = false;
     bg_error error;
 
@@ -371,12 +392,14 @@ static bool poll_all(ranks *r)
             bgi_ranks_lose(r, status, error.message);
             return true;
         }
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count; i++) {
+            heard += is_progress(operations[i]);
             end_operation(r, operations[i]);
-        if (count > 0)
-            atomic_fetch_add(&r->heard, count);
+        }
         has_moved |= count > 0;
     } while (count == DONE_AT_ONCE);
+    if (heard > 0)
+        atomic_fetch_add(&r->heard, heard);
     return has_moved;
 }
 

@@ -30,7 +30,7 @@ enum {
 /* ---- messages ---- */
 
 /* Kinds of notes between ranks, in addition to those of the runtime. */
-enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT };
+enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT, NOTE_WAITING };
 
 /* A note as it is sent between ranks; all ranks run the same program, so its bytes are sent unchanged. */
 typedef struct wire_note {
@@ -120,6 +120,7 @@ typedef struct peer {
     uint32_t rank;
     uint64_t ended; /* the peer's last completed run */
     uint64_t wanted;
+    _Atomic uint64_t alive_ns; /* when the peer's last sign of life arrived; 0: none has arrived */
     /* Under the mutex of the notes. */
     wire_note *waiting;
     size_t waiting_count, waiting_capacity;
@@ -155,7 +156,7 @@ struct ranks {
     _Atomic(queued *) queue;
     pthread_mutex_t moving;
     _Atomic pthread_t caller;
-    _Atomic uint64_t heard; /* the number of all operations that ended */
+    _Atomic uint64_t heard; /* counts messages that ended and notes that arrived, but no notes of waiting ranks */
     piece *free_pieces;
     wire_note *early; /* notes of runs that have not begun on this rank */
     size_t early_count, early_capacity;

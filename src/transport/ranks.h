@@ -61,6 +61,12 @@ extern const bgi_transport_type bgi_transport_ranks;
 bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank);
 /* Returns the argument `wanted` of a rank's last call of `finish`. */
 uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank);
+/* Writes the ranks that have shown no sign of life in the second half of `waited_s` seconds, like "rank 1 on host
+ * node2, rank 3 on host node4, rank 4 on host node4 and 2 more", and returns their number. Ranks that have been silent
+ * for the longest time come first, because a rank that waits for the cause may become silent later. In a run, ranks
+ * that have reached its end do not count. */
+uint32_t bgi_ranks_print_silent(bgi_transport *transport, double waited_s, bool is_in_run, char *text,
+                                size_t text_bytes);
 /* Sends data from rank `root` to all ranks, between runs or after `finish`. Fails when no message of another rank
  * arrives within wait_limit_s. */
 bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, size_t size_bytes, bg_error *error);

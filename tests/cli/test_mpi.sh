@@ -385,7 +385,7 @@ for mpi in $mpis; do
     wait $mpirun 2>/dev/null
     check "$mpi: ends with an error by itself" test $? -ne 0 -a $? -ne 124
     check "$mpi: names rank, device, action and peer: $(cat err)" grep -q -E \
-        '^brigade mnist: no progress for [0-9.]+ s \(wait_limit_s\): rank [02] on host [^ ,]+, replica 0, device [0-3], [A-Z]+ .*no sign of rank 1 on host [^ ]+ (and .*)?meanwhile$|no sign of rank 1 (on host [^ ]+ )?for ' err
+        '^brigade mnist: no progress for [0-9.]+ s \(wait_limit_s\): rank [02] on host [^ ,]+, replica 0, device [0-3], [A-Z]+ .*no sign of rank 1 on host [^ ]+ (and .*)?meanwhile$|which waits too; no sign of rank 1|no sign of rank 1 (on host [^ ]+ )?for ' err
     check "$mpi: in one report: $(cat err)" test "$(grep '^brigade' err | grep -c -v 'warning:')" -eq 1
     check "$mpi: no rank is left" all_gone
     rm -f stopped
