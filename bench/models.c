@@ -1,14 +1,17 @@
 /*
- * models.c: measures how fast models of four kinds train: a U-Net, an LSTM over 256 steps, a masked language model over
- * padded sentences, and a decoder like LLaMA of 110 million parameters. The models are those of examples/unet.c,
- * recurrent.c, bert.c and llama.c in larger sizes. Training uses float32 and AdamW; the data are in memory.
+ * models.c: measures how fast models of six kinds train: a U-Net, an LSTM over 256 steps, a masked language model over
+ * padded sentences, a decoder like LLaMA of 110 million parameters, a vision transformer, and a GPT of 0.8 million
+ * parameters. Most are the models of examples/unet.c, recurrent.c, bert.c, llama.c and vit.c in larger sizes. Training
+ * uses float32 and AdamW; the data are in memory.
  *
- *     usage: models [--network unet|lstm|bert|llama] [--batch N] [--cores N] [--steps N] [--profile] [--times]
+ *     usage: models [--network unet|lstm|bert|llama|vit|gpt] [--batch N] [--cores N] [--steps N] [--profile] [--times]
  *
  *     unet         images of 64 x 64; 32, 64 and 128 channels
  *     lstm         two layers of 256 units over 256 steps of 64 features
  *     bert         4 layers of width 256 with 4 heads over sentences of 32 to 128 of 30522 words (BERT mini)
  *     llama        12 layers of width 768 with 12 heads over 256 of 32000 words
+ *     vit          12 layers of width 384 with 6 heads over images of 224 x 224 in patches of 16 x 16 (ViT-S/16)
+ *     gpt          4 layers of width 128 with 4 heads over 64 of 256 words (nanoGPT's setting for processors)
  *     --times      prints a line `flops N` and a line `items N` for a step (items are images or words), and a line
  *                  `step SECONDS` for each step
  *     --profile    prints the processor time of each kernel
@@ -17,11 +20,12 @@
 
 #include "profile.h"
 
-typedef enum network { UNET, LSTM, BERT, LLAMA, NETWORKS } network;
+typedef enum network { UNET, LSTM, BERT, LLAMA, VIT, GPT, NETWORKS } network;
 static const struct {
     const char *name, *items;
     long batch;
-} networks[NETWORKS] = {{"unet", "images", 16}, {"lstm", "words", 32}, {"bert", "words", 16}, {"llama", "words", 1}};
+} networks[NETWORKS] = {{"unet", "images", 16}, {"lstm", "words", 32}, {"bert", "words", 16},
+                        {"llama", "words", 1},  {"vit", "images", 4},  {"gpt", "words", 12}};
 
 typedef struct setting {
     network network;
@@ -201,6 +205,79 @@ static bg_value build_llama(bg_graph *graph, int64_t batch)
     return bg_cross_entropy(graph, "loss", x, next, BG_LOSS_MEAN, IGNORED);
 }
 
+/* ---- layers of vit and gpt ---- */
+
+/* Adds a pre-norm layer of attention and two linear layers. */
+static bg_value add_layer(bg_graph *graph, bg_value x, uint32_t heads, bool is_causal)
+{
+    const int64_t width = bg_graph_type(graph, x).dims[2];
+    bg_attention_options attention = bg_attention_defaults(heads);
+    bg_value y = bg_linear_layer(graph, "qkv", bg_layer_norm_layer(graph, "norm1", x, 1e-5), 3 * width, true);
+
+    attention.causal = is_causal;
+    y = bg_attention(graph, "attention", y, &attention);
+    x = bg_add(graph, x, bg_linear_layer(graph, "out", y, width, true));
+    y = bg_linear_layer(graph, "fc1", bg_layer_norm_layer(graph, "norm2", x, 1e-5), 4 * width, true);
+    return bg_add(graph, x, bg_linear_layer(graph, "fc2", bg_gelu(graph, y), width, true));
+}
+
+static bg_value add_layers(bg_graph *graph, bg_value x, int count, uint32_t heads, bool is_causal)
+{
+    for (int i = 0; i < count; i++) {
+        bg_scope_begin(graph, "layers.%d", i);
+        x = add_layer(graph, x, heads, is_causal);
+        bg_scope_end(graph);
+    }
+    return bg_layer_norm_layer(graph, "norm", x, 1e-5);
+}
+
+/* ---- vit ---- */
+
+enum { VIT_SIZE = 224, VIT_PATCH = 16, VIT_WIDTH = 384, VIT_HEADS = 6, VIT_LAYERS = 12, VIT_CLASSES = 1000 };
+enum { VIT_PATCHES = VIT_SIZE / VIT_PATCH * (VIT_SIZE / VIT_PATCH) };
+
+static bg_value build_vit(bg_graph *graph, int64_t batch)
+{
+    const bg_type image = bg_tensor4(BG_FLOAT32, batch, 3, VIT_SIZE, VIT_SIZE), label = bg_vector(BG_INT32, batch);
+    const bg_type first = bg_tensor3(BG_FLOAT32, 1, 1, VIT_WIDTH);
+    const bg_type places = bg_tensor3(BG_FLOAT32, 1, VIT_PATCHES + 1, VIT_WIDTH);
+    const bg_initializer normal = {.kind = BG_INITIALIZE_NORMAL, .b = 0.02};
+    const bg_value images = bg_graph_input(graph, "x", &image), labels = bg_graph_input(graph, "labels", &label);
+    bg_value token = bg_graph_parameter(graph, "class_token", &first, &normal), x;
+    bg_conv2d_options patches = bg_conv2d_defaults();
+
+    patches.stride[0] = patches.stride[1] = VIT_PATCH;
+    x = bg_conv2d_layer(graph, "patches", images, VIT_WIDTH, VIT_PATCH, VIT_PATCH, true, &patches);
+    x = bg_reshape(graph, NULL, x, 3, (const int64_t[]){batch, VIT_WIDTH, VIT_PATCHES});
+    x = bg_transpose(graph, NULL, x, (const uint32_t[]){0, 2, 1});
+    token = bg_broadcast(graph, NULL, token, 3, (const int64_t[]){batch, 1, VIT_WIDTH});
+    x = bg_concat(graph, NULL, (const bg_value[]){token, x}, 2, 1);
+    x = bg_add(graph, x, bg_graph_parameter(graph, "places", &places, &normal));
+    x = add_layers(graph, x, VIT_LAYERS, VIT_HEADS, false);
+    x = bg_flatten(graph, NULL, bg_slice(graph, NULL, x, 1, 0, 1, 1));
+    return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "head", x, VIT_CLASSES, true), labels, BG_LOSS_MEAN,
+                            IGNORED);
+}
+
+/* ---- gpt ---- */
+
+enum { GPT_WORDS = 256, GPT_LENGTH = 64, GPT_WIDTH = 128, GPT_HEADS = 4, GPT_LAYERS = 4 };
+
+static bg_value build_gpt(bg_graph *graph, int64_t batch)
+{
+    const bg_type token = bg_matrix(BG_INT32, batch, GPT_LENGTH);
+    const bg_type words = bg_matrix(BG_FLOAT32, GPT_WORDS, GPT_WIDTH);
+    const bg_type places = bg_matrix(BG_FLOAT32, GPT_LENGTH, GPT_WIDTH);
+    const bg_initializer normal = {.kind = BG_INITIALIZE_NORMAL, .b = 0.02};
+    const bg_value tokens = bg_graph_input(graph, "x", &token), next = bg_graph_input(graph, "labels", &token);
+    const bg_value table = bg_graph_parameter(graph, "words.weight", &words, &normal);
+    bg_value x = bg_add(graph, bg_embedding(graph, "words", table, tokens, -1),
+                        bg_graph_parameter(graph, "places.weight", &places, &normal));
+
+    x = bg_linear(graph, "logits", add_layers(graph, x, GPT_LAYERS, GPT_HEADS, true), table, (bg_value){0});
+    return bg_cross_entropy(graph, "loss", x, next, BG_LOSS_MEAN, IGNORED);
+}
+
 /* ---- the run ---- */
 
 /* Fills the inputs by name and type: `x` and `labels` with floats or with numbers of tokens or classes, and `mask` from
@@ -208,7 +285,7 @@ static bg_value build_llama(bg_graph *graph, int64_t batch)
 static void *make_data(const setting *s, const char *name, const bg_type *type)
 {
     const int64_t count = bg_type_element_count(type), length = type->dims[type->rank - 1];
-    const uint32_t below = s->network == BERT ? BERT_WORDS : s->network == LLAMA ? LLAMA_WORDS : LSTM_CLASSES;
+    static const uint32_t ends[NETWORKS] = {1, LSTM_CLASSES, BERT_WORDS, LLAMA_WORDS, VIT_CLASSES, GPT_WORDS};
     void *data = calloc(1, bg_type_size_bytes(type));
 
     if (data == NULL)
@@ -223,7 +300,8 @@ static void *make_data(const setting *s, const char *name, const bg_type *type)
         else if (type->dtype == BG_UINT8)
             ((uint8_t *)data)[i] = i % length < end;
         else
-            ((int32_t *)data)[i] = is_label && s->network == BERT && !is_hidden ? IGNORED : (int32_t)(hash % below);
+            ((int32_t *)data)[i] =
+                is_label && s->network == BERT && !is_hidden ? IGNORED : (int32_t)(hash % ends[s->network]);
     }
     return data;
 }
@@ -242,8 +320,8 @@ static double count_flops(const bg_plan *plan)
 
 static bg_plan *make_plan(const setting *s)
 {
-    static bg_value (*const builders[NETWORKS])(bg_graph *, int64_t) = {build_unet, build_lstm, build_bert,
-                                                                        build_llama};
+    static bg_value (*const builders[NETWORKS])(bg_graph *, int64_t) = {build_unet,  build_lstm, build_bert,
+                                                                        build_llama, build_vit,  build_gpt};
     const bg_optimizer optimizer = bg_adamw(1e-4);
     bg_options options = bg_options_defaults();
     bg_error error = {0};
@@ -270,7 +348,7 @@ static int compare_times(const void *a, const void *b)
 
 static long count_items(const setting *s)
 {
-    static const long items[NETWORKS] = {1, LSTM_STEPS, BERT_LENGTH, LLAMA_LENGTH};
+    static const long items[NETWORKS] = {1, LSTM_STEPS, BERT_LENGTH, LLAMA_LENGTH, 1, GPT_LENGTH};
 
     return s->batch * items[s->network];
 }
@@ -368,7 +446,7 @@ int main(int argc, char **argv)
             *known[k].value = known[k].is_switch ? 1 : atol(argv[++i]);
     }
     if (s.network == NETWORKS)
-        refuse("--network", "must be unet, lstm, bert or llama");
+        refuse("--network", "must be unet, lstm, bert, llama, vit or gpt");
     if (s.batch == 0)
         s.batch = networks[s.network].batch;
     if (s.batch < 1 || s.steps < 1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times bench/models.c's models in PyTorch, for bench/models.sh: prints a line `step SECONDS` for each step.
 
-usage: models_torch.py unet|lstm|bert|llama BATCH THREADS STEPS
+usage: models_torch.py unet|lstm|bert|llama|vit|gpt BATCH THREADS STEPS
 """
 import math
 import sys
@@ -134,6 +134,51 @@ class Llama(nn.Module):
         return F.cross_entropy(F.linear(self.norm(x), self.tok_embeddings.weight).flatten(0, 1), following.flatten())
 
 
+class Layer(nn.Module):
+    """A pre-norm layer of attention and two linear layers, for Vit and Gpt."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, mask):
+        x = x + self.out(attend(*self.qkv(self.norm1(x)).chunk(3, -1), mask, self.heads))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+
+
+class Vit(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches, self.head = nn.Conv2d(3, 384, 16, 16), nn.Linear(384, 1000)
+        self.token, self.places = nn.Parameter(torch.randn(1, 1, 384)), nn.Parameter(torch.randn(1, 197, 384))
+        self.layers, self.norm = nn.ModuleList(Layer(384, 6) for _ in range(12)), nn.LayerNorm(384)
+
+    def forward(self, images, labels):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.places
+        for layer in self.layers:
+            x = layer(x, 0.0)
+        return F.cross_entropy(self.head(self.norm(x)[:, 0]), labels)
+
+
+class Gpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(256, 128), nn.Embedding(64, 128)
+        nn.init.normal_(self.words.weight, std=0.02)
+        self.layers, self.norm = nn.ModuleList(Layer(128, 4) for _ in range(4)), nn.LayerNorm(128)
+        self.mask = torch.full((64, 64), -math.inf).triu(1)
+
+    def forward(self, tokens, following):
+        x = self.words(tokens) + self.places.weight
+        for layer in self.layers:
+            x = layer(x, self.mask)
+        return F.cross_entropy(F.linear(self.norm(x), self.words.weight).flatten(0, 1), following.flatten())
+
+
 if network == "unet":
     model, data = Unet(), (torch.randn(batch, 1, 64, 64), torch.randint(2, (batch, 1, 64, 64)).float())
 elif network == "lstm":
@@ -144,6 +189,11 @@ elif network == "bert":
     words = torch.randint(30522, (batch, 128))
     labels = words.masked_fill((torch.arange(batch * 128).view(batch, 128) % 7 != 0) | ~mask, -100)
     model, data = Bert(), (words, mask, labels)
+elif network == "vit":
+    model, data = Vit(), (torch.randn(batch, 3, 224, 224), torch.randint(1000, (batch,)))
+elif network == "gpt":
+    words = torch.randint(256, (batch, 65))
+    model, data = Gpt(), (words[:, :-1], words[:, 1:].contiguous())
 else:
     words = torch.randint(32000, (batch, 257))
     model, data = Llama(), (words[:, :-1], words[:, 1:].contiguous())
