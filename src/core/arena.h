@@ -33,10 +33,10 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* Does the same without zeroing the memory. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
-/* Returns zeroed memory for `count` elements in whole cache lines, or NULL; release with free(). It is for data that a
- * thread writes in each run: if such data shared a line with memory of another thread's session, both threads would
- * wait for the line. */
-void *bgi_take_lines(size_t count, size_t element_bytes);
+/* Returns zeroed memory for `count` elements in whole pages, or NULL; release with free(). It is for data that a thread
+ * writes in each run. If such data shared a cache line with memory of another thread's session, both threads would wait
+ * for the line. Separate lines of the same page are not enough, because processors prefetch within a page. */
+void *bgi_take_pages(size_t count, size_t element_bytes);
 /* Returns the memory that a block occupies on a system with huge pages after all of it except its first bytes was
  * written. */
 size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes);

@@ -17,10 +17,11 @@ typedef struct cpu_device {
     bgi_device_setup setup; /* for the functions that allocate memory, and the sizes of arena and store */
 } cpu_device;
 
+/* Reserves whole pages, for the reason of bgi_take_pages. */
 static void *reserve(const bgi_device_setup *setup, size_t size_bytes)
 {
     if (setup->allocate == NULL)
-        return bgi_aligned_reserve(PAGE_BYTES, size_bytes);
+        return bgi_aligned_reserve(PAGE_BYTES, (size_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
     return setup->allocate(setup->allocator_user, PAGE_BYTES, size_bytes > 0 ? size_bytes : PAGE_BYTES);
 }
 
@@ -46,7 +47,7 @@ static void destroy(bgi_device *device)
 
 static bg_status create(const bgi_device_setup *setup, bgi_device **out, bg_error *error)
 {
-    cpu_device *device = bgi_take_lines(1, sizeof *device);
+    cpu_device *device = bgi_take_pages(1, sizeof *device);
 
     if (device == NULL)
         return bgi_error_memory(error, "a device", sizeof *device);

@@ -154,7 +154,7 @@ static bg_status take_tables(bgi_engine *engine, bg_error *error)
     const bg_plan *plan = engine->plan;
     const size_t link_count = (size_t)plan->replicas * plan->edge_count;
 
-    engine->runners = bgi_take_lines(engine->device_count, sizeof *engine->runners);
+    engine->runners = bgi_take_pages(engine->device_count, sizeof *engine->runners);
     engine->local = calloc((size_t)engine->device_count + 1, sizeof(bgi_runner *));
     engine->links = calloc(link_count + 1, sizeof *engine->links);
     engine->groups = calloc(count_groups(plan), sizeof *engine->groups);
@@ -229,8 +229,8 @@ static bg_status make_room(bgi_brought *brought, const bgi_plan_device *device, 
 {
     const size_t most = count_most_exchanges(device);
 
-    brought->all = bgi_take_lines(most, sizeof *brought->all);
-    brought->round = bgi_take_lines(most, sizeof *brought->round);
+    brought->all = bgi_take_pages(most, sizeof *brought->all);
+    brought->round = bgi_take_pages(most, sizeof *brought->round);
     return brought->all != NULL && brought->round != NULL
                ? BG_OK
                : bgi_error_memory(error, "exchanges", 2 * most * sizeof *brought->all);
@@ -285,7 +285,7 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
     atomic_init(&runner->wait_counter, &engine->runs);
     atomic_init(&runner->wait_target, 1);
     atomic_init(&runner->call, BGI_NO_CALL);
-    runner->operands = bgi_take_lines(widest, sizeof *runner->operands);
+    runner->operands = bgi_take_pages(widest, sizeof *runner->operands);
     if (runner->operands == NULL)
         return bgi_error_memory(error, "operands", widest * sizeof *runner->operands);
     runner->kernel_call.operands = runner->operands;
@@ -558,7 +558,7 @@ static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *op
     bgi_engine *engine;
     bg_status status;
 
-    engine = bgi_take_lines(1, sizeof *engine);
+    engine = bgi_take_pages(1, sizeof *engine);
     if (engine == NULL)
         return bgi_error_memory(error, "the engine", sizeof *engine);
     engine->plan = plan;

@@ -50,7 +50,7 @@ void bgi_publication_clear(bgi_publication *publication)
 
 bgi_reader *bgi_reader_add(bgi_publication *publication)
 {
-    bgi_reader *reader = bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, sizeof *reader);
+    bgi_reader *reader = bgi_take_pages(1, sizeof *reader);
 
     if (reader == NULL)
         return NULL;

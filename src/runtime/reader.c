@@ -15,7 +15,7 @@
 
 static bg_status open_reading(bg_weights *source, bgi_reading **out, bg_error *error)
 {
-    bgi_reading *reading = bgi_take_lines(1, sizeof *reading);
+    bgi_reading *reading = bgi_take_pages(1, sizeof *reading);
 
     if (reading == NULL)
         return bgi_error_memory(error, "a reader", sizeof *reading);

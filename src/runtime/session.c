@@ -170,7 +170,7 @@ static bg_status take_carried(bg_session *session, bg_error *error)
         return bgi_error_memory(error, "carried values", plan->carried_count * sizeof *session->carried);
     for (uint32_t i = 0; i < plan->carried_count; i++) {
         const size_t size = bg_type_size_bytes(&plan->variables[plan->carried[i]].type);
-        session->carried[i] = bgi_take_lines(1, size + 1);
+        session->carried[i] = bgi_take_pages(1, size + 1);
         if (session->carried[i] == NULL)
             return bgi_error_memory(error, "a carried value", size);
     }
@@ -362,7 +362,7 @@ bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_
 {
     const bg_reporting_options *reporting = &plan->options.reporting;
     bgi_progress progress = {reporting->progress, reporting->progress_user, "the session", 0, 0};
-    bg_session *session = bgi_take_lines(1, sizeof *session);
+    bg_session *session = bgi_take_pages(1, sizeof *session);
     bg_status status;
 
     if (session == NULL)

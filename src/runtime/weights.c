@@ -25,7 +25,7 @@ bg_status bg_weights_create_in(const bg_allocator *allocator, bg_weights **out, 
     BGI_TRY(bgi_require(out, "out", __func__, error));
     BGI_TRY(bgi_allocator_check(allocator, error));
 
-    bg_weights *weights = bgi_take_lines(1, sizeof *weights);
+    bg_weights *weights = bgi_take_pages(1, sizeof *weights);
 
     if (weights == NULL)
         return bgi_error_memory(error, "weights", sizeof *weights);

@@ -442,7 +442,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     engine->spin_ns = wanted <= share && !is_crowded ? SPIN_NS : SPIN_CROWDED_NS;
     engine->yield_ns = wanted <= share && !is_crowded && engine->ranks != NULL ? YIELD_NS : 0;
     engine->process = getpid();
-    engine->workers = bgi_take_lines(total, sizeof *engine->workers);
+    engine->workers = bgi_take_pages(total, sizeof *engine->workers);
     if (engine->workers == NULL) {
         status = bgi_error_memory(error, "workers", total * sizeof *engine->workers);
         goto cleanup;

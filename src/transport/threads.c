@@ -47,7 +47,7 @@ static void destroy(bgi_transport *transport)
 
 static bg_status create(const bgi_transport_setup *setup, bgi_transport **out, bg_error *error)
 {
-    threads *t = bgi_take_lines(1, sizeof *t);
+    threads *t = bgi_take_pages(1, sizeof *t);
     size_t member_count = 0;
 
     if (t == NULL)
@@ -56,8 +56,8 @@ static bg_status create(const bgi_transport_setup *setup, bgi_transport **out, b
     t->base.setup = *setup;
     for (uint32_t g = 0; g < setup->group_count; g++)
         member_count += setup->groups[g].size;
-    t->channels = bgi_take_lines(setup->link_count, sizeof *t->channels);
-    t->assemblies = bgi_take_lines(setup->group_count, sizeof *t->assemblies);
+    t->channels = bgi_take_pages(setup->link_count, sizeof *t->channels);
+    t->assemblies = bgi_take_pages(setup->group_count, sizeof *t->assemblies);
     t->brought = calloc(member_count + 1, sizeof *t->brought);
     if (t->channels == NULL || t->assemblies == NULL || t->brought == NULL) {
         destroy(&t->base);

@@ -143,28 +143,28 @@ static void test_loans(void **state)
     assert_true(has(&s.blocked, SIGINT));
 }
 
-/* Small allocations share no cache line with the allocations in whole lines that are made between them. */
-static void test_lines(void **state)
+/* Small allocations share no page with the allocations in whole pages that are made between them. */
+static void test_pages(void **state)
 {
-    enum { COUNT = 200, BYTES = 70, LINES = 2 };
+    enum { COUNT = 200, BYTES = 70, PAGE_BYTES = 4096 };
     unsigned char *whole[COUNT];
     char *small[COUNT];
 
     (void)state;
-    assert_null(bgi_take_lines(SIZE_MAX / 8, 16));
+    assert_null(bgi_take_pages(SIZE_MAX / 8, 16));
     for (int i = 0; i < COUNT; i++) {
-        whole[i] = bgi_take_lines(BYTES / 10, 10);
+        whole[i] = bgi_take_pages(BYTES / 10, 10);
         small[i] = malloc(1);
         assert_non_null(whole[i]);
         assert_non_null(small[i]);
-        assert_int_equal((uintptr_t)whole[i] % BGI_CACHE_LINE_BYTES, 0);
-        for (int b = 0; b < LINES * BGI_CACHE_LINE_BYTES; b++)
+        assert_int_equal((uintptr_t)whole[i] % PAGE_BYTES, 0);
+        for (int b = 0; b < PAGE_BYTES; b++)
             assert_int_equal(whole[i][b], 0);
     }
     for (int i = 0; i < COUNT; i++)
         for (int k = 0; k < COUNT; k++) {
             const uintptr_t offset = (uintptr_t)small[k] - (uintptr_t)whole[i];
-            assert_true(offset >= LINES * BGI_CACHE_LINE_BYTES); /* below `whole` it wraps around */
+            assert_true(offset >= PAGE_BYTES); /* below `whole` it wraps around */
         }
     for (int i = 0; i < COUNT; i++) {
         free(whole[i]);
@@ -177,7 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_loans),
-        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
