@@ -742,8 +742,8 @@ static inline bg_scan_options bg_scan_defaults(void)
  * built, and adds the step's ops. The body may use parameters and any other values of the graph; their gradients are
  * summed over the steps. The body knows the step's number, so steps may differ. `states` holds the first states and
  * receives the last ones. `outputs` (may be NULL) receives the outputs of all steps along `axis`. Gradients flow to
- * inputs, first states and other values that the body uses. The gradients of an input over all steps take as much
- * memory as the input. Returns the first output. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different
+ * inputs, first states and other values that the body uses. Over all steps together, the gradients of an input take as
+ * much memory as the input. Returns the first output. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different
  * lengths, a state whose type changes, or an axis that does not exist; BG_ERROR_INVALID for counts out of range, an
  * output that the body does not set, or options that are NULL; BG_ERROR_MEMORY. Shapes: the first output, for all steps
  * along the axis.
