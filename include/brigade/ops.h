@@ -39,7 +39,8 @@ typedef struct bg_conv2d_options {
 } bg_conv2d_options;
 
 BG_API void bg_conv2d_options_init(bg_conv2d_options *options, size_t struct_bytes);
-/* Defaults: stride 1, padding 0, dilation 1, groups 1. */ static inline bg_conv2d_options bg_conv2d_defaults(void)
+/* Defaults: stride 1, padding 0, dilation 1, groups 1. */
+static inline bg_conv2d_options bg_conv2d_defaults(void)
 {
     bg_conv2d_options options;
 
@@ -63,7 +64,8 @@ typedef struct bg_conv_options {
 } bg_conv_options;
 
 BG_API void bg_conv_options_init(bg_conv_options *options, size_t struct_bytes);
-/* Defaults: stride 1, padding 0, dilation 1, groups 1. */ static inline bg_conv_options bg_conv_defaults(void)
+/* Defaults: stride 1, padding 0, dilation 1, groups 1. */
+static inline bg_conv_options bg_conv_defaults(void)
 {
     bg_conv_options options;
 
@@ -135,7 +137,7 @@ static inline bg_pool_options bg_pool_defaults(int64_t kernel_size)
     return options;
 }
 
-/* Pools x [N,C,L], [N,C,H,W] or [N,C,D,H,W] with bg_max_pool2d and bg_avg_pool2d; in three dimensions first over
+/* Pools x [N,C,L], [N,C,H,W] or [N,C,D,H,W] by means of bg_max_pool2d or bg_avg_pool2d; in three dimensions first over
  * planes, then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks, or is
  * smaller than a window; BG_ERROR_INVALID if options are NULL or one of them is out of range; BG_ERROR_MEMORY. Shapes:
  * x [N,C,..] -> [N,C,..] with the sizes of the windows. */
@@ -170,12 +172,12 @@ typedef enum bg_coordinates {
     BG_COORDINATES_COUNT
 } bg_coordinates;
 
-/* Which neighbor counts as the nearest. */
+/* The rule for the nearest neighbor of a position between two elements. */
 typedef enum bg_nearest {
     BG_NEAREST_FLOOR = 0,
     BG_NEAREST_CEIL,
-    BG_NEAREST_PREFER_FLOOR, /* the nearer one; the first if both are equally near */
-    BG_NEAREST_PREFER_CEIL,  /* the nearer one; the second if both are equally near */
+    BG_NEAREST_PREFER_FLOOR, /* the nearer one; the lower one if both are equally near */
+    BG_NEAREST_PREFER_CEIL,  /* the nearer one; the upper one if both are equally near */
     BG_NEAREST_COUNT
 } bg_nearest;
 
@@ -279,8 +281,8 @@ typedef enum bg_unary {
     BG_ACOSH,
     BG_ATANH,
     BG_SOFTPLUS,     /* log(1 + e^(a x)) / a; x where a x > b. a = 1, b = 20 */
-    BG_ELU,          /* x above 0, else a (e^x - 1). a = 1 */
-    BG_LEAKY_RELU,   /* x above 0, else a x. a = 0.01 */
+    BG_ELU,          /* x where x is above 0, a (e^x - 1) elsewhere. a = 1 */
+    BG_LEAKY_RELU,   /* x where x is above 0, a x elsewhere. a = 0.01 */
     BG_HARD_SIGMOID, /* clamp(a x + b, 0, 1). a = 1/6, b = 1/2 */
     BG_CLAMP,        /* a where x is below a, b where x is above b; either may be infinite. a = 0, b = 6: relu6 */
     BG_POWER,        /* x^a. a = 2 */
@@ -311,7 +313,7 @@ typedef enum bg_binary {
  * BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
-/* Apply one function as bg_elementwise_unary or bg_elementwise_function does. */
+/* Each function applies the unary function of its name, as bg_elementwise_unary or bg_elementwise_function does. */
 BG_API bg_value bg_relu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu_tanh(bg_graph *graph, bg_value x);
@@ -320,7 +322,8 @@ BG_API bg_value bg_sigmoid(bg_graph *graph, bg_value x);
 BG_API bg_value bg_silu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_clamp(bg_graph *graph, bg_value x, double lowest, double highest);
 BG_API bg_value bg_power(bg_graph *graph, bg_value x, double exponent);
-/* Apply one function as bg_elementwise_binary does. Shapes: a and b broadcast to the result. */
+/* Each function applies the binary function of its name, as bg_elementwise_binary does. Shapes: a and b broadcast to
+ * the result. */
 BG_API bg_value bg_add(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_subtract(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_multiply(bg_graph *graph, bg_value a, bg_value b);
@@ -451,9 +454,9 @@ BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t a
 
 /* ---- elements by number ----
  *
- * ids are int32, int64 or uint8: numbers along an axis of x (negative: counted from the last axis). Ids below 0 count
- * from the end. An id out of range yields zeros and receives no gradient. Gradients of one element are added in the
- * order of ids, under every strategy and on any number of cores.
+ * ids are int32, int64 or uint8, and number the elements along an axis of x (a negative axis counts from the last one).
+ * Negative ids count from the end. An id out of range yields zeros and receives no gradient. Gradients of one element
+ * are added in the order of ids, under every strategy and on any number of cores.
  *
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if ids have another element type, x does not have the axis, updates do not
  * have the shape that the ids select, or the result would have more than BG_MAX_RANK dimensions; BG_ERROR_INVALID if
@@ -503,17 +506,17 @@ BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_va
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
 /* Normalizes each channel of x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running
- * statistics may be float32 if the other operands have 16 bits. Training uses the micro-batch's statistics, and running
- * = (1 - momentum) running + momentum batch (unbiased variance). Inference uses the running statistics. Each
- * data-parallel replica normalizes with the statistics of its own micro-batches and keeps its own running statistics.
- * Weights that are read or saved have the running statistics of replica 0. */
+ * statistics may be float32 if the other operands have 16 bits. Training uses the micro-batch's statistics, and updates
+ * running = (1 - momentum) running + momentum batch (with the unbiased variance). Inference uses the running
+ * statistics. Each data-parallel replica normalizes with the statistics of its own micro-batches and keeps its own
+ * running statistics. Weights that are read or saved have the running statistics of replica 0. */
 BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
 /* Computes bg_batch_norm with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
  * torch.nn.SyncBatchNorm. The replicas' running statistics are equal, and the unbiased variance uses the number of
  * values on all replicas. Training runs two collectives: one gathers the statistics, the other adds two sums of
- * gradients. With one replica, and in inference, the op is bg_batch_norm. options.replicas.synchronize_batch_norm does
- * this for every bg_batch_norm of a graph. */
+ * gradients. With one replica, and in inference, the op is bg_batch_norm. options.replicas.synchronize_batch_norm makes
+ * every bg_batch_norm of a graph this op. */
 BG_API bg_value bg_sync_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                    bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
 /* Looks up rows: table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (-1: no row) stay zero. An id
@@ -527,7 +530,7 @@ BG_API bg_value bg_dropout(bg_graph *graph, const char *name, bg_value x, double
  *
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands have other types or dimensions than stated, or heads do not
  * divide the last dimension; BG_ERROR_INVALID if options are NULL or one of them is out of range; BG_ERROR_UNSUPPORTED
- * for dropout over more than 2^34 scores of a sample, and for ALiBi over heads that a mesh cuts; BG_ERROR_MEMORY. */
+ * for dropout over more than 2^34 scores of a sample, and for ALiBi over heads that a mesh divides; BG_ERROR_MEMORY. */
 
 typedef struct bg_attention_options {
     size_t struct_bytes; /* set by bg_attention_defaults; see base.h */
@@ -536,10 +539,10 @@ typedef struct bg_attention_options {
     bool causal;             /* a token attends to itself and earlier tokens */
     double scale;            /* scale of scores; 0: 1 / sqrt(D) */
     double dropout;          /* dropout of the attention weights (after softmax), in training: 0 to below 1 */
-    int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries. More
-                                pieces need less memory at a time; the results do not change */
-    bg_mesh_axis axis;       /* the mesh axis that cuts the model's heads, if the operands have a replica's piece of the
-                                heads. Random numbers are then those of the whole model; default NONE */
+    int64_t serialization; /* number of pieces into which a kernel may divide a sequence's queries; a divisor of S. The
+                              library's kernels do not need it, and it does not change results */
+    bg_mesh_axis axis;     /* the mesh axis over which the model's heads are divided, if the operands have a replica's
+                              piece of the heads. Random numbers are then those of the whole model; default NONE */
 } bg_attention_options;
 
 BG_API void bg_attention_options_init(bg_attention_options *options, size_t struct_bytes, int64_t heads);
@@ -555,12 +558,12 @@ static inline bg_attention_options bg_attention_defaults(int64_t heads)
 /* Computes multi-head self-attention: softmax(scale Q K^T) V for each sequence and head. qkv [N, S, 3 heads D] or [N S,
  * 3 heads D] holds the queries of all heads, then keys, then values, as in GPT-2 -> [.., heads D]. The S x S scores are
  * not stored: the backward pass recomputes them from the logarithm of each row's sum (Dao et al., FlashAttention,
- * 2022). The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
+ * 2022). The dropout mask is a function of (seed, step, sample, op, head, query, key). */
 BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options);
 
 /*
  * Computes the same attention for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier
- * tokens. cache, a variable [L, 2 heads D], has a row of keys and values for each token so far. The first number of
+ * tokens. cache, a variable [L, 2 heads D], has a row of keys and values for each token so far. The first element of
  * positions (int32) is the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the
  * cache and returns y [S, heads D], bit-identical to bg_attention. The op is causal and has no dropout and no gradient.
  * Shapes: qkv [S, 3 heads D] -> [S, heads D].
@@ -578,8 +581,8 @@ typedef struct bg_dot_product_attention_options {
     int64_t offset;    /* position of the first query among the keys: T - S if queries are the last tokens */
     double scale;      /* scale of scores; 0: 1 / sqrt(D) */
     double dropout;    /* dropout of the attention weights (after softmax), in training: 0 to below 1 */
-    double alibi; /* ALiBi: scores decrease with the distance by 2^-(alibi / heads x (h + 1)) for each position in head
-                     h (if heads is not a power of two, as in the paper); 8 in the paper; 0: no ALiBi */
+    double alibi; /* ALiBi: in head h, scores decrease by 2^-(alibi / heads x (h + 1)) for each position of distance (if
+                     heads is not a power of two, as in the paper); 8 in the paper; 0: no ALiBi */
     bg_mesh_axis axis; /* as in bg_attention_options; not with alibi */
 } bg_dot_product_attention_options;
 
@@ -598,9 +601,9 @@ static inline bg_dot_product_attention_options bg_dot_product_attention_defaults
  * Computes softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N,
  * S, heads D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. Its shape is [N, heads, S,
  * T], or has 1 in any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). A uint8
- * bias is a mask, which is not 0 where a query attends to a key. A float bias (of the query's type or float32) is added
- * to the scores. A query without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to
- * all four operands; the bias's gradient has the bias's size.
+ * bias is a mask: a query attends to the keys for which it is not 0. A float bias (of the query's type or float32) is
+ * added to the scores. A query that attends to no key gives zeros. Except for the bias, memory is linear in S and T.
+ * Gradients flow to all four operands; the bias's gradient has the bias's size.
  */
 BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                          bg_value value, bg_value bias,
@@ -610,10 +613,11 @@ BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_v
  * Computes the same attention for the next S tokens of each sample, with caches of the earlier tokens. query [N, S,
  * heads D], key and value [N, S, key_heads D] belong to the new tokens. key_cache and value_cache, variables [N, L,
  * key_heads D], have one row for each position. positions, int32 [N], has the position of each sample's first new
- * token, clamped to 0 .. L
- * - S, so samples may differ in length. The op writes the new rows of the caches and returns y [N, S, heads D]. A token
- * attends to the rows up to its own, within the window. The op is always causal; `causal`, `offset` and `dropout` are
- * not read. Memory is linear in L. The op has no gradient. Shapes: query [N, S, heads D] -> [N, S, heads D]. */
+ * token, clamped to 0 .. L - S, so samples may have different lengths. The op writes the new rows of the caches and
+ * returns y [N, S, heads D]. A token attends to the rows up to its own, within the window. The op is always causal;
+ * `causal`, `offset` and `dropout` are not read. Memory is linear in L. The op has no gradient. Shapes: query [N, S,
+ * heads D] -> [N, S, heads D].
+ */
 BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                                 bg_value value, bg_value key_cache, bg_value value_cache,
                                                 bg_value positions, const bg_dot_product_attention_options *options);
@@ -624,8 +628,8 @@ BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *nam
 BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length);
 
 /*
- * How rotary positions extend to more positions than the model was trained with, by a factor `scaling` s. Without
- * scaling pair i turns by f_i = base^(-2 i / features) radians for each position. L is `trained_length`.
+ * The ways to extend rotary positions to more positions than the model was trained with, by a factor `scaling` s.
+ * Without scaling, pair i turns by f_i = base^(-2 i / features) radians for each position. L is `trained_length`.
  *
  *     LINEAR       f_i / s
  *     NTK          with the base times s^(features / (features - 2)) (bloc97, "NTK-aware scaled RoPE", 2023)
@@ -647,7 +651,7 @@ typedef enum bg_rotary_scaling {
 typedef struct bg_rotary_options {
     size_t struct_bytes; /* set by bg_rotary_defaults; see base.h */
     int64_t heads;
-    int64_t features; /* how many of a head's first features are rotated, an even number; 0: all */
+    int64_t features; /* number of a head's first features that are rotated, even; 0: all */
     bool interleaved; /* pairs are features 2 i and 2 i + 1; false: i and features / 2 + i, as in LLaMA's files */
     double base;      /* pair i turns by base^(-2 i / features) radians for each position */
     bg_rotary_scaling kind;
@@ -684,7 +688,7 @@ BG_API bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_valu
  * gates H], or [N, T, gates H] with batch_first, is the inputs' contribution to the gates: bg_linear with a weight
  * [gates H, in] and its bias. weight [gates H, H] and bias [gates H] (may be null) apply to the state; h0 and c0 [N, H]
  * are the first states. `reverse` runs from the last step to the first. -> h of all steps [T, N, H]; `*out_c` (may be
- * NULL) c of all steps. Both may be used in a loss; gradients flow to all operands.
+ * NULL) receives c of all steps. Both results may be used in a loss; gradients flow to all operands.
  */
 BG_API bg_value bg_lstm(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                         bg_value c0, bool batch_first, bool reverse, bg_value *out_c);
@@ -735,14 +739,14 @@ static inline bg_scan_options bg_scan_defaults(void)
 
 /*
  * Adds a loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is
- * built, and adds the step's ops. The body may use parameters, and any other value of the graph, whose gradients are
- * summed over the steps; the body knows the step's number, so steps may differ. `states` holds the first states and
- * receives the last ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first
- * states and other values that the body uses. The gradients of an input over all steps take as much memory as the
- * input. Returns output
- * 0. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different lengths, a state whose type changes, or an axis
- * that does not exist; BG_ERROR_INVALID for counts out of range, an output that the body does not set, or options that
- * are NULL; BG_ERROR_MEMORY. Shapes: output 0 of all steps along the axis.
+ * built, and adds the step's ops. The body may use parameters and any other values of the graph; their gradients are
+ * summed over the steps. The body knows the step's number, so steps may differ. `states` holds the first states and
+ * receives the last ones. `outputs` (may be NULL) receives the outputs of all steps along `axis`. Gradients flow to
+ * inputs, first states and other values that the body uses. Over all steps together, the gradients of an input take as
+ * much memory as the input. Returns the first output. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different
+ * lengths, a state whose type changes, or an axis that does not exist; BG_ERROR_INVALID for counts out of range, an
+ * output that the body does not set, or options that are NULL; BG_ERROR_MEMORY. Shapes: the first output, for all steps
+ * along the axis.
  */
 BG_API bg_value bg_scan(bg_graph *graph, const bg_scan_options *options, const bg_value *inputs, bg_value *states,
                         void (*body)(void *user, bg_graph *graph, bg_scan_step *step), void *user, bg_value *outputs);
@@ -781,7 +785,7 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  *
  * (the GPT-3 example for PopXL; Shoeybi et al., Megatron-LM, 2019, have the last two as g and f). */
 
-/* `function` is BG_REDUCE_SUM or BG_REDUCE_MAX; no gradient flows through the maximum. */
+/* Add the ops of the list above. `function` is BG_REDUCE_SUM or BG_REDUCE_MAX, which has no gradient. */
 BG_API bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t axes);
 BG_API bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
 BG_API bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
@@ -802,8 +806,8 @@ typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } b
 
 /* Computes cross-entropy: logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for
  * float64 logits), or [N] for NONE. Labels equal to ignore_index are ignored. The mean is over the other labels (0 if
- * there are none), in training over all such labels of the update (bg_accumulation). A label outside 0..C-1 that is not
- * ignore_index makes the loss NaN. ignore_index: PyTorch's default is -100. */
+ * all are ignored), in training over all such labels of the update (bg_accumulation). A label outside 0..C-1 that is
+ * not ignore_index makes the loss NaN. ignore_index: PyTorch's default is -100. */
 BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                  bg_loss_reduction reduction, int64_t ignore_index);
 
@@ -881,51 +885,51 @@ BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value log
 /* Counts the labels that are among the k largest logits of their rows [..., C]. Of equal logits the first counts as the
  * larger one. Shapes: logits [..., C], labels [...] -> int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
-/* Counts from which the scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE if the
- * operands' types or shapes do not fit each other; BG_ERROR_MEMORY.
+/* Counts rows by class, for the scores of a pass (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE if the operands'
+ * types or shapes do not fit each other; BG_ERROR_MEMORY.
  *
  * For logits [..., C] and labels [...]: int32 [3, C]. For each class these are the numbers of rows that are predicted
  * correctly, predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside
  * 0..C-1 are ignored. Shapes: logits [..., C], labels [...] -> int32 [3, C]. */
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
-/* For predictions and targets of one float type and shape: int32 [3, 2], the same counts for the classes no and yes. A
- * prediction is yes above the threshold, a target above one half. A logit's threshold is 0, a probability's 0.5.
- * Shapes: operands of one shape -> int32 [3, 2]. */
+/* Computes the counts of bg_class_counts for two classes, no and yes, from predictions and targets of one float type
+ * and shape. A prediction above the threshold is a yes, as is a target above one half. Use the threshold 0 for logits
+ * and 0.5 for probabilities. Shapes: operands of one shape -> int32 [3, 2]. */
 BG_API bg_value bg_binary_counts(bg_graph *graph, const char *name, bg_value predictions, bg_value targets,
                                  double threshold);
-/* For logits [..., C] and labels [...]: float32 [2], the sum of the labels' negative log-likelihoods, and the number of
- * labels other than ignore_index (bg_cross_entropy). Shapes: logits [..., C], labels [...] -> float32 [2]. */
+/* Computes two numbers: the sum of the labels' negative log-likelihoods, and the number of labels other than
+ * ignore_index (bg_cross_entropy). Shapes: logits [..., C], labels [...] -> float32 [2]. */
 BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                    int64_t ignore_index);
 
 /* ---- ops over pieces ----
  *
- * The mesh cuts a dimension of the whole tensor over `axis`, BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2; operands are a
+ * The mesh divides a dimension of the whole tensor over `axis`, BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2; operands are a
  * replica's pieces. With an axis of size 1 or BG_MESH_NONE these functions add the plain ops.
  *
  * Errors, in bg_graph_check: as the plain ops, and BG_ERROR_INVALID for an axis that is not a tensor axis or a number
  * of classes below 1. */
 
-/* Computes bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of
+/* Computes bg_embedding of a table whose rows are divided. Ids count from the first row of the whole table, and ids of
  * other replicas' rows yield zeros. bg_identical_gradients over the axis then adds the replicas' results, which gives
  * the complete rows. Shapes: table [V, H], ids [...] -> [..., H]. */
 BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids,
                                      bg_mesh_axis axis);
-/* Computes bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
+/* Computes bg_dropout of an x [N, ..., last] whose last dim is divided: the mask is that of the whole x. */
 BG_API bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x, double probability,
                                    bg_mesh_axis axis);
-/* Computes bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta, both of which are required.
- * The op has one collective in the forward pass and one in the backward pass. */
+/* Computes bg_layer_norm of an x whose last dim is divided, with the replica's pieces of gamma and beta, both of which
+ * are required. The op has one collective in the forward pass and one in the backward pass. */
 BG_API bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                       double epsilon, bg_mesh_axis axis);
-/* Computes bg_cross_entropy of logits whose classes are cut; labels are whole. `classes` is the total number of
+/* Computes bg_cross_entropy of logits whose classes are divided; labels are whole. `classes` is the total number of
  * classes; columns after the last class are padding and are ignored. The op has three collectives in the forward pass
  * and none in the backward pass; the loss is the same on all replicas of a group. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                          int64_t classes, bg_loss_reduction reduction, int64_t ignore_index,
                                          bg_mesh_axis axis);
 
-/* ---- the gradient checker: any graph, also with users' ops ---- */
+/* ---- the gradient checker: for any op, also for a user's ---- */
 
 typedef struct bg_gradient_check_options {
     size_t struct_bytes; /* set by bg_gradient_check_defaults; see base.h */
