@@ -158,7 +158,7 @@ mkdir -p "$build/bench"
 echo "system,setting,training_images_per_s,inference_images_per_s,training_median" >"$csv"
 processor=$(sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1)
 echo "Processor: ${processor:-unknown}, $(nproc) cores. brigade $(cat VERSION); $torch_line. Data: $data_name." \
-    "Best of $rounds rounds, and of training the median, images a second. Load average before: $load."
+    "Images per second, the best of $rounds rounds; median: the median of training. Load average before: $load."
 echo
 echo "| | training | x torch | median | inference | x torch |"
 echo "|---|---:|---:|---:|---:|---:|"

@@ -28,7 +28,7 @@ static shape draw_shape(random_state *random)
                     draw_between(random, 1, 40)}};
 }
 
-/* Returns the full shape, or one that broadcasts to it along adjacent dims. */
+/* Returns the full shape, or one that broadcasts to it along its first and last dims. */
 static bg_type draw_operand(random_state *random, bg_dtype dtype, const shape *full)
 {
     const uint32_t first = (uint32_t)draw_between(random, 0, 4), last = (uint32_t)draw_between(random, first, 4);

@@ -107,7 +107,7 @@ static void test_unary(void **state)
             check_unary((bg_unary)function, &random);
 }
 
-/* Either operand may broadcast along adjacent dims. */
+/* Either operand may broadcast along its first and its last dims. */
 static void test_binary(void **state)
 {
     random_state random = {2};

@@ -54,7 +54,7 @@ typedef struct bgi_broadcast_view {
     int64_t run, count;
 } bgi_broadcast_view;
 
-/* Returns false if the operand broadcasts along dims that are not adjacent. */
+/* Returns false if the operand broadcasts along a dim between dims that it has, such as [4, 1, 8] to [4, 3, 8]. */
 static inline bool bgi_broadcast_view_make(const bg_type *output, const bg_type *operand, bgi_broadcast_view *out)
 {
     int64_t run = 1, count = 1;
