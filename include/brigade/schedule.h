@@ -167,8 +167,8 @@ typedef struct bg_schedule_problem {
 } bg_schedule_problem;
 
 BG_API void bg_schedule_problem_init(bg_schedule_problem *problem, size_t struct_bytes);
-/* Sets the defaults: training with one update level, merges_loss and send_ahead 1; all other fields, such as the counts
- * of stages, devices and micro-batches, are zero. */
+/* Sets the defaults: training on one device, one micro-batch, one update level, merges_loss, send_ahead 1; all other
+ * fields, such as stage_count, are zero. */
 static inline bg_schedule_problem bg_schedule_problem_defaults(void)
 {
     bg_schedule_problem problem;
