@@ -122,7 +122,7 @@ struct bg_op_type {
 
 /* Sets all operand fields to BG_NO_OPERAND and all other fields to zero. Begin user-defined types with it: in C
  * `{BG_OP_TYPE_DEFAULTS, .name = "twice", ...}`. In C++ `{BG_OP_TYPE_DEFAULTS}` makes a whole bg_op_type, whose fields
- * are then assigned; since C++20 it may also stand among designated initializers, in the order of the fields: after
+ * are then assigned; since C++20 it may also be used with designated initializers, in the order of the fields: after
  * `.written_inputs` and before `.infer`. */
 #if !defined(__cplusplus) || __cplusplus >= 202002L
 #define BG_OP_TYPE_DEFAULTS .alias_input = BG_NO_OPERAND, .reuse_input = BG_NO_OPERAND, .weight_output = BG_NO_OPERAND
