@@ -665,8 +665,8 @@ typedef struct bg_update_rule {
     const bg_op_type *update; /* the op */
     const void *attributes;   /* the op's attributes, the same for every parameter; NULL if update->attributes_bytes
                                  is 0 */
-    const char
-        *states; /* names of the states, at most 3, sorted, separated by spaces: "exp_avg square"; NULL: no states */
+    /* Names of the states, at most 3, sorted, separated by spaces: "exp_avg square"; NULL: no states. */
+    const char *states;
 } bg_update_rule;
 
 /* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) adds epsilon to
