@@ -166,8 +166,8 @@ BG_API void bg_outfeed_destroy(bg_outfeed *outfeed);
 BG_API bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *error);
 
 typedef struct bg_outfeed_leaf {
-    const char
-        *path; /* keys and positions from the outermost to the innermost: "losses/0"; "" if the structure is one leaf */
+    /* Keys and positions from the outermost to the innermost: "losses/0"; "" if the structure is one leaf. */
+    const char *path;
     const char *output; /* name of the session's output */
     bg_type type; /* type of the leaf in a row: [replicas, dims...], or [dims...] if there is one replica. Known after
                      bg_outfeed_attach */

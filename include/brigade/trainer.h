@@ -227,8 +227,8 @@ typedef struct bg_trainer_options {
      * learning_rate_updates, of this update. Called before each call of a fit. NULL: the optimizer's learning rate. */
     double (*learning_rate)(void *user, uint64_t step);
     void *learning_rate_user;
-    bool
-        learning_rate_updates; /* learning_rate is called for each weight update of a call; false: only for the first */
+    /* learning_rate is called for each weight update of a call; false: only for the first. */
+    bool learning_rate_updates;
     /* As with Lightning's "16-mixed", float data are rounded to the type of the input if this is another float type,
      * such as float16; integers do not change. */
     bool cast_batches;
