@@ -38,13 +38,12 @@ extern "C" {
 /* Codes differ where a caller would react differently to a failure. */
 typedef enum bg_status {
     BG_OK = 0,
-    BG_ERROR_INVALID,   /* an argument or option is wrong: fix the call */
-    BG_ERROR_SHAPE,     /* shapes or types do not fit together: fix the model */
-    BG_ERROR_PARSE,     /* a file's content is wrong: fix the file */
-    BG_ERROR_NOT_FOUND, /* something with the given name does not exist */
-    BG_ERROR_MEMORY,    /* the allocator returned NULL */
-    BG_ERROR_BUDGET, /* a plan exceeds a device's memory budget, or a session needs more than the machine's free memory
-                      */
+    BG_ERROR_INVALID,       /* an argument or option is wrong: fix the call */
+    BG_ERROR_SHAPE,         /* shapes or types do not fit together: fix the model */
+    BG_ERROR_PARSE,         /* a file's content is wrong: fix the file */
+    BG_ERROR_NOT_FOUND,     /* something with the given name does not exist */
+    BG_ERROR_MEMORY,        /* the allocator returned NULL */
+    BG_ERROR_BUDGET,        /* a plan exceeds a device's memory budget, or a session the machine's free memory */
     BG_ERROR_UNSUPPORTED,   /* a valid request that this build or machine does not support */
     BG_ERROR_IO,            /* the operating system refused */
     BG_ERROR_COMMUNICATION, /* a peer failed or disconnected */
