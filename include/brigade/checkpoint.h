@@ -86,9 +86,9 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
  * With one process the checkpoint is complete when the thread has written it. With several ranks it is complete after
  * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. Only one writer at a time
  * may write to a folder. bg_checkpoint_finish waits for the thread, returns its status and frees the writer; do not
- * destroy the session before. All ranks call all three functions. Errors: those of bg_checkpoint_save, where
- * bg_checkpoint_finish returns the errors of writing; BG_ERROR_INVALID (one_file with several ranks). Owner: *out
- * belongs to the caller, who releases it with bg_checkpoint_finish.
+ * destroy the session before. All ranks call all three functions. Errors: those of bg_checkpoint_save
+ * (bg_checkpoint_finish returns those of writing); BG_ERROR_INVALID (one_file with several ranks). Owner: *out belongs
+ * to the caller, who releases it with bg_checkpoint_finish.
  */
 typedef struct bg_checkpoint_writer bg_checkpoint_writer;
 BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,

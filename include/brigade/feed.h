@@ -174,7 +174,7 @@ typedef struct bg_outfeed_leaf {
 } bg_outfeed_leaf;
 BG_API uint32_t bg_outfeed_leaf_count(const bg_outfeed *outfeed);
 BG_API bg_status bg_outfeed_leaf_at(const bg_outfeed *outfeed, uint32_t index, bg_outfeed_leaf *out, bg_error *error);
-BG_API uint32_t bg_outfeed_find(const bg_outfeed *outfeed, const char *path); /* UINT32_MAX when there is none */
+BG_API uint32_t bg_outfeed_find(const bg_outfeed *outfeed, const char *path); /* UINT32_MAX if there is no such leaf */
 BG_API const char *bg_outfeed_structure(const bg_outfeed *outfeed);           /* the structure with all keys */
 
 /* Reads and removes the oldest row (with newest_only, the newest row, once), if there is a row. leaves[i] (with the

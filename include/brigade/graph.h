@@ -240,8 +240,8 @@ BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const c
                              uint32_t input_count, const void *attributes, bg_value *outputs);
 
 /* Marks a value as an output, which sessions return to the host under this name. An input, a constant or a variable is
- * returned as a copy; of a variable, the value after the micro-batch's forward pass is returned. A remote buffer cannot
- * be an output: mark its entries instead (bg_remote_load). */
+ * returned as a copy, a variable with its value after the micro-batch's forward pass. A remote buffer cannot be an
+ * output: mark its entries instead (bg_remote_load). */
 BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
 
 /* Marks a value that training with recomputation (options.memory.recompute) stores in the forward pass for the backward

@@ -226,7 +226,8 @@ BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, 
 typedef struct bg_onnx_save_options {
     size_t struct_bytes; /* set by bg_onnx_save_defaults; see base.h */
     int64_t opset;       /* opset of ONNX's own ops: 13 to 17 */
-    /* Names of the outputs to write (bg_graph_output), with the ops that they need. NULL: all. */
+    /* Names of the outputs (bg_graph_output) to write. Ops that these outputs do not need are left out. NULL: all
+     * outputs. */
     const char *const *outputs;
     uint32_t output_count;
     /* The name of the symbolic first dimension of inputs, if the graph allows such a dimension; NULL: fixed sizes. */

@@ -271,13 +271,13 @@ typedef enum bg_weights_type {
 
 /* A loss scale that is options.numerics.loss_scaling at first and changes between updates, as in PopART. The library
  * counts elements of the parameters' scaled gradients whose absolute value is above bin_edge x 65504 (the largest
- * float16), for gradients of any type, in each micro-batch of each replica. Where means are weighted by counts, the
- * gradients are those of the sum over the samples. If the share of counted elements in an update is above the
- * threshold, the scale is multiplied by `decrease`, otherwise by `increase`, from the next update on. If an accumulated
- * gradient is not finite, the update is skipped (weights and optimizer state do not change; only bg_session_step counts
- * the update) and the scale decreases at once. Every stage's update waits for the gradients of all stages. The scale is
- * the variable "loss.scale" (float32) of the weights, which checkpoints keep. Automatic loss scaling needs an
- * accumulation of means. */
+ * float16), for gradients of any type, in each micro-batch of each replica. If means are weighted by counts
+ * (bg_accumulation), the counted gradients are those of the sum over the samples instead of the mean. If the share of
+ * counted elements in an update is above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`,
+ * from the next update on. If an accumulated gradient is not finite, the update is skipped (weights and optimizer state
+ * do not change; only bg_session_step counts the update) and the scale decreases at once. Every stage's update waits
+ * for the gradients of all stages. The scale is the variable "loss.scale" (float32) of the weights, which checkpoints
+ * keep. Automatic loss scaling needs an accumulation of means. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
     bool output;      /* training has one more output, `loss_scale`: the scale of each update, a float32 scalar */
@@ -467,7 +467,7 @@ typedef struct bg_numerics_options {
      * iteration][replica][accumulation], which is the order of the whole batch. Rows of outfeeds still have a dimension
      * for replicas.
      *
-     * With several data-parallel replicas gradient_accumulation is a power of two. Refused: a running mean, a
+     * With several data-parallel replicas gradient_accumulation must be a power of two. Refused: a running mean, a
      * replica_reduction that differs from the accumulation, groups of replicas with the same data (except those of a
      * mesh), ops that change variables in the forward pass (such as batch norm, whose statistics differ between
      * replicas) and, with several replicas, LAMB with sharded state. A device holds ceil(log2(gradient_accumulation)) -
@@ -577,8 +577,8 @@ typedef struct bg_reporting_options {
      *     is "memory of device 0"), each new file of remote buffers (its name), each first value of a weight, and each
      *     copy of a value to the devices (the weight's name). The callback must not use the session's weights.
      *   - bg_profile_measure: called before each run ("measure"); the unit is runs.
-     *   - bg_profile_write and bg_profile_write_trace: called before each step, file and device; the unit is these
-     *     parts.
+     *   - bg_profile_write and bg_profile_write_trace: called before each step, file and device, each of which is one
+     *     unit.
      * The callback and its `user` must outlive the plan. NULL: no callback. */
     bg_progress_function progress;
     void *progress_user;

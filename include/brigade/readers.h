@@ -38,7 +38,7 @@ typedef struct bg_npz {
 
 BG_API bg_status bg_npz_read(const char *path, bg_npz *out, bg_error *error);
 BG_API void bg_npz_clear(bg_npz *npz);
-BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL if there is none */
+BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL if the file has no such array */
 
 /* Opens .npy files as a data set. Each array becomes one tensor of the samples; its first dimension counts samples. */
 BG_API bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_dataset **out, bg_error *error);
