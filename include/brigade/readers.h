@@ -6,8 +6,8 @@
  *
  * Threads: any thread may call these functions at any time; one thread at a time uses a result.
  *
- * Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is wrong), BG_ERROR_UNSUPPORTED
- * (the content is valid, but this library does not support it), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
+ * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is wrong), BG_ERROR_UNSUPPORTED (the content is
+ * valid, but this library does not support it), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_READERS_H
 #define BRIGADE_READERS_H
@@ -99,9 +99,9 @@ typedef struct bg_csv_options {
 /*
  * Reads a table of numbers. Lines end with LF or CRLF, fields may be enclosed in double quotes (a doubled quote is a
  * literal one), and every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels
- * int32 [rows], unchanged without a label. Errors, whose messages have the line and the column: BG_ERROR_PARSE (also if
- * skip_incomplete leaves out every row), BG_ERROR_NOT_FOUND (no such file or column), BG_ERROR_INVALID, BG_ERROR_IO,
- * BG_ERROR_MEMORY.
+ * int32 [rows], unchanged without a label. Messages about the content have the line and the column. Errors:
+ * BG_ERROR_PARSE (also if skip_incomplete leaves out every row), BG_ERROR_NOT_FOUND (no such file or column),
+ * BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
                              bg_array *out_labels, bg_error *error);
