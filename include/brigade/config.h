@@ -49,7 +49,7 @@ typedef struct bg_config_value {
     const char *text; /* TEXT; MAP: a JSON object */
     const int64_t *integers;
     const double *reals; /* REALS; INTEGERS: the same numbers */
-    size_t count;        /* of the list */
+    size_t count;        /* length of the list */
 } bg_config_value;
 
 /* Creates a configuration with all defaults, in training mode. */

@@ -144,7 +144,7 @@ typedef struct bg_dataset_options {
 BG_API bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out, bg_error *error);
 
 /* Makes a data set whose samples lie along the first dimension of the arrays, which have the same size there. The data
- * set borrows the arrays' data and does not copy them, so they must outlive it. */
+ * set borrows the arrays' data without a copy, so the arrays must outlive the data set. */
 BG_API bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out,
                                           bg_error *error);
 
@@ -158,8 +158,9 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
 
 /*
  * Each of these data sets is lazy: a sample is read only when it is requested. Each holds a reference to its source, so
- * the caller may destroy the source at once. Sample i of epoch e is always a function of (e, i), so the order does not
- * depend on the number of workers, and a run can resume at any sample. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
+ * the caller may destroy the source right after the call. Sample i of epoch e is always a function of (e, i), so the
+ * order does not depend on the number of workers, and a run can resume at any sample. Errors: BG_ERROR_INVALID,
+ * BG_ERROR_MEMORY.
  */
 
 /* Makes a data set of the first `count` samples, or of all if the source has fewer. */

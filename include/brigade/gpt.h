@@ -31,7 +31,7 @@ typedef struct bg_gpt_options {
     int64_t positions, vocabulary;
     int64_t micro_batch;  /* N, sequences */
     double dropout;       /* dropout of the embedding, of attention, and of the output of each half of a layer */
-    bg_dtype dtype;       /* of activations; parameters are float32 */
+    bg_dtype dtype;       /* type of the activations; parameters are float32 */
     int64_t ignore_label; /* the label that is ignored; default -100 */
     int64_t attention_serialization; /* number of pieces into which the queries are cut (bg_attention_options) */
     uint32_t outputs;                /* a sum of BG_GPT_... bits */

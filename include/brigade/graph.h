@@ -70,7 +70,7 @@ typedef enum bg_kernel_policy {
     BG_KERNELS_AVX2,
     BG_KERNELS_AVX512,
     BG_KERNELS_AVX512_BF16, /* AVX-512 with products of bfloat16; BG_KERNELS_FAST may use AMX */
-    BG_KERNELS_NEON         /* of aarch64 */
+    BG_KERNELS_NEON         /* the NEON instructions of aarch64 */
 } bg_kernel_policy;
 
 #define BG_NO_OPERAND UINT32_MAX

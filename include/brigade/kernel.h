@@ -26,10 +26,10 @@ typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */
     uint64_t optimizer_step; /* weight updates since the optimizer state was created */
-    uint32_t micro_batch;    /* number of the micro-batch within the step, counted over all data-parallel replicas: m *
-                                data + place.data for micro-batch m of this replica, where `data` is the size of the mesh's
-                                data axis */
-    bg_mesh place;           /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
+    /* Number of the micro-batch within the step, counted over all data-parallel replicas: m x data + place.data for
+     * micro-batch m of this replica, where `data` is the size of the mesh's data axis. */
+    uint32_t micro_batch;
+    bg_mesh place; /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
     uint32_t
         accumulated; /* number of micro-batches whose gradients this replica has already accumulated in this step */
     bool training;

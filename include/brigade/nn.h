@@ -190,9 +190,9 @@ BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_t
  *
  *     features cut along axis 2  --linear, weight [axis 1, axis 2]-->  cut along axis 1  --linear-->  cut along axis 2
  *
- * With tensor_2 = 1 the drawing is a column-parallel layer followed by a row-parallel one (Shoeybi et al., Megatron-LM,
- * 2019). Parameters have the names and first values of the plain layers, under any mesh. Without a mesh these layers
- * are the plain layers.
+ * With tensor_2 = 1 the drawing shows a column-parallel layer followed by a row-parallel one (Shoeybi et al.,
+ * Megatron-LM, 2019). Parameters have the names and first values of the plain layers, under any mesh. Without a mesh
+ * these layers are the plain layers.
  *
  * Errors, in bg_graph_check: BG_ERROR_INVALID if a name is missing or too long, options are NULL, an axis is not a
  * tensor axis, or a size is below 1; BG_ERROR_SHAPE if the input is not a float of the stated dimensions, or the size

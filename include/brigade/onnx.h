@@ -122,7 +122,7 @@ typedef struct bg_onnx_contents {
     const bg_onnx_node *nodes;
     const bg_onnx_weight *weights;
     const char *const *symbols;      /* names of symbolic dimensions of inputs, in their order in the file */
-    const bg_onnx_problem *problems; /* of the last bg_onnx_build */
+    const bg_onnx_problem *problems; /* found by the last bg_onnx_build */
     uint32_t input_count, output_count, node_count, weight_count, symbol_count, problem_count;
 } bg_onnx_contents;
 

@@ -329,7 +329,7 @@ typedef struct bg_execution_options {
      * device after @, or the device of the stage's blocks, or the device that the schedule assigns. */
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
-    uint32_t device_count; /* of one replica; 0: the number that the stages and the schedule need */
+    uint32_t device_count; /* devices of one replica; 0: the number that the stages and the schedule need */
     bool phases_parallel;  /* PHASED: even phases run on one group of devices and odd phases on another one; false: all
                               phases run on one group */
     const bg_device_model *devices;   /* NULL: all devices are equal */

@@ -90,13 +90,15 @@ BG_API size_t bg_plan_remote_bytes(const bg_plan *plan, uint32_t device, bg_loca
 
 /* The bytes that a step moves to a device and away from it. */
 typedef enum bg_plan_traffic {
-    BG_TRAFFIC_LOADED =
-        0,               /* from remote stores; for sharded tensors the pieces of all replicas, unless one is enough */
-    BG_TRAFFIC_STORED,   /* to the device's own remote store */
-    BG_TRAFFIC_REDUCED,  /* the device's input to sums over replicas: gradients (accumulators) and, for a model
-                            that is cut over replicas, activations and their gradients */
-    BG_TRAFFIC_GATHERED, /* gathered from pieces on replicas: new weights after an update, and
-                            activations of such a model */
+    /* From remote stores; for sharded tensors the pieces of all replicas, unless one is enough. */
+    BG_TRAFFIC_LOADED = 0,
+    BG_TRAFFIC_STORED, /* to the device's own remote store */
+    /* The device's input to sums over replicas: gradients (accumulators) and, for a model that is cut over replicas,
+     * activations and their gradients. */
+    BG_TRAFFIC_REDUCED,
+    /* Gathered from pieces on replicas: new weights after an update and, for a model that is cut over replicas,
+     * activations. */
+    BG_TRAFFIC_GATHERED,
     BG_TRAFFIC_COUNT
 } bg_plan_traffic;
 BG_API const char *bg_plan_traffic_name(bg_plan_traffic traffic);

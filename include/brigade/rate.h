@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-/* The comment beside a kind is the factor by which `rate` is multiplied at update t (from 0) after the warm-up, of n =
- * steps - warmup. */
+/* Kinds of schedules. Each comment is the factor by which `rate` is multiplied at update t after the warm-up, where t
+ * counts from 0 to n = steps - warmup. */
 typedef enum bg_rate_kind {
     BG_RATE_CONSTANT = 0,
     BG_RATE_LINEAR,       /* 1 + (final - 1) t / n */

@@ -119,8 +119,8 @@ BG_API void bg_session_destroy(bg_session *session);
  * one thread at a time uses it. A reader waits for no other session, and it may run while other threads train, load or
  * publish the weights.
  *
- *     one thread trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
- *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
+ *     one thread trains:   bg_session_run ... then bg_weights_publish, then bg_session_run ...
+ *     other threads infer: bg_session_run on readers; a run uses the version that was the newest when it began
  *
  * When a reader first uses a version, it copies the weights that it cannot read in place: weights in pieces (sections,
  * tensor parallelism) or in remote buffers. A reader also has copies of buffers that its ops write, such as a cache.

@@ -282,9 +282,9 @@ typedef struct bg_trainer_data {
      * With batch_limits a pass ends at the limit, and the next pass continues from there. At the end of the data,
      * inference leaves out less than a call, and training leaves out less than an update. */
     bg_infeed *infeed;
-    const char *const
-        *names; /* the name of the input for each tensor; a tensor whose name the task's graph does not have is left
-                   out. NULL: the tensors have the order of the inputs. Must be NULL for an infeed */
+    /* The name of the input for each tensor; a tensor whose name the task's graph does not have is left out. NULL: the
+     * tensors have the order of the inputs. Must be NULL for an infeed. */
+    const char *const *names;
 } bg_trainer_data;
 
 /* Trains, and validates during training if `validation` is not NULL. The function ends after max_epochs, max_steps, an
