@@ -30,8 +30,8 @@ typedef struct bg_kernel_env {
      * micro-batch m of this replica, where `data` is the size of the mesh's data axis. */
     uint32_t micro_batch;
     bg_mesh place; /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
-    uint32_t
-        accumulated; /* number of micro-batches whose gradients this replica has already accumulated in this step */
+    /* Number of micro-batches whose gradients this replica has already accumulated in this step. */
+    uint32_t accumulated;
     bool training;
 } bg_kernel_env;
 

@@ -98,9 +98,9 @@ typedef struct bg_shard_dim {
     bg_mesh_axis axis; /* NONE, TENSOR_1 or TENSOR_2: replicas at coordinate i of this axis have piece i */
     uint32_t blocks; /* number of tensors that are concatenated in the dimension, each of which is cut separately: 3 for
                         the columns q, k, v. 0 means 1 */
-    uint32_t
-        multiple; /* the size of the pieces is rounded up to a multiple of this number, and zeros follow the last
-                     element; 0: no zeros, so the axis must divide the dimension. Tables of the GPT example have 16 */
+    /* The size of the pieces is rounded up to a multiple of this number, and zeros follow the last element; 0: no
+     * zeros, so the axis must divide the dimension. Tables of the GPT example have 16. */
+    uint32_t multiple;
 } bg_shard_dim;
 
 /* A tensor and how a mesh cuts it: 50257 rows in 8 pieces of 6288 are {BG_MESH_TENSOR_1, 1, 16}. */

@@ -70,9 +70,9 @@ typedef struct bg_plan_summary {
     uint32_t data_replicas;       /* number of replicas whose gradients are summed; 1: no sum */
     uint32_t sums;                /* number of sums of gradients over replicas in a step: one for each stage */
     uint32_t sums_beside;         /* number of sums for which devices do not wait */
-    uint64_t
-        bytes_not_stored; /* bytes of gradients that the remote stores of a replica do not keep, because gradients are
-                             summed in the backward pass and the replica keeps only the pieces that it updates */
+    /* Bytes of gradients that the remote stores of a replica do not keep, because gradients are summed in the backward
+     * pass and the replica keeps only the pieces that it updates. */
+    uint64_t bytes_not_stored;
 } bg_plan_summary;
 BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
 /* Returns the options of the plan. Borrowed. */

@@ -153,10 +153,10 @@ BG_API uint32_t bg_session_output_count(const bg_session *session);
 typedef struct bg_stream {
     const char *name;
     bg_type micro_batch_type; /* type of one micro-batch */
-    uint64_t
-        count; /* number of micro-batches per run: device iterations x accumulation x replicas for inputs; for outputs
-                  the output mode decides. The layout is [device iteration][accumulation][replica][micro-batch], with
-                  canonical_reductions [device iteration][replica][accumulation][micro-batch] */
+    /* Number of micro-batches per run: device iterations x accumulation x replicas for inputs; for outputs the output
+     * mode decides. The layout is [device iteration][accumulation][replica][micro-batch], with canonical_reductions
+     * [device iteration][replica][accumulation][micro-batch]. */
+    uint64_t count;
     uint32_t replicas; /* number of replicas, for inputs of groups of replicas that get the same data; it divides
                           `count`. 1 if values of the replicas are not adjacent in the layout */
     size_t size_bytes; /* size of all micro-batches */
