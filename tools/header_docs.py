@@ -14,7 +14,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TAGS = ("Shapes", "Errors", "Threads", "Owner", "Since")
-TAG = re.compile(r"(?:^|(?<=\s))(Shapes|Errors|Threads|Owner|Since)(, in bg_graph_check)?: ")
+TAG = re.compile(r"(?:^|(?<=\s))(Shapes|Errors|Threads|Owner|Since)(, in bg_graph_check)?:\s")
 BANNER = re.compile(r"^---- (.*?) ----\n?", re.S)
 NO_HEADERS = {"core.h"}  # headers that only include others
 

@@ -12,13 +12,13 @@
 extern "C" {
 #endif
 
-/* A dense row-major value that owns its memory. All-zero is valid and empty. */
+/* A dense row-major array that owns its memory. All-zero is valid and empty. */
 typedef struct bg_array {
     bg_type type;
     void *data; /* malloc'ed */
 } bg_array;
 
-/* Allocates zeroed memory for `type`. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
+/* Sets the array to one of `type`, whose new memory is zeroed. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
 BG_API bg_status bg_array_init(bg_array *array, const bg_type *type, bg_error *error);
 
 /* Frees the memory and zeroes the struct. */

@@ -2,10 +2,10 @@
  * base.h: what every other header needs: visibility, status codes, errors, element types, shapes.
  *
  * Errors. Every function that can fail returns a bg_status and takes an optional `bg_error *` (NULL is fine). The
- * struct may be uninitialized or hold an older failure, because the function clears it first. Success leaves it clear;
- * failure leaves one line that says what failed, where, which value is wrong, and what would be right. Within a call
- * the first cause is kept, and outer layers prepend the place where it happened. Recording an error allocates nothing,
- * so running out of memory can be reported. A NULL where an object, a path, options, a list or an output pointer is
+ * struct may be uninitialized or hold an older failure, because the function clears it first. Success leaves the struct
+ * clear; failure leaves a message that says what failed, where, which value is wrong, and what would be right. Within a
+ * call the first cause is kept, and outer layers prepend the place where it happened. Recording an error allocates no
+ * memory, so it works when memory has run out. A NULL where an object, a path, options, a list or an output pointer is
  * required gives BG_ERROR_INVALID, and the message names the parameter.
  *
  * Ownership, for the whole library: what comes through an `out` parameter is yours to destroy; what is returned
@@ -41,43 +41,42 @@ typedef enum bg_status {
     BG_ERROR_INVALID,       /* an argument or option is wrong: fix the call */
     BG_ERROR_SHAPE,         /* shapes or types do not fit together: fix the model */
     BG_ERROR_PARSE,         /* a file's content is wrong: fix the file */
-    BG_ERROR_NOT_FOUND,     /* a named thing does not exist */
+    BG_ERROR_NOT_FOUND,     /* something with the given name does not exist */
     BG_ERROR_MEMORY,        /* the allocator returned NULL */
-    BG_ERROR_BUDGET,        /* out of budget: a plan exceeds a device's memory budget, or a session exceeds the
-                               machine's free memory */
+    BG_ERROR_BUDGET,        /* a plan exceeds a device's memory budget, or a session the machine's free memory */
     BG_ERROR_UNSUPPORTED,   /* a valid request that this build or machine does not support */
     BG_ERROR_IO,            /* the operating system refused */
     BG_ERROR_COMMUNICATION, /* a peer failed or disconnected */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
-    BG_ERROR_CANCELED,      /* the caller asked to stop */
+    BG_ERROR_CANCELED,      /* a callback of the caller ended the work */
     BG_ERROR_RANGE,         /* the data ended: provide more data, or repeat the data */
     BG_ERROR_INTERNAL,      /* a defect in the library itself */
     BG_ERROR_NOT_FINITE     /* a loss is infinite or NaN, and its update was refused (numerics.guard_loss) */
 } bg_status;
 
-/* Structs that callers fill begin with their size, struct_bytes. A program that was compiled for another release
- * therefore gets an error (BG_ERROR_INVALID names the struct):
+/* Structs that callers fill begin with their size, struct_bytes, so a program that was compiled for another release
+ * gets an error (BG_ERROR_INVALID, which names the struct):
  *
- * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), or an ..._init
- *   function for bindings, which pass the size they know), that function sets the size, and a size of 0 is an error
+ * - If a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), or for bindings an
+ *   ..._init function, which gets the size as an argument), this function sets the size, and a size of 0 is an error
  *   that names the function.
- * - Where such a struct may begin as all-zero ((bg_run){.inputs = inputs}), 0 means this release's size. A program that
- *   wants the check sets `.struct_bytes = sizeof(bg_run)`.
+ * - If the struct may be all-zero at first ((bg_run){.inputs = inputs}), a size of 0 means the library's size. A
+ *   program that wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
  * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and structs that the library fills have no size
  * field; they change only with the library's SONAME. */
 
 #define BG_ERROR_MESSAGE_BYTES 4096
 
-/* An error, held by the caller. Functions that take a bg_error clear it first, whatever it holds. bg_error_set and
- * bg_error_context keep the recorded text, so for them the struct must be zero-initialized, cleared, or one that the
- * library passed to a callback. */
+/* An error, in memory of the caller. Functions that take a bg_error clear it first, whatever it holds, except
+ * bg_error_set and bg_error_context, which keep the recorded text. For these two the struct must be zero-initialized,
+ * cleared, or one that the library passed to a callback. */
 typedef struct bg_error {
     bg_status status;
     char message[BG_ERROR_MESSAGE_BYTES];
 } bg_error;
 
-/* Returns the release of the library that the program runs with, such as "0.1.0". */
+/* Returns the release of the library with which the program runs, such as "0.1.0". */
 BG_API const char *bg_version(void);
 
 /* Returns a short name for a status ("shape", "budget", ...); never NULL. */
@@ -90,16 +89,17 @@ BG_API bg_status bg_error_set(bg_error *error, bg_status status, const char *for
 /* Prepends "where: " to the recorded message and returns `status`. `error` may be NULL. */
 BG_API bg_status bg_error_context(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 
-/* Empties an error so that it can be used again. */
+/* Clears an error, so that it can be used again. */
 BG_API void bg_error_clear(bg_error *error);
 
-/* A callback that long work calls repeatedly, in the thread that does the work. Returning true ends the work with
- * BG_ERROR_CANCELED. The callback must return quickly, and once it has returned true it must keep returning true. */
+/* A callback that is called repeatedly during long work, in the thread that does the work. Returning true ends the work
+ * with BG_ERROR_CANCELED. The callback must return quickly, and after it has returned true, further calls must return
+ * true too. */
 typedef bool (*bg_stop_function)(void *user);
 
-/* A callback that long work calls in its own thread at the beginning of each part, when `done` of `total` units are
- * finished. `what` names the part, such as a pass of the compiler or a tensor, and is valid during the call. Returning
- * true ends the work with BG_ERROR_CANCELED. */
+/* A callback that is called during long work, in the thread that does the work, at the beginning of each part, when
+ * `done` of `total` units are finished. `what` names the part, such as a pass of the compiler or a tensor, and is valid
+ * during the call. Returning true ends the work with BG_ERROR_CANCELED. */
 typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done, uint64_t total);
 
 /* ---- memory ---- */
@@ -121,7 +121,7 @@ typedef enum bg_dtype {
     BG_DTYPE_NONE = 0,
     BG_FLOAT32,
     BG_BFLOAT16,
-    BG_FLOAT64, /* for gradient checks; every reference kernel supports it */
+    BG_FLOAT64, /* for gradient checks; every reference kernel supports this type */
     BG_INT32,
     BG_UINT8,
     BG_FLOAT16, /* IEEE 754 binary16 */

@@ -26,7 +26,7 @@ extern "C" {
 enum {                         /* bits of bg_convnet_options.outputs */
        BG_CONVNET_LOGITS = 1,  /* "logits" [N, 10] */
        BG_CONVNET_LOSS = 2,    /* "loss": mean cross-entropy, float32 scalar */
-       BG_CONVNET_CORRECT = 4, /* "correct": number of images whose largest logit is that of the label, int32 scalar */
+       BG_CONVNET_CORRECT = 4, /* "correct": number of images whose label has the largest logit, int32 scalar */
        BG_CONVNET_ALL = 7
 };
 

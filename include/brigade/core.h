@@ -1,6 +1,6 @@
 /*
  * core.h: the core of the library, which needs only the C library, libm and threads (`make MINIMAL=1`). The core
- * describes a network, plans how the network runs, and runs it. All other headers are built on these headers.
+ * describes a network, plans how the network runs, and runs it. The other headers build on the core.
  */
 #ifndef BRIGADE_CORE_H
 #define BRIGADE_CORE_H

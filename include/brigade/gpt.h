@@ -31,9 +31,9 @@ typedef struct bg_gpt_options {
     int64_t positions, vocabulary;
     int64_t micro_batch;  /* N, sequences */
     double dropout;       /* dropout of the embedding, of attention, and of the output of each half of a layer */
-    bg_dtype dtype;       /* of activations; parameters are float32 */
+    bg_dtype dtype;       /* type of the activations; parameters are float32 */
     int64_t ignore_label; /* the label that is ignored; default -100 */
-    int64_t attention_serialization; /* number of pieces of the queries (bg_attention_options) */
+    int64_t attention_serialization; /* number of pieces into which the queries are cut (bg_attention_options) */
     uint32_t outputs;                /* a sum of BG_GPT_... bits */
     bool checkpoint_layers;          /* recomputation keeps the output of each layer (bg_graph_checkpoint) */
 } bg_gpt_options;
@@ -51,40 +51,41 @@ static inline bg_gpt_options bg_gpt_defaults(void)
 
 typedef struct bg_gpt {
     bg_value tokens; /* input "tokens" int32 [N, S] */
-    bg_value labels; /* input "labels" int32 [N, S]: the token that follows each; null without BG_GPT_LOSS */
-    bg_value logits; /* [N S, vocabulary]; without BG_GPT_LOGITS, on a mesh, a replica's columns with their padding */
+    bg_value labels; /* input "labels" int32 [N, S]: the token that follows each token; null without BG_GPT_LOSS */
+    bg_value logits; /* [N S, vocabulary]; on a mesh without BG_GPT_LOGITS, the columns of the replica's piece, with
+                        padding */
     bg_value loss;   /* null without BG_GPT_LOSS */
-    /* Set only by bg_gpt_build_step, otherwise null. */
+    /* Set only by bg_gpt_build_step and bg_gpt_build_steps, otherwise null. */
     bg_value positions; /* input "positions" int32 [1, S]: p, p + 1, ... */
-    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is predicted */
+    bg_value row;       /* input "row" int32 [1]: the row, 0 to S - 1, of the token whose successor is predicted */
 } bg_gpt;
 
 /*
  * Adds the model to a graph, in blocks "Embedding", "Layer-0", "Layer-1", ..., "Head". Matrices [in, out] begin as
- * normal numbers of deviation 0.02, truncated at two deviations; biases begin as 0, norms as 1. The head's matrix is
- * the embedding's (`transformer.wte.weight`). options NULL: the defaults.
+ * normal numbers of deviation 0.02, truncated at two deviations; biases begin as 0, weights of norms as 1. The head's
+ * matrix is that of the embedding (`transformer.wte.weight`). options NULL: the defaults.
  *
- * In a graph with a mesh (bg_graph_set_mesh) each replica gets its part of the model, cut as in the GPT-3 example for
- * PopXL: tensor axis 1 divides the heads, axis 2 the hidden size. The parameters are the same, with the same names and
- * first values.
+ * In a graph with a mesh (bg_graph_set_mesh) each replica gets its piece of the model, cut as in the GPT-3 example for
+ * PopXL: tensor axis 1 divides the heads, axis 2 the hidden size. The whole parameters have the same names and first
+ * values as without a mesh.
  */
 BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
 
 /*
  * Adds the model for the next S tokens of one sequence, with bg_gpt_build's parameters. Each layer keeps the keys and
  * values of earlier tokens in a buffer "transformer.h.<layer>.attn.cache" [cache_length, 2 hidden]. Inputs are tokens
- * [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token that follows. S is
- * options->sequence_length, at most cache_length; p is at most cache_length - S. For fewer than S tokens, append any
- * tokens; the next step overwrites their keys and values. The options micro_batch, dropout, labels and outputs are
- * ignored.
+ * [1, S], positions and row; the output "logits" float32 [1, vocabulary] is for the token that follows `row`. S is
+ * options->sequence_length, at most cache_length; p is at most cache_length - S. To feed fewer than S tokens, append
+ * any tokens; the next step overwrites their keys and values. The options micro_batch, dropout, ignore_label and
+ * outputs are ignored.
  */
 BG_API bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
 
 /* Adds the same model for several sequences at once, each with its own cache. The buffers above belong to the first
  * sequence; those of sequence i > 0 are "transformer.h.<layer>.attn.cache.<i>". Inputs are tokens and positions
- * [sequences, S], and row [sequences]. Element i of `row` counts over all rows: the rows of sequence i begin at i S.
- * The output is "logits" [sequences, vocabulary]. The logits of a sequence are bit-identical to those of the sequence
- * alone. The limit is BG_GPT_MOST_SEQUENCES. */
+ * [sequences, S], and row [sequences]. The rows of all sequences are numbered together: element i of `row` is i S plus
+ * the row in sequence i. The output is "logits" [sequences, vocabulary]. The logits of a sequence are bit-identical to
+ * those of bg_gpt_build_step. `sequences` is at most BG_GPT_MOST_SEQUENCES. */
 #define BG_GPT_MOST_SEQUENCES 32
 BG_API bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length,
                                  uint32_t sequences);

@@ -1,12 +1,13 @@
 /*
- * kernel.h: one kernel call as the engine sees it. Library kernels and users' own kernels have the same form.
+ * kernel.h: kernels of ops, and what a call of a kernel gets. The library's kernels and users' kernels have the same
+ * form.
  *
  * A kernel computes an op's outputs from its inputs. Its work is cut into `part_count` parts. This number depends only
- * on shapes, never on the number of threads. Parts may run in any order on any thread, and the result is bit-identical.
- * Parts write disjoint memory (outputs or their own piece of `scratch`). `prepare`, when present, runs once before all
- * parts and writes data that they all read into `scratch`. Reductions that combine partial results in part order run
- * after all parts: large ones in `combine`, when present, which also has parts. `finish`, when present, runs once at
- * the end.
+ * on shapes, never on the number of threads. Parts may run in any order on any thread, and the result must be
+ * bit-identical. Parts write disjoint memory (of outputs or of `scratch`). `prepare`, if present, runs once before all
+ * parts and writes data that all of them read into `scratch`. Partial results are combined, in the order of the parts,
+ * after all parts have run: in `combine`, which also has parts, if this work is large, or in `finish`, which runs once
+ * at the end. Both are optional.
  *
  * Threads: parts of a kernel call run on several threads at the same time.
  */
@@ -25,10 +26,12 @@ typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */
     uint64_t optimizer_step; /* weight updates since the optimizer state was created */
-    uint32_t micro_batch;    /* number of the micro-batch within the step, counted over all replicas that have different
-                                data (the mesh's data axis): m * data + place.data */
-    bg_mesh place;           /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
-    uint32_t accumulated;    /* micro-batches already accumulated on this replica in this step (0 = first) */
+    /* Number of the micro-batch within the step, counted over all data-parallel replicas: m x data + place.data for
+     * micro-batch m of this replica, where `data` is the size of the mesh's data axis. */
+    uint32_t micro_batch;
+    bg_mesh place; /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
+    /* Number of micro-batches whose gradients this replica has already accumulated in this step. */
+    uint32_t accumulated;
     bool training;
 } bg_kernel_env;
 
@@ -42,10 +45,10 @@ typedef struct bg_kernel_call {
     void *scratch;          /* scratch_bytes, 64-byte aligned, shared by all parts; contents undefined at entry */
     const bg_kernel_env *env;
     void *state; /* the kernel's `state` */
-    /* The number of the thread that runs the part, below part_count (combine_count). Parts that run at the same time
-     * have different numbers, and a thread keeps its number. A kernel can use it instead of the part's number to select
-     * scratch that no later part reads. A few pieces of scratch then serve all parts and stay in the caches of their
-     * threads. */
+    /* The number of the thread that runs the part, below part_count (in `combine`, combine_count). Parts that run at
+     * the same time have different numbers, and a thread keeps its number during the call. A kernel can use this number
+     * instead of the part's number to select scratch that no later part reads. Then a few pieces of scratch are enough
+     * for all parts, and stay in the caches of their threads. */
     uint32_t runner;
 } bg_kernel_call;
 

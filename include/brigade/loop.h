@@ -6,8 +6,8 @@
  *
  * The body is a graph. Some of its inputs are carried: the body computes their next values in one iteration and reads
  * them in the next iteration. Its other inputs come from the infeed in each iteration, or stay the same
- * (bg_run.constants). A loop becomes a plan: run the plan with bg_session_execute (feed.h). Training loops need no
- * carried values: use bg_plan_create_training with device iterations.
+ * (bg_run.constants). bg_plan_create_loop makes a plan of a loop; run the plan with bg_session_execute (feed.h).
+ * Training loops need no carried values: use bg_plan_create_training with device iterations.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
@@ -38,28 +38,30 @@ typedef struct bg_loop {
     const bg_graph *condition;
 } bg_loop;
 
-/* `carried` and `results` both have `count` elements. A count above BG_LOOP_MOST_CARRIED makes the plan fail. */
+/* Make a loop that runs `iterations` times, and a while loop. `carried` and `results` have `count` elements. If count
+ * is above BG_LOOP_MOST_CARRIED, making the plan fails. */
 BG_API bg_loop bg_repeat(uint64_t iterations, const bg_value *carried, const bg_value *results, uint32_t count);
 BG_API bg_loop bg_while(const bg_graph *condition, uint64_t most_iterations, const bg_value *carried,
                         const bg_value *results, uint32_t count);
 
 /*
- * Makes the plan of a loop. Graphs are copied. options->device_iterations and gradient_accumulation must be 1, because
- * the loop sets the number of iterations. Outputs of the body are returned by their modes (default: final). A carried
- * value must be read and made in one stage. Errors: BG_ERROR_INVALID for a carried value that is not an input of the
- * body or is listed twice, for more than BG_LOOP_MOST_CARRIED carried values, for a condition with a variable or with
- * another output than one scalar, for device_iterations other than 1, and for 2^32 or more iterations that are not
- * BG_ENDLESS; BG_ERROR_SHAPE for a next value, or an input of the condition, whose type differs from that of the
- * carried value; otherwise as bg_plan_create_inference.
+ * Makes the plan of a loop. Graphs are copied. options->execution.device_iterations and gradient_accumulation must be
+ * 1, because the loop sets the number of iterations. A run returns outputs of the body by their output modes (default:
+ * final). The stage that reads a carried value must also compute its next value. Errors: BG_ERROR_INVALID for a carried
+ * value that is not an input of the body or is listed twice, for more than BG_LOOP_MOST_CARRIED carried values, for a
+ * condition with a variable or with another output than one scalar, for device_iterations other than 1, and for 2^32 or
+ * more iterations that are not BG_ENDLESS; BG_ERROR_SHAPE for a next value, or an input of the condition, whose type
+ * differs from that of the carried value; otherwise as bg_plan_create_inference.
  */
 BG_API bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const bg_options *options,
                                      bg_plan **out, bg_error *error);
 
 /*
- * Adds a loop to a graph as an op, also to the body of another loop. `inputs` are the values for the body's inputs, in
- * the body's order. Inputs that are not carried stay the same. outputs[i] receives carried value i after the last
- * iteration. The body has no variables, marks no outputs for the host, and is borrowed until all plans of the graph are
- * made, as is the condition. A loop op runs on one core. The op has no gradient: training fails if one is needed.
+ * Adds a loop as an op to a graph, which may be the body of another loop. `inputs` are the values for the body's
+ * inputs, in the body's order. Inputs of the body that are not carried have the same value in all iterations.
+ * outputs[i] receives carried value i after the last iteration. The body has no variables, marks no outputs for the
+ * host, and is borrowed until all plans of the graph are made, as is the condition. A loop op runs on one core. The op
+ * has no gradient: training fails if one is needed.
  */
 BG_API void bg_graph_loop(bg_graph *graph, const char *name, const bg_graph *body, const bg_loop *loop,
                           const bg_value *inputs, uint32_t input_count, bg_value *outputs);

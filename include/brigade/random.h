@@ -2,8 +2,8 @@
  * random.h: the counter-based generator behind every random number in Brigade.
  *
  * Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
- * bijection of a 128-bit counter, chosen by a 64-bit key. A random number is a function of (key, counter), never of the
- * numbers drawn before, so it is the same in every thread, process and schedule.
+ * bijection of 128-bit counters, which a 64-bit key selects. A random number is a function of (key, counter), never of
+ * the numbers drawn before, so it is the same in every thread, process and schedule.
  *
  * Threads: these are pure functions, which any thread may call at any time.
  */

@@ -14,18 +14,19 @@
 extern "C" {
 #endif
 
-/* After the warm-up, at update t of n = steps - warmup, the rate is `rate` times */
+/* Kinds of schedules. Each comment is the factor by which `rate` is multiplied at update t after the warm-up, where t
+ * counts from 0 to n = steps - warmup. */
 typedef enum bg_rate_kind {
     BG_RATE_CONSTANT = 0,
-    BG_RATE_LINEAR,       /* 1 + (final - 1) t / n, down (or up) to final */
+    BG_RATE_LINEAR,       /* 1 + (final - 1) t / n */
     BG_RATE_COSINE,       /* final + (1 - final) (1 + cos(pi t / n)) / 2 */
     BG_RATE_POLYNOMIAL,   /* final + (1 - final) (1 - t / n)^power */
-    BG_RATE_ONE_CYCLE,    /* half a cosine up from `start` during the warm-up, half a cosine down to final at the last
-                             update, steps - 1 (Smith and Topin, 2019) */
+    BG_RATE_ONE_CYCLE,    /* half a cosine from 1 down to final at the last update, steps - 1; in the warm-up, half a
+                             cosine from `start` up to 1 (Smith and Topin, 2019) */
     BG_RATE_STEP,         /* factor^floor(t / period) */
-    BG_RATE_INVERSE_ROOT, /* sqrt(w / (w + t)), w = warmup, at least 1 */
-    BG_RATE_PLATEAU, /* multiplied by factor each time that bg_rate_report sees no progress for `patience` reports; at
-                        least final */
+    BG_RATE_INVERSE_ROOT, /* sqrt(w / (w + t)), where w is warmup, but at least 1 */
+    BG_RATE_PLATEAU, /* 1 at first; multiplied by `factor` each time that more than `patience` reports in a row show no
+                        progress (bg_rate_report); at least final */
     BG_RATE_KIND_COUNT
 } bg_rate_kind;
 
@@ -40,12 +41,13 @@ typedef struct bg_rate_schedule {
     double power;    /* POLYNOMIAL; default 1 */
     double factor;   /* STEP, PLATEAU; default 0.1 */
     uint64_t period; /* STEP; default 1 */
-    /* PLATEAU: a value is progress when it is below the best so far by more than threshold x |best|. After more than
-     * `patience` reports in a row without progress the rate changes, and the next `cooldown` reports do not count. */
+    /* PLATEAU: a report is progress if its value is below the best value so far by more than threshold x |best|. After
+     * more than `patience` reports in a row without progress the rate changes, and the next `cooldown` reports do not
+     * count as such. */
     uint64_t patience; /* default 10 */
     uint64_t cooldown; /* default 0 */
     double threshold;  /* default 1e-4 */
-    /* state of PLATEAU, set by bg_rate_report: save it with a checkpoint to continue */
+    /* State of PLATEAU, set by bg_rate_report. To resume training with it, save it with a checkpoint. */
     double scale, best; /* 1 and infinity at first */
     uint64_t bad_reports, resting;
 } bg_rate_schedule;
@@ -60,16 +62,18 @@ static inline bg_rate_schedule bg_rate_make(bg_rate_kind kind, double rate, uint
     return schedule;
 }
 
-/* Returns the rate of update `step`, counted from 0. `schedule` is a bg_rate_schedule that bg_rate_validate accepts. */
+/* Returns the learning rate of update `step`, counted from 0. `schedule` is a bg_rate_schedule that bg_rate_validate
+ * accepts. */
 BG_API double bg_rate_at(void *schedule, uint64_t step);
 /* PLATEAU: reports a new value of a quantity that should fall, such as a validation loss. For a quantity that should
  * rise, report its negative. NaN counts as no progress. Other kinds ignore the report. */
 BG_API void bg_rate_report(bg_rate_schedule *schedule, double value);
 /* Checks that every number is in its range; the error says what would be right. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_rate_validate(const bg_rate_schedule *schedule, bg_error *error);
-/* Reads a schedule from a string: a kind (constant, linear, cosine, polynomial, one_cycle, step, inverse_root,
- * plateau), and the fields that differ from its defaults: "cosine:warmup=100,final=0.1". Settings have the names of the
- * fields; `steps` may be one of them. `out` is unchanged when the string is invalid. Errors: BG_ERROR_INVALID. */
+/* Reads a schedule from a string, which has a kind (constant, linear, cosine, polynomial, one_cycle, step,
+ * inverse_root, plateau) and the settings that differ from its defaults: "cosine:warmup=100,final=0.1". Settings have
+ * the names of the fields; `steps` may be one of them. `out` is unchanged when the string is invalid. Errors:
+ * BG_ERROR_INVALID. */
 BG_API bg_status bg_rate_parse(const char *text, double rate, uint64_t steps, bg_rate_schedule *out, bg_error *error);
 
 #ifdef __cplusplus

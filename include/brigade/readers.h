@@ -1,13 +1,13 @@
 /*
  * readers.h: files as arrays and data sets: NumPy's .npy and .npz, tokens (raw, TFRecord), CSV, folders of PNG images.
  *
- * Errors in a file give its name and the position in it. No file makes its reader allocate more than about a thousand
- * times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is wrong),
- * BG_ERROR_UNSUPPORTED (valid, but not supported by this library), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
+ * Messages about an error in a file have the file's name and the position in it. A reader allocates at most about a
+ * thousand times the file's size.
  *
  * Threads: any thread may call these functions at any time; one thread at a time uses a result.
  *
- * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
+ * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is wrong), BG_ERROR_UNSUPPORTED (the content is
+ * valid, but this library does not support it), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_READERS_H
 #define BRIGADE_READERS_H
@@ -21,10 +21,10 @@ extern "C" {
 /* ---- NumPy ---- */
 
 /*
- * Reads an array from a .npy file (format 1, 2 or 3) with at most 6 dimensions, none of them 0. Element types: float16,
- * float32, float64 and uint8 are kept; bool becomes uint8; int8, int16, int32 and uint16 become int32; int64, uint32
- * and uint64 become int32 if every value fits, otherwise int64 (BG_ERROR_PARSE if a value does not fit int64). Both
- * byte orders are supported. Fortran order becomes C order.
+ * Reads an array from a .npy file (format 1, 2 or 3) with at most 6 dimensions, none of which has size 0. Element
+ * types: float16, float32, float64 and uint8 are kept; bool becomes uint8; int8, int16, int32 and uint16 become int32;
+ * int64, uint32 and uint64 become int32 if every value fits, otherwise int64 (BG_ERROR_PARSE if a value does not fit
+ * int64). Both byte orders are supported. Fortran order becomes C order.
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
 
@@ -38,13 +38,13 @@ typedef struct bg_npz {
 
 BG_API bg_status bg_npz_read(const char *path, bg_npz *out, bg_error *error);
 BG_API void bg_npz_clear(bg_npz *npz);
-BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL if there is none */
+BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL if the file has no such array */
 
 /* Opens .npy files as a data set. Each array becomes one tensor of the samples; its first dimension counts samples. */
 BG_API bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_dataset **out, bg_error *error);
 
-/* Opens the named arrays of one .npz file as a data set, in that order; name_count 0: all arrays in the file's
- * order. */
+/* Opens the named arrays of one .npz file as a data set, whose tensors have the order of `names`; name_count 0: all
+ * arrays, in the file's order. */
 BG_API bg_status bg_dataset_open_npz(const char *path, const char *const *names, uint32_t name_count, bg_dataset **out,
                                      bg_error *error);
 
@@ -58,10 +58,11 @@ typedef struct bg_tokens_options {
     size_t struct_bytes;      /* 0, or sizeof(bg_tokens_options): see base.h */
     uint32_t sequence_length; /* S, at least 1 */
     uint32_t vocabulary_size; /* every token must be below this; 0: below 2^31 */
-    /* For raw token files; 0 for TFRecord. */
-    uint32_t token_bytes; /* 2 or 4, little-endian unsigned; 0: by the file's name, .u16 or .u32 */
-    uint32_t stride;      /* tokens from one sample to the next; 0: S */
-    /* For TFRecord files; otherwise NULL. */
+    /* These two are for raw token files; they must be 0 for TFRecord files. */
+    uint32_t token_bytes; /* bytes of a token, 2 or 4, little-endian unsigned; 0: the ending of the file's name decides,
+                             .u16 or .u32 */
+    uint32_t stride;      /* distance between the first tokens of two consecutive samples; 0: S */
+    /* For TFRecord files; must be NULL for raw token files. */
     const char *feature; /* the feature with the tokens; NULL: "input_ids" */
 } bg_tokens_options;
 
@@ -71,10 +72,10 @@ typedef struct bg_tokens_options {
 BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                         bg_error *error);
 
-/* Opens a TFRecord file of tf.train.Example with a list of int64 each, which is mapped into memory. Sample k is int32
- * [S + 1], the first tokens of record k. A record with fewer tokens, or with a wrong checksum, is an error when it is
- * read. The records are those of an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE") if it
- * exists, otherwise all records. */
+/* Opens a TFRecord file, which is mapped into memory. Each record is a tf.train.Example with a list of int64. Sample k
+ * is int32 [S + 1], the first tokens of record k. A record with fewer tokens, or with a wrong checksum, is an error
+ * when it is read. If there is an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE"), the
+ * samples are the records that it lists; otherwise they are all records. */
 BG_API bg_status bg_dataset_open_tfrecord(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                           bg_error *error);
 
@@ -84,21 +85,23 @@ typedef struct bg_csv_options {
     size_t struct_bytes; /* 0, or sizeof(bg_csv_options): see base.h */
     char delimiter;      /* 0: a comma */
     bool has_no_header;
-    /* Leave out each row in which a column that is read has no number: a blank field, NA, N/A, null, none, nan or inf,
-     * in any case. Otherwise such a field is an error, as other text always is. */
+    /* Leaves out each row in which a column that is read has no number: a blank field, NA, N/A, null, none, nan or inf,
+     * in upper or lower case. False: such a field is an error. Other text is always an error. */
     bool skip_incomplete;
-    /* Columns of the features: names in the header, or numbers from 0; column_count 0: all columns except the label. */
+    /* Columns of the features, as names in the header or numbers from 0; column_count 0: all columns except the
+     * label. */
     const char *const *columns;
     uint32_t column_count;
-    const char *label;     /* a column of whole numbers; NULL: no label */
-    uint64_t *out_skipped; /* set on success to the number of rows that were left out; NULL: not needed */
+    const char *label;     /* name or number of a column of whole numbers; NULL: no label */
+    uint64_t *out_skipped; /* receives, on success, the number of rows that were left out; NULL: not needed */
 } bg_csv_options;
 
 /*
  * Reads a table of numbers. Lines end with LF or CRLF, fields may be enclosed in double quotes (a doubled quote is a
  * literal one), and every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels
- * int32 [rows], unchanged without a label. Errors name the line and the column. BG_ERROR_PARSE, also if skip_incomplete
- * leaves out every row; BG_ERROR_NOT_FOUND (no such file or column), BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY.
+ * int32 [rows], unchanged without a label. Messages about the content have the line and the column. Errors:
+ * BG_ERROR_PARSE (also if skip_incomplete leaves out every row), BG_ERROR_NOT_FOUND (no such file or column),
+ * BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
                              bg_array *out_labels, bg_error *error);
@@ -110,23 +113,23 @@ BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *opt
 /* ---- images ---- */
 
 /* Reads a PNG with at most 8 bits per channel, or with a palette, as uint8 [channels, rows, columns]. `channels`: 1
- * gray, 3 RGB, 4 RGBA, 0 the image's own. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha channel is
- * 255, and a surplus alpha channel is dropped. */
+ * (gray), 3 (RGB), 4 (RGBA), or 0 for those of the image. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing
+ * alpha channel is 255, and a surplus alpha channel is dropped. */
 BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error);
 
 /*
  * Opens a folder with one folder for each class as a data set. Classes and the .png files of each class are in the
  * order of their names (bytes). A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images
- * are read on demand; all must have the size of the first one. `channels` is as in bg_png_read; 0: the channels of the
- * first image.
+ * are read on demand; all must have the size of the first image. `channels` is as in bg_png_read, but 0 means those of
+ * the first image.
  */
 BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error);
 
 /* ---- data by name ---- */
 
 /*
- * Opens a data set with one tensor, from the file that `source` names, or from the part of the file that is named after
- * a colon:
+ * Opens a data set with one tensor from a file. `source` is the file's path, and may name a part of the file after a
+ * colon:
  *
  *     images.npy                     the array's first dimension is that of the samples
  *     digits.npz:x                   an array; a file of one array needs no name
@@ -137,7 +140,8 @@ BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, b
  *     train-images-idx3-ubyte.gz     an IDX file: any other ending
  *     photos, photos:classes         a folder of images (bg_dataset_open_images), and the classes of the same images
  *
- * Element types are those of the reader of the file. Errors: those of all readers, BG_ERROR_SHAPE (a single number).
+ * Element types are those of the reader for the kind of file. Errors: those of all readers, BG_ERROR_SHAPE (a single
+ * number).
  */
 BG_API bg_status bg_dataset_open(const char *source, bg_dataset **out, bg_error *error);
 

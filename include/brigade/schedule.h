@@ -11,9 +11,9 @@
  *
  * Edges. An edge is a bundle of values that lives from one action to later ones: between stages on two devices (a
  * message), between stages on one device, or from a stage's forward to its own backward (a stash). The edge has `depth`
- * slots on the receiving device; micro-batch number n of the run uses slot n % depth. A producer writes directly into
- * the receiver's slot: the slot is in use from the producer's start to the end of the last consumer. An action waits
- * until its slots are free and its values are available.
+ * slots on the receiving device; micro-batch n, counted over the whole run, uses slot n % depth. A producer writes
+ * directly into the receiver's slot: the slot is in use from the producer's start to the end of the last consumer. An
+ * action waits until its slots are free and its values are available.
  *
  * Threads: a schedule does not change once it is made, so any number of threads may read it.
  *
@@ -32,14 +32,14 @@ extern "C" {
 typedef enum bg_action_kind {
     BG_ACTION_FORWARD = 0, /* F */
     BG_ACTION_RECOMPUTE,   /* R: forward again from the stashed inputs */
-    BG_ACTION_BACKWARD,    /* B: gradients of the stage's inputs; of its weights too unless the problem splits them */
-    BG_ACTION_WEIGHTS,     /* W: gradients of the stage's weights, accumulated */
-    BG_ACTION_UPDATE,      /* U: one level of the weight update */
+    BG_ACTION_BACKWARD, /* B: gradients of the stage's inputs, and of its weights unless the problem splits weights */
+    BG_ACTION_WEIGHTS,  /* W: gradients of the stage's weights, accumulated */
+    BG_ACTION_UPDATE,   /* U: one level of the weight update */
     BG_ACTION_SEND,
     BG_ACTION_RECEIVE,
     BG_ACTION_LOAD, /* remote buffer to device */
     BG_ACTION_STORE,
-    BG_ACTION_GATHER, /* gives every replica the pieces of all replicas */
+    BG_ACTION_GATHER, /* sends every replica the pieces of all replicas */
     BG_ACTION_REDUCE, /* sums over the replicas */
     BG_ACTION_HOST_IN,
     BG_ACTION_HOST_OUT,
@@ -51,16 +51,17 @@ BG_API const char *bg_action_kind_name(bg_action_kind kind);
 
 typedef struct bg_action {
     bg_action_kind kind;
-    uint32_t stage;       /* stage of compute and host actions; the sender's for SEND, the receiver's for RECEIVE */
-    uint32_t micro_batch; /* within the step; 0 for UPDATE */
+    uint32_t stage;       /* for SEND the sender's stage, for RECEIVE the receiver's, for LOAD and STORE the buffer's;
+                             otherwise the stage whose action it is */
+    uint32_t micro_batch; /* number of the micro-batch in the step; 0 for UPDATE, REDUCE and GATHER */
     uint32_t index; /* UPDATE: level. SEND, RECEIVE: edge. LOAD, STORE: buffer (micro_batch 0 for variables). GATHER,
                        REDUCE: collective. Otherwise 0 */
 } bg_action;
 
 /* The action `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last
- * one. Kinds are FORWARD, RECOMPUTE, BACKWARD and WEIGHTS, with the same micro-batch at both ends, or UPDATE at both
- * ends, once per step. Inference has only FORWARD. WEIGHTS needs a problem that splits weights, and RECOMPUTE needs a
- * stage that recomputes. */
+ * one. The ends are FORWARD, RECOMPUTE, BACKWARD or WEIGHTS actions of the same micro-batch, or both ends are UPDATE,
+ * once per step. In inference all are FORWARD. WEIGHTS needs a problem that splits weights, and RECOMPUTE needs a stage
+ * that recomputes. */
 typedef struct bg_schedule_edge {
     bg_action_kind from_kind;
     uint32_t from_stage;
@@ -75,8 +76,9 @@ typedef struct bg_schedule_edge {
 
 /* How long a buffer stays on the device after it is loaded. */
 typedef enum bg_residency {
-    BG_RESIDENCY_STEP = 0,         /* from its first user in the step to its last */
-    BG_RESIDENCY_FORWARD_BACKWARD, /* from the first forward to the last; again from the first backward to the update */
+    BG_RESIDENCY_STEP = 0,         /* from the first action of the step that uses the buffer to the last */
+    BG_RESIDENCY_FORWARD_BACKWARD, /* from the first forward to the last, and again from the first backward to the
+                                      update */
     BG_RESIDENCY_VISIT             /* as long as the device works on the stage without a break (a visit) */
 } bg_residency;
 
@@ -86,23 +88,25 @@ typedef enum bg_residency {
  * the edge to the stage's F stores the value, and the edge from this F loads it (shares_store). */
 typedef struct bg_schedule_buffer {
     uint32_t stage;         /* the stage whose actions use it; for an edge, the receiving stage */
-    uint32_t reads, writes; /* for variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
+    uint32_t reads, writes; /* for variables: the kinds of the stage's actions that read or write the buffer, as bits 1u
+                               << kind: F, R, B, W, U, REDUCE, GATHER */
     /* Bits 1u << level: the levels of U that use it; 0: all levels. Levels from 32 on always use the buffer. */
     uint32_t update_levels;
-    bool starts_fresh;      /* the first writer of a step needs no old value, and none is needed after the step */
+    bool starts_fresh; /* the first action of a step that writes the buffer needs no old value, and the value is not
+                          needed after the step */
     bg_residency residency; /* decides where generated schedules have LOAD and STORE; other valid schedules may
                                differ */
-    bool preload;           /* LOAD runs one visit earlier (for an edge, one reader earlier), so that it overlaps
-                               work */
+    bool preload; /* LOAD runs one visit of the device earlier (for an edge, one reader earlier), so that it overlaps
+                     with work */
     bool per_micro_batch;
     uint32_t edge;     /* for per_micro_batch */
-    uint32_t slots;    /* for per_micro_batch: slots for the producer, which waits until its value of `slots`
-                          micro-batches earlier is stored */
-    bool shares_store; /* for per_micro_batch: has no STORE, and no action writes its slots; LOAD(m) loads the value
-                          that buffer `store_of` stored, whose edge ends where this edge begins */
+    uint32_t slots;    /* for per_micro_batch: number of slots of the producer, which waits until its value for the
+                          micro-batch `slots` earlier is stored */
+    bool shares_store; /* for per_micro_batch: the buffer has no STORE, and no action writes its slots; LOAD(m) loads
+                          the value that buffer `store_of` stored, whose edge ends where this buffer's edge begins */
     uint32_t store_of;
     size_t size_bytes;
-    size_t store_bytes; /* the bytes that a STORE copies; 0: all bytes. For sharded weights: the replica's piece */
+    size_t store_bytes; /* the bytes that a STORE copies (for sharded weights, the replica's piece); 0: all bytes */
 } bg_schedule_buffer;
 
 typedef struct bg_stage_cost {
@@ -130,15 +134,15 @@ typedef struct bg_schedule_problem {
     bool splits_weights;         /* W actions are emitted separately from B */
     bool merges_loss;            /* the last stage's F and B of a micro-batch run back to back */
     uint32_t update_level_count; /* training: at least 1 */
-    bool is_strict; /* only one device has an action at a time: a step is one sequence over all devices, and transfers
-                       end before the sequence continues. For generators with one_at_a_time */
+    bool is_strict; /* only one action at a time runs on all devices together: a step is one sequence of actions, and
+                       transfers end before the sequence continues. Needs a generator with one_at_a_time */
     bool reduces_gradients;   /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
-    bool reduces_in_backward; /* REDUCE follows the stage's last B or W instead, and "phased" also runs the first level
-                                 of each stage's update there, because it needs no other stage. Both come one phase
-                                 later where that keeps no buffer on its device for longer */
-    bool keeps_for_sums; /* REDUCE always comes one phase later, and buffers with starts_fresh that it writes stay on
-                            the device */
-    /* Sharded updates: stages whose new weights GATHER collects after their last U. NULL: no stage. */
+    bool reduces_in_backward; /* REDUCE follows the stage's last B or W instead, and so does, in "phased", the first of
+                                 several levels of the stage's update, which needs no other stage. This level comes one
+                                 phase later if no buffer then stays on its device for longer */
+    bool keeps_for_sums;      /* in "phased" this level always comes one phase later, and the stage's buffers with
+                                 starts_fresh stay on the device until then */
+    /* For sharded updates: the stages that have a GATHER of their new weights after their last U. NULL: no stage. */
     const bool *stage_gathers;
     const bg_schedule_edge *edges;
     uint32_t edge_count;
@@ -150,20 +154,21 @@ typedef struct bg_schedule_problem {
     const bool *stage_recomputes; /* training: stages that run forward again (R) before each B; NULL: no stage */
     const bg_stage_cost *costs;   /* NULL: every F, R, B, W costs 1, U costs 0 */
     double bytes_per_ns;          /* speed of messages between devices, for the simulator; 0: they take no time */
-    uint32_t send_ahead; /* slots of a message in addition to those that the receiver's order needs; default 1. 0 gives
-                            the fewest slots, but producers wait longer. See bg_schedule_edge_depth. */
+    uint32_t send_ahead; /* number of slots of a message's edge in addition to those that the receiver's order needs;
+                            default 1. With 0 there are the fewest slots, but producers wait longer. See
+                            bg_schedule_edge_depth. */
     /* Limit in bytes, for each device, of the slots of edges that end on it; NULL: no limit. Only the generator "auto"
      * uses these limits. */
     const size_t *device_slot_bytes;
-    /* Called while a schedule of this problem is made, verified, simulated or drawn. NULL: the work cannot be
-     * stopped. */
+    /* Called while a schedule of this problem is made, verified, simulated or drawn; returning true ends this work.
+     * NULL: the work cannot be stopped. */
     bg_stop_function stop;
     void *stop_user;
 } bg_schedule_problem;
 
 BG_API void bg_schedule_problem_init(bg_schedule_problem *problem, size_t struct_bytes);
-/* Sets the defaults: training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; all
- * other fields are zero. */
+/* Sets the defaults: training on one device, one micro-batch, one update level, merges_loss, send_ahead 1; all other
+ * fields, such as stage_count, are zero. */
 static inline bg_schedule_problem bg_schedule_problem_defaults(void)
 {
     bg_schedule_problem problem;
@@ -172,54 +177,55 @@ static inline bg_schedule_problem bg_schedule_problem_defaults(void)
     return problem;
 }
 
-/* Adds the edges of a plain chain (F_k -> F_k+1, B_k+1 -> B_k, F_k -> B_k stash; F_k -> R_k -> B_k on stages with R) to
- * a problem made by hand; the edges are malloc'ed and the caller frees them. Tests and `brigade schedule` use this
- * function. */
+/* Sets the edges of a problem that was made by hand to those of a plain chain: F_k -> F_k+1, B_k+1 -> B_k, and the
+ * stash F_k -> B_k (F_k -> R_k -> B_k on stages with R). *out_edges is malloc'ed, and the caller frees it. Tests and
+ * `brigade schedule` use this function. */
 BG_API bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_bytes,
                                            bg_schedule_edge **out_edges, bg_error *error);
 
 typedef struct bg_schedule bg_schedule;
 
-/* The default device of each stage: of N stages on D devices, stage k is on device ... */
+/* The default device of each stage. Each comment is the device of stage k, for N stages on D devices. */
 typedef enum bg_placement {
     BG_PLACEMENT_LINE = 0, /* k; needs N = D */
-    BG_PLACEMENT_LOOP,     /* k mod D: several stages on each device, far from each other (virtual stages) */
-    BG_PLACEMENT_ANY,      /* k mod D, for any D up to N; by default a device for each stage */
+    BG_PLACEMENT_LOOP,     /* k mod D: several stages on each device that are not neighbors (virtual stages); needs N
+                              divisible by D */
+    BG_PLACEMENT_ANY,      /* k mod D, for any D up to N; by default D = N */
     BG_PLACEMENT_ONE,      /* 0; needs D = 1 */
-    BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages per device, the first with the last (a V) */
+    BG_PLACEMENT_FOLD      /* k, or N - 1 - k in the second half: 0 1 ... D-1 D-1 ... 1 0 (a V); needs N = 2 D */
 } bg_placement;
 
 typedef struct bg_schedule_generator {
     size_t struct_bytes; /* 0, or sizeof(bg_schedule_generator): see base.h */
     const char *name;    /* "interleaved" */
     const char *summary; /* one line for listings */
-    /* Emits the compute actions of every device, in order, with bg_schedule_emit. R may be left out: it is then
-     * inserted before its B, and before the actions that B waits for. */
+    /* Emits the compute actions of every device, in order, with bg_schedule_emit. A generator may leave out R, which is
+     * then inserted before its B, and before the actions for which this B waits. */
     bg_status (*generate)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
-    /* The smallest number of micro-batches that IPU software accepts for `stage_count` stages. A smaller number is a
-     * warning, or an error with `ipu_limits`. */
+    /* Returns the smallest number of micro-batches that IPU software accepts for `stage_count` stages. A smaller number
+     * gives a warning, or an error with `ipu_limits`. */
     uint32_t (*minimum_micro_batches)(uint32_t stage_count, bool training);
     bg_placement placement;
-    bool splits_weights; /* needs a problem that splits W from B */
-    bool one_at_a_time;  /* runs one micro-batch at a time, so the problem may be is_strict */
+    bool splits_weights; /* needs a problem with splits_weights */
+    bool one_at_a_time;  /* runs one micro-batch at a time, so the problem may have is_strict */
 } bg_schedule_generator;
 
-/* Return generators, in the order of their table: single, sharded, sequential, grouped, interleaved, gpipe, looped,
- * looped-bfs, looped-zb, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end, or if the name
- * is unknown. bg_schedule_generator_find accepts names in any case, and names that other systems use ("1F1B",
- * bg_schedule_alias_at). */
+/* Return a generator, by its index or by its name. The indices follow this order: single, sharded, sequential, grouped,
+ * interleaved, gpipe, looped, looped-bfs, looped-zb, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL:
+ * the index is past the end, or the name is unknown. bg_schedule_generator_find accepts names in any case, and names
+ * that other systems use ("1F1B", bg_schedule_alias_at). */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
-/* Names from other systems, from index 0: "1F1B", "Interleaved1F1B", ...; NULL past the end. *out_generator (may be
- * NULL) is the generator of that name. */
+/* Returns name `index` of the names from other systems: "1F1B", "Interleaved1F1B", ...; NULL past the end.
+ * *out_generator (may be NULL) receives the generator of that name. */
 BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_generator **out_generator);
 
-/* Returns the default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is
- * even; one for ONE. */
+/* Returns the default number of devices: the number of stages, except half that number for LOOP and FOLD if it is even,
+ * and 1 for ONE. */
 BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count);
-/* Finds the device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do
- * not fit: LINE needs as many devices as stages, FOLD half that number, LOOP a divisor of it, ANY at most that number,
- * and ONE needs one device. */
+/* Writes the device of each of `stage_count` stages to out_stage_devices, by the generator's placement.
+ * BG_ERROR_INVALID if the number of devices does not fit: LINE needs the number of stages, FOLD half of it, LOOP a
+ * divisor of it, ANY at most this number, and ONE needs one device. */
 BG_API bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                                    uint32_t *out_stage_devices, bg_error *error);
 
@@ -236,29 +242,30 @@ BG_API uint32_t bg_schedule_action_count(const bg_schedule *schedule, uint32_t d
 BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_t device);
 
 /* Returns the number of slots of an edge on its receiving device, as the verifier computed it; 0 before the schedule is
- * verified. For an edge on one device it is the number of micro-batches that are live at once. For a message it is the
- * number between RECEIVE and the last reader, plus send_ahead. With send_ahead the depth is at least the number in
- * flight when every action takes one step, so that an edge that skips stages does not slow a pipeline. The number is
- * larger where fewer slots would deadlock. The range is 1 to micro_batch_count; UPDATE edges have 1. */
+ * verified. For an edge on one device the depth is the number of micro-batches that are live at the same time. For a
+ * message it is the number of micro-batches between RECEIVE and the last reader, plus send_ahead. If send_ahead is
+ * above 0, the depth is at least the number of micro-batches in flight when every action takes one step, so that an
+ * edge that skips stages does not slow a pipeline. The depth is larger where fewer slots would deadlock. It is from 1
+ * to micro_batch_count; UPDATE edges have 1. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
-/* For a buffer of an edge: the number of micro-batches on the device at the same time between LOAD and the last reader.
- * For other buffers it is 1. Before the schedule is verified it is 0. The depth of a buffer's edge is that of the
- * remote store. */
+/* Returns, for a buffer of an edge, the number of micro-batches whose values are on the device at the same time between
+ * LOAD and the last reader; 1 for other buffers; 0 before the schedule is verified. bg_schedule_edge_depth of the
+ * buffer's edge is the number of micro-batches in the remote store. */
 BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
-/* Returns the largest number of micro-batches for which a stage's forward has begun and its backward is not done; 1 in
- * inference, 0 before the schedule is verified. */
+/* Returns the largest number of micro-batches at one time for which the stage's forward has begun and its backward has
+ * not ended; 1 in inference, 0 before the schedule is verified. */
 BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
 
-/* Proves that a completed schedule is valid, wherever it comes from. Each action of the problem occurs exactly once on
- * the right device. Each value is made before it is read. Gradients of a stage are accumulated in ascending micro-batch
- * order, and updates follow the last backward. Communication matches. Remote buffers are on the device when they are
- * used, and are stored after changes. Two consecutive steps have no deadlock with the computed depths, which the
- * function sets. */
+/* Checks that a completed schedule is valid, whether it was generated or read: each action of the problem occurs
+ * exactly once on the right device. Each value is made before it is read. Gradients of a stage are accumulated in
+ * ascending micro-batch order, and updates follow the last backward. Each SEND has its RECEIVE. Remote buffers are on
+ * the device when they are used, and are stored after changes. The function computes and sets the depths of edges and
+ * buffers; with these depths two consecutive steps do not deadlock. */
 BG_API bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
 
 typedef struct bg_schedule_timing {
     double makespan;     /* ns, or unit costs */
-    double bubble;       /* idle share of device time between step begin and end, 0..1 */
+    double bubble;       /* idle share of the devices' time in the step, 0 to 1 */
     double *device_busy; /* per device; owned by the timing */
     struct bg_schedule_event {
         bg_action action;
@@ -268,45 +275,48 @@ typedef struct bg_schedule_timing {
     size_t event_count;
 } bg_schedule_timing;
 
-/* Runs one step of the schedule against the problem's costs; verifies it first. Devices run their lists in order. A
+/* Verifies the schedule, and simulates one step of it with the problem's costs. Devices run their lists in order. A
  * message arrives size / bytes_per_ns after its SEND, messages do not slow each other down, and a producer waits for a
- * free slot. LOAD and STORE only enqueue: each device has one queue for them, which runs in order at
- * remote_bytes_per_ns. Their events are the times of the transfer, and actions that use the buffer wait for its LOAD. A
- * RECEIVE lasts from when the device reaches it until the message arrives. All other actions start after their wait.
- * Busy time is the time of F, R, B, W and U. */
+ * free slot. LOAD and STORE only enqueue a transfer: each device has one queue, which runs in order at
+ * remote_bytes_per_ns. The events of LOAD and STORE have the times of the transfer, and actions that use the buffer
+ * wait for its LOAD. The event of a RECEIVE starts when the device reaches it, and ends when the message arrives. The
+ * events of all other actions start after their waits. Busy time is the time of F, R, B, W and U. */
 BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem,
                                       bg_schedule_timing *out, bg_error *error);
 BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
 
-/* Prints a schedule as text, or reads one: one line per device, "device 0: F0.0 SEND0.0:0 ... U0:0". The text is
- * malloc'ed. An action is kind and stage, .micro-batch, :index (level of U, edge of SEND and RECEIVE). '#' begins a
- * comment. A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; a schedule that was read
- * must still be verified. */
+/* Print a schedule as text, and read such a text. It has one line per device, "device 0: F0.0 SEND0.0:0 ... U0:0", and
+ * is malloc'ed. An action is its kind and stage, then .micro-batch, then :index (level of U, edge of SEND and RECEIVE),
+ * if the kind has them. '#' begins a comment. A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found
+ * ..."; the reader does not verify the schedule. */
 BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
-/* Draws a timetable in which each F, R, B and W takes one step: devices are rows, steps are columns, and cells are "F0
- * F1 B0 ." (micro-batch) or "F1.0" (stage.micro-batch) where a device has several stages. A cell has, as in papers, one
- * action, or a forward and a backward ("F6B0"), whichever avoids waiting between stages; costs are ignored. A text of
- * more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few micro-batches two
- * strategies may have the same order of actions, and thus the same timetable. malloc'ed. */
+/* Draws a timetable in which each F, R, B and W takes one step: devices are rows, steps are columns, and cells are kind
+ * and micro-batch, "F0 F1 B0 .", or kind, stage and micro-batch, "F1.0", where a device has several stages. As in
+ * papers, a cell has one action, or a forward and a backward ("F6B0") if only then no micro-batch waits between stages;
+ * costs are ignored. If the text would exceed 32 MiB, steps in the middle are left out ("..."), and a last line gives
+ * their number. With few micro-batches two strategies may have the same order of actions, and thus the same timetable.
+ * malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 
-/* Prints the CSV of PyTorch's torch.distributed.pipelining: a row is a device, a cell is a time step. A cell holds
- * "0F1" (stage, kind, micro-batch), where B is a full backward, and I and W are its halves; an empty cell is idle. The
- * function verifies the schedule first and prints it with F, B or I, and W; malloc'ed. The reader adds the messages and
- * updates of a plain chain. In a file with I or W, a B is a full backward pass unless the file also has its W; then B
- * is the half for the inputs, as older releases wrote it (their full backward pass is BW). Messages and the gathering
- * of sharded weights are skipped and counted into *out_skipped (may be NULL). A wrong text gives BG_ERROR_PARSE,
+/* Print a schedule as the CSV of PyTorch's torch.distributed.pipelining, and read such a text. A row is a device, and a
+ * cell is a time step. A cell holds "0F1" (stage, kind, micro-batch), where B is a full backward, and I and W are its
+ * halves; an empty cell is idle. The printer verifies the schedule first and writes F, B or I, and W; malloc'ed. The
+ * reader adds the messages and updates of a plain chain. In a text with I or W, a B is a full backward unless the text
+ * also has a W of the same stage and micro-batch; then B is the half for the inputs, as older releases of PyTorch wrote
+ * it (their full backward is BW). The reader skips messages, gathers of sharded weights and sums of gradients (SEND_F,
+ * UNSHARD, REDUCE_GRAD, ...), and writes their number to *out_skipped (may be NULL). A wrong text gives BG_ERROR_PARSE,
  * "file:line:column: expected ..., found ...". */
 BG_API bg_status bg_schedule_print_csv(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 BG_API bg_status bg_schedule_parse_csv(const char *text, const char *file_name, bg_schedule **out,
                                        uint64_t *out_skipped, bg_error *error);
 
-/* Derives the problem that a schedule from a file seems to solve: its counts, the device of each stage, whether W is
- * separate, and the edges of a plain chain with messages of `edge_bytes`. The result proves nothing about the schedule.
- * Its arrays are malloc'ed: free them with bg_schedule_problem_free (which is only for such a problem). */
+/* Derives the problem that a schedule from a file seems to solve: the counts, the device of each stage, whether W is
+ * separate, and the edges of a plain chain with messages of `edge_bytes`. The function does not verify the schedule.
+ * The problem's arrays are malloc'ed; free them with bg_schedule_problem_free, which is only for problems that this
+ * function made. */
 BG_API bg_status bg_schedule_problem_infer(const bg_schedule *schedule, size_t edge_bytes, bg_schedule_problem *out,
                                            bg_error *error);
 BG_API void bg_schedule_problem_free(bg_schedule_problem *problem);

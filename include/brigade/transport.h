@@ -1,12 +1,12 @@
 /*
- * transport.h: processes that run one plan together. A transport carries bytes between the processes, from memory to
- * memory and in the background. The rest of Brigade is the same for every transport: the layout of devices, messages
- * between stages, sums over replicas, weights.
+ * transport.h: lets several processes run one plan together. A transport copies bytes between the processes, from
+ * memory to memory and in the background. Everything else is the same for every transport: the layout of devices,
+ * messages between stages, sums over replicas, weights.
  *
  * The processes are ranks 0, 1, 2, ... All of them make the same plan and session and call the same functions in the
  * same order. A function that all ranks must call says so in its comment. Each rank has the devices that the layout
- * gives it (bg_execution_options.layout), memory only for these, and the values of all weights and outputs that it
- * requests. Results are bit-identical to those of one process that has all devices.
+ * gives it (bg_execution_options.layout), and memory only for these devices. It gets the values of all weights and
+ * outputs that it requests. Results are bit-identical to those of one process that has all devices.
  *
  *     bg_options options = bg_options_defaults();
  *     options.execution.transport = transport;       // MPI's: brigade/mpi.h; your own: this struct
@@ -14,8 +14,8 @@
  * A transport of your own is a struct of functions. These functions never wait: `send` and `receive` start an
  * operation, and `poll` reports completed operations.
  *
- * Threads: Brigade calls these functions from the thread that calls Brigade, and from several threads when
- * takes_any_thread is set.
+ * Threads: Brigade calls these functions from the thread that calls Brigade; if takes_any_thread is set, also from
+ * other threads.
  */
 #ifndef BRIGADE_TRANSPORT_H
 #define BRIGADE_TRANSPORT_H
@@ -37,23 +37,24 @@ typedef struct bg_transport {
     size_t eager_bytes;    /* the longest message that the transport sends without a reply from its receiver: Brigade
                               splits messages of up to eight times this length into such messages. 0: Brigade
                               splits no messages for this reason */
-    bool takes_any_thread; /* false: only the thread that uses the session may call the functions below */
-    /* Further values that must be equal on all ranks, besides the plan's options: lines "name value\n", such as the
-     * number of calls that the program will make. Brigade compares these values whenever a session is created; a
-     * difference is an error that names the value. NULL: nothing. */
+    bool takes_any_thread; /* any thread may call the functions below; false: only the thread that uses the session */
+    /* Values that must be equal on all ranks, in addition to the plan's options, such as the number of calls that the
+     * program will make: lines "name value\n". Brigade compares these values whenever a session is created; a
+     * difference is an error that names the value. NULL: no values. */
     const char *agreed;
     void *user; /* passed to all functions below */
 
-    /* A lane is a separate space of tags: its messages do not match messages of other lanes. Each session opens a lane
-     * at its start, closes it, and opens another one for its lifetime, on all ranks in the same order. `close` cancels
-     * operations in progress; afterward the transport must not access their memory. */
+    /* Opens and closes a lane, which is a separate space of tags: its messages do not match messages of other lanes.
+     * Creating a session opens a lane, closes it, and opens another one that exists as long as the session, on all
+     * ranks in the same order. `close` cancels operations in progress; after it the transport must not access their
+     * memory. */
     bg_status (*open)(void *user, void **out_lane, bg_error *error);
     void (*close)(void *user, void *lane);
 
-    /* Starts to send to another rank or to receive from it. The transport owns the memory until `poll` returns
-     * `operation`. A completed send then arrives without a further call. Messages between two ranks with one tag arrive
-     * in the order in which they were sent; the n-th receive gets the n-th. A message may be shorter than the
-     * receiver's buffer. */
+    /* Start to send to another rank, and to receive from another rank. The transport owns the memory until `poll`
+     * returns `operation`. The message of a completed send arrives without further calls. Messages between two ranks
+     * with one tag arrive in the order in which they were sent; the n-th receive gets the n-th. A message may be
+     * shorter than the receiver's buffer. */
     bg_status (*send)(void *user, void *lane, uint32_t to, uint32_t tag, const void *data, size_t size_bytes,
                       void *operation, bg_error *error);
     bg_status (*receive)(void *user, void *lane, uint32_t from, uint32_t tag, void *data, size_t size_bytes,

@@ -7,7 +7,7 @@
  *
  * Threads: the trainer calls these functions in its own thread.
  *
- * Errors: BG_ERROR_INVALID for an argument that the function cannot take; BG_ERROR_MEMORY.
+ * Errors: BG_ERROR_INVALID for an invalid argument; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_WATCH_H
 #define BRIGADE_WATCH_H
@@ -19,18 +19,19 @@
 extern "C" {
 #endif
 
-/* Reads a metric's mean at the end of each validation of a fit. */
+/* Data of the callback bg_watch_event, which reads a metric's mean at the end of each validation. */
 typedef struct bg_watch {
     size_t struct_bytes; /* set by bg_watch_defaults; see base.h */
     const char *metric;  /* name of a metric of the validation (bg_trainer_metric); borrowed */
     bool rises;          /* larger values are better */
     double least_change; /* the smallest difference that counts as an improvement; default 0 */
-    uint64_t patience;   /* ends the fit after more than this number of validations in a row without improvement, or
-                            at NaN; default UINT64_MAX: never */
-    bg_weights *best_weights; /* receives a copy of all weights when the metric is the best so far; NULL: no copy */
-    /* Receives a checkpoint at that time, the only one in the folder; NULL: no checkpoint. */
+    uint64_t patience; /* the fit ends after more than this number of validations in a row without improvement, or when
+                          the metric is NaN; default UINT64_MAX: never */
+    bg_weights *best_weights; /* gets a copy of all weights when the metric is the best so far; NULL: no copy */
+    /* Folder that receives a checkpoint when the metric is the best so far; it keeps only this one. NULL: no
+     * checkpoint. */
     const char *best_directory;
-    bg_rate_schedule *plateau; /* receives every value (bg_rate_report); NULL: no schedule */
+    bg_rate_schedule *plateau; /* schedule that gets every value of the metric (bg_rate_report); NULL: no schedule */
     /* state */
     double best; /* NaN: no value yet */
     uint64_t best_step, worse_count;
@@ -45,13 +46,14 @@ static inline bg_watch bg_watch_defaults(const char *metric)
     bg_watch_init(&watch, sizeof watch, metric);
     return watch;
 }
-/* For bg_trainer_callback, with a bg_watch as `user`. Errors: BG_ERROR_NOT_FOUND when the validation has no such
- * metric, and those of bg_checkpoint_save and bg_weights_set. */
+/* The callback for bg_trainer_callback, with a bg_watch as `user`. Errors: BG_ERROR_NOT_FOUND when the validation has
+ * no such metric, and those of bg_checkpoint_save and bg_weights_set. */
 BG_API bg_status bg_watch_event(void *watch, bg_trainer_event *event, bg_error *error);
 
-/* Exponential moving averages of a fit's parameters. After each call average = d average + (1 - d) parameter, where d
- * is decay to the power of the number of updates in the call. The averages begin as the parameters after the first
- * call. Values that are not trained are copied. Each call costs a copy of all weights. */
+/* Data of the callback bg_average_event, which computes exponential moving averages of a fit's parameters. After each
+ * call of the session, average = d average + (1 - d) parameter, where d is `decay` to the power of the number of
+ * updates in the call. The averages begin as the parameters after the first call. Values that are not trained are
+ * copied. Each call takes the time of a copy of all weights. */
 typedef struct bg_average {
     size_t struct_bytes; /* set by bg_average_make; see base.h */
     double decay;        /* 0 to 1 */
@@ -66,7 +68,7 @@ static inline bg_average bg_average_make(double decay, bg_weights *weights)
     bg_average_init(&average, sizeof average, decay, weights);
     return average;
 }
-/* For bg_trainer_callback, with a bg_average as `user`. */
+/* The callback for bg_trainer_callback, with a bg_average as `user`. */
 BG_API bg_status bg_average_event(void *average, bg_trainer_event *event, bg_error *error);
 
 #ifdef __cplusplus

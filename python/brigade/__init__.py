@@ -18,8 +18,8 @@ so nothing is compiled.
     session.weights["fc1.weight"]
 
 Trainer trains over epochs of a Dataset or a Loader, and Generator continues texts with a GPT. Every op and layer of the C
-headers is a method of Graph, with the C function's name and parameters. An error of the library raises brigade.Error with
-the library's message.
+headers is a method of Graph, with the C function's name and parameters. If a function of the library fails, brigade.Error is
+raised with the library's message.
 """
 from ._library import CONSTANTS, Error, call, library, version
 from .data import Dataset, Loader

@@ -1,4 +1,4 @@
-"""Finds and loads the library, and compares its structs with those of this package."""
+"""Finds and loads the library, and compares the sizes of its structs with those in this package."""
 import ctypes
 import os
 import pathlib
@@ -24,7 +24,7 @@ class Error(Exception):
 
 
 def _places():
-    """The paths to try: only BRIGADE_LIBRARY if it is set; otherwise the package's own installation, then the loader's paths."""
+    """Returns the paths to try: only BRIGADE_LIBRARY if it is set; otherwise those beside the package, then the loader's paths."""
     given = os.environ.get("BRIGADE_LIBRARY")
     if given:
         return [given]
@@ -81,7 +81,7 @@ _bind(library, PLACE)
 
 
 def version():
-    """The release of the library that is loaded."""
+    """Returns the release of the loaded library."""
     return library.bg_version().decode()
 
 
@@ -94,7 +94,7 @@ _thrown = threading.local()
 
 
 def guard(function, *arguments):
-    """Runs a callback that can cancel. An exception, which must not cross the C code, cancels, and call() raises it again."""
+    """Calls a callback, which returns True to cancel. An exception must not cross the C code, so it cancels, and call() raises it again."""
     try:
         return bool(function(*arguments))
     except BaseException as reason:
@@ -103,7 +103,7 @@ def guard(function, *arguments):
 
 
 def call(name, *arguments):
-    """Calls a function of the C interface that returns a bg_status, with an error after the arguments. Raises Error, or the exception of a guarded callback."""
+    """Calls a C function that returns a bg_status, with a bg_error as last argument. Raises Error, or the exception of a guarded callback."""
     error = _abi.bg_error()
     status = getattr(library, name)(*arguments, ctypes.byref(error))
     reason = _thrown.__dict__.pop("reason", None)
@@ -118,7 +118,7 @@ _free.restype, _free.argtypes = None, [ctypes.c_void_p]
 
 
 def text(name, *arguments):
-    """Calls a function that prints and returns the text."""
+    """Calls a C function that prints to *out_text, and returns the text."""
     made = ctypes.c_char_p()
     call(name, *arguments, ctypes.byref(made))
     try:
@@ -128,7 +128,7 @@ def text(name, *arguments):
 
 
 class Owner:
-    """Owns an object of the library and destroys it with itself. `_keep` holds what the object borrows, so that it lives longer."""
+    """Owns an object of the library, and destroys the object when it is collected. `_keep` refers to everything that the object borrows."""
 
     _destroy = None
 
@@ -154,7 +154,7 @@ class Owner:
 
 
 def create(name, *arguments):
-    """Calls a function that makes an object and returns the pointer."""
+    """Calls a C function that makes an object, and returns the pointer to the object."""
     made = ctypes.c_void_p()
     call(name, *arguments, ctypes.byref(made))
     return made

@@ -10,8 +10,8 @@ from .types import array_of, as_elements, dtype_number, make_type, numpy_dtype, 
 
 
 class Dataset(Owner):
-    """Samples by index: Dataset(x=images, y=labels) has the rows of arrays, which are borrowed and must not change. The names
-    are those of a graph's inputs. Give bfloat16 as a tuple (array of uint16, "bfloat16")."""
+    """Samples that are read by index. The samples of Dataset(x=images, y=labels) are the rows of the arrays, which are not copied
+    and must not change. The names are those of a graph's inputs. Give bfloat16 as a tuple (array of uint16, "bfloat16")."""
 
     _destroy = "bg_dataset_destroy"
 
@@ -33,8 +33,8 @@ class Dataset(Owner):
 
     @classmethod
     def from_function(cls, count, types, function):
-        """Makes a data set of samples that function(epoch, index) returns as mappings. `types` is {name: (type, shape)}. Loaders
-        with several workers call the function in their threads, one at a time because of Python's lock."""
+        """Makes a data set whose samples are returned by function(epoch, index) as mappings. `types` is {name: (type, shape)}. A
+        loader with several workers calls the function in its threads, one at a time because of Python's lock."""
         names, made = tuple(types), (_abi.bg_type * max(len(types), 1))(*(make_type(*each) for each in types.values()))
 
         def get(_, epoch, index, outputs, error):
@@ -58,19 +58,19 @@ class Dataset(Owner):
         return library.bg_dataset_sample_count(self)
 
     def take(self, count):
-        """Returns a data set of the first samples."""
+        """Returns a data set of the first `count` samples."""
         return Dataset._of(create("bg_dataset_take", self, count), self.names, self)
 
     def skip(self, count):
-        """Returns a data set without the first samples."""
+        """Returns a data set without the first `count` samples."""
         return Dataset._of(create("bg_dataset_skip", self, count), self.names, self)
 
     def shuffle(self, seed=0, buffer=0):
-        """Returns a data set with a different order in each epoch."""
+        """Returns a data set whose order differs from epoch to epoch."""
         return Dataset._of(create("bg_dataset_shuffle", self, buffer, seed), self.names, self)
 
     def shard(self, index, count):
-        """Returns a data set of every `count`-th sample, from `index` on."""
+        """Returns a data set of every `count`-th sample, from sample `index` on."""
         return Dataset._of(create("bg_dataset_shard", self, index, count), self.names, self)
 
 
@@ -88,7 +88,8 @@ def as_dataset(data):
 
 
 class Loader(Owner):
-    """Batches of a data set: Loader(dataset, batch_size=32, shuffle=True, worker_count=2); options are those of bg_loader_options. Each iteration over the loader yields the batches of the next epoch as {name: array}."""
+    """Makes batches of a data set: Loader(dataset, batch_size=32, shuffle=True, worker_count=2). Options are those of
+    bg_loader_options. Each iteration over the loader yields the batches of the next epoch as {name: array}."""
 
     _destroy = "bg_loader_destroy"
 
@@ -108,7 +109,7 @@ class Loader(Owner):
         return self.epoch(epoch)
 
     def epoch(self, number, position=0):
-        """Yields the batches of an epoch, from `position` on."""
+        """Yields the batches of epoch `number`, from batch `position` on."""
         call("bg_loader_begin_at", self, number, position)
         count = ctypes.c_uint32()
         types = library.bg_loader_sample_types(self, ctypes.byref(count))
@@ -122,7 +123,7 @@ class Loader(Owner):
 
     @property
     def statistics(self):
-        """The counts batch_count, miss_count and wait_ns."""
+        """The fields of bg_loader_statistics as a mapping."""
         found = _abi.bg_loader_statistics()
         library.bg_loader_read_statistics(self, ctypes.byref(found))
         return {name: getattr(found, name) for name, _ in found._fields_}

@@ -11,7 +11,7 @@ from .graph import fill, make_struct
 from .options import view
 
 Token = collections.namedtuple("Token", "prompt place token log_share text is_last")
-Token.__doc__ = "A token that was added; `text` is the text that can be printed now (None without a tokenizer)."
+Token.__doc__ = "A token that was added to a prompt; `text` is the text that can be printed now (None without a tokenizer)."
 Generation = collections.namedtuple("Generation", "tokens text end log_share score")
 Generation.__doc__ = "The tokens that were added to a prompt; `end` is \"length\", \"stop_token\", \"stop_string\" or \"callback\"."
 
@@ -31,12 +31,12 @@ class Tokenizer(Owner):
 
     @property
     def end_of_text(self):
-        """The token that ends a text, or None."""
+        """The token that separates texts, or None if there is no such token."""
         found = library.bg_tokenizer_end_of_text(self)
         return None if found == 2**32 - 1 else found
 
     def encode(self, text, special=False):
-        """Returns the tokens of a text. With `special`, special tokens that are written out in the text become those tokens."""
+        """Returns the tokens of a text. With `special`, names of special tokens in the text become special tokens."""
         made, content = _abi.bg_token_list(), text.encode() if isinstance(text, str) else bytes(text)
         try:
             call("bg_tokenizer_encode", self, content, len(content), special, ctypes.byref(made))
@@ -60,7 +60,7 @@ def _tokens(given):
 
 class Generator(Owner):
     """Continues sequences of tokens: Generator(weights, layers=2, hidden=64, heads=4, sequence_length=8, positions=128,
-    vocabulary=257). The model's arguments are those of bg_gpt_options; `sequences` prompts run at the same time.
+    vocabulary=257). Arguments of the model are the fields of bg_gpt_options. `sequences` prompts run at the same time.
 
         generator.run([[1, 2, 3]], max_tokens=20, sampling={"temperature": 0.8, "seed": 7})[0].tokens
     """
@@ -74,7 +74,7 @@ class Generator(Owner):
                          weights, options)
 
     def __len__(self):
-        """The number of tokens so far."""
+        """Returns the number of tokens so far."""
         return library.bg_generator_length(self)
 
     def feed(self, tokens):
@@ -90,15 +90,15 @@ class Generator(Owner):
         return np.ctypeslib.as_array(found, (self.vocabulary,)).copy() if found else None
 
     def sample(self, **sampling):
-        """Draws the next token without adding it. Arguments are those of bg_sampling."""
+        """Draws the next token without adding it. Arguments are the fields of bg_sampling."""
         made, token = make_struct(_abi.bg_sampling, sampling), ctypes.c_uint32()
         call("bg_generator_sample", self, ctypes.byref(made), ctypes.byref(token))
         return token.value
 
     def run(self, prompts, tokenizer=None, sampling=None, stop_tokens=(), stop_strings=(), on_token=None, seeds=None, **options):
         """Continues prompts, which are lists of tokens or, with a tokenizer, texts. Returns a Generation for each prompt, or with
-        returned_beams above 1 a list of Generations. on_token is called for each Token when it is drawn; returning False ends that
-        prompt. `seeds` has a seed for each prompt; without it prompt i has the seed of `sampling` plus i. Other arguments are those
+        returned_beams above 1 a list of Generations. on_token is called for each Token when it is drawn; returning False ends the
+        prompt. `seeds` has a seed for each prompt; None: prompt i has the seed of `sampling` plus i. Other arguments are the fields
         of bg_generation_options."""
         made = make_struct(_abi.bg_generation_options, options)
         fill(made.sampling, sampling or {})
@@ -135,7 +135,7 @@ class Generator(Owner):
 
 
 def _bytes(struct, size):
-    """The bytes of a member `text` without a zero byte at its end; None for NULL."""
+    """Returns the bytes of a struct's member `text`, which does not end with a zero byte; None for NULL."""
     address = ctypes.c_void_p.from_address(ctypes.addressof(struct) + type(struct).text.offset).value
     return ctypes.string_at(address, size) if address else None
 

@@ -1,4 +1,4 @@
-"""Graphs: the ops, layers and losses of the C headers as methods."""
+"""Graphs, whose methods are the ops, layers and losses of the C headers."""
 import ctypes
 import functools
 import re
@@ -35,7 +35,7 @@ class Value:
 
 
 def choice(enum, given):
-    """The number of an enumeration's constant by its short name: "mean" is BG_LOSS_MEAN of bg_loss_reduction."""
+    """Returns the number of an enumeration's constant from its short name: "mean" is BG_LOSS_MEAN of bg_loss_reduction."""
     if isinstance(given, int):
         return int(given)
     word = str(given).upper()
@@ -48,7 +48,7 @@ def choice(enum, given):
 
 
 def fill(struct, values):
-    """Sets members of a struct from a mapping. Lists fill arrays, and names of element types become their numbers."""
+    """Sets members of a struct from a mapping. Lists fill arrays, and names of element types become numbers."""
     fields = dict(struct._fields_)
     for name, value in values.items():
         if name not in fields:
@@ -67,7 +67,7 @@ def fill(struct, values):
 
 
 def make_struct(struct, given, *more):
-    """Makes a struct of options: the library's defaults, changed by a mapping."""
+    """Makes a struct of options from the library's defaults and the members that a mapping changes."""
     if isinstance(given, struct):
         return given
     made = struct()
@@ -89,7 +89,7 @@ class _Method:
         self.parameters = parameters[1:]
         self.function = getattr(library, name)
         names = {parameter[0] for parameter in self.parameters}
-        # A count beside a list is the length of the list: `axes, axis_count` and `rank, dims`.
+        # A count that is next to a list is the length of the list: `axes, axis_count` and `rank, dims`.
         self.counts = {}
         for first, second in zip(self.parameters, self.parameters[1:]):
             if self.is_list(first) and second[2].startswith("uint32_t ") and second[0].endswith("count"):
@@ -203,10 +203,10 @@ def _method(name):
 
 
 class Graph(Owner):
-    """A model. Building is sticky: check() and making a plan of the graph raise the first error.
+    """A model. Errors are sticky: check() and making a plan of the graph raise the first error.
 
-    Besides the methods below a graph has every function of the C headers whose first parameter is a graph:
-    graph.conv2d_layer("conv1", x, 16, 3, 3, bias=True, options={"padding": [1, 1]}) is bg_conv2d_layer. Give enumerations as
+    In addition to the methods below, each function of the C headers whose first parameter is a graph is a method:
+    graph.conv2d_layer("conv1", x, 16, 3, 3, bias=True, options={"padding": [1, 1]}) calls bg_conv2d_layer. Give enumerations as
     short names ("mean"), structs of options as mappings, and types as (type, shape). Missing options have their defaults.
     Graph.signature(name) returns the C parameters.
     """
@@ -218,7 +218,7 @@ class Graph(Owner):
 
     @classmethod
     def _borrow(cls, pointer):
-        """Wraps a graph of the library during a call of a function that adds a model to it."""
+        """Wraps a graph of the library while a function adds a model to it."""
         made = cls.__new__(cls)
         Owner.__init__(made, ctypes.c_void_p(pointer))
         made._is_borrowed = True
@@ -246,7 +246,7 @@ class Graph(Owner):
         return f"{method.name}({method.describe()})"
 
     def input(self, name, dtype, shape):
-        """Adds an input: the data of a micro-batch, whose first dimension counts samples."""
+        """Adds an input. `shape` is that of a micro-batch, whose first dimension counts samples."""
         made = make_type(dtype, shape)
         return Value(self, library.bg_graph_input(self, name.encode(), ctypes.byref(made)))
 
@@ -258,18 +258,18 @@ class Graph(Owner):
         return Value(self, library.bg_graph_constant(self, name.encode(), ctypes.byref(made), array.ctypes.data))
 
     def parameter(self, name, dtype, shape, initializer=("constant", 0.0)):
-        """Adds a parameter. `initializer` is a kind ("constant", "uniform", "normal", ...) and its numbers."""
+        """Adds a parameter. `initializer` is a kind ("constant", "uniform", "normal", ...), followed by its numbers a and b."""
         made = make_type(dtype, shape)
         first = _abi.bg_initializer(choice("bg_initializer_kind", initializer[0]), *initializer[1:])
         return Value(self, library.bg_graph_parameter(self, name.encode(), ctypes.byref(made), ctypes.byref(first)))
 
     def block(self, name=None, device=None):
-        """Begins the next block, which is a separate stage in a pipeline unless options assign it otherwise."""
+        """Begins a block, which is a separate stage of a pipeline unless the options assign blocks to stages."""
         library.bg_block_start(self, None if name is None else name.encode(),
                                CONSTANTS["BG_DEVICE_NONE"] if device is None else device)
 
     def scope(self, name):
-        """A context manager: names that are added within it get `name` and a dot as prefix."""
+        """Returns a context manager. Names that are added within it get `name` and a dot as prefix."""
         return _Scope(self, name)
 
     def check(self):

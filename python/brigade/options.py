@@ -9,8 +9,8 @@ from .graph import choice, fill
 class Options(Owner):
     """Options with the names of docs/options.md: Options(strategy="pipelined", gradient_accumulation=4).
 
-    `progress` is a function (part, done, total) that is called while plans and sessions with these options are made and
-    measured. It may return True to cancel. None removes it."""
+    `progress` is a function (part, done, total) that is called while plans and sessions with these options are made or
+    measured. It may return True to cancel. None removes the function."""
 
     _destroy = "bg_run_options_destroy"
 
@@ -46,7 +46,7 @@ class Options(Owner):
         return self
 
     def load(self, path):
-        """Reads options from a file with one option on each line, or in JSON."""
+        """Sets options from a file, which has one option on each line or is JSON."""
         call("bg_run_options_load", self, encode(path))
         return self
 
@@ -64,17 +64,17 @@ def _read(value):
 
 
 def view(options):
-    """The C struct of Options, or None."""
+    """Returns the C struct of Options; None for None."""
     return None if options is None else library.bg_run_options_view(options)
 
 
 def view_or_defaults(options):
-    """The C struct of Options, or of the defaults, for C functions that require one. The result keeps the struct alive."""
+    """Returns the C struct of Options, or of the defaults for None, for C functions that require one. The result keeps it alive."""
     return view(options if options is not None else Options())
 
 
 class Optimizer:
-    """An optimizer: optimizer("adamw", 1e-3, weight_decay=0.1). Its settings are attributes, the fields of bg_optimizer."""
+    """An optimizer: optimizer("adamw", 1e-3, weight_decay=0.1). The fields of bg_optimizer are its attributes."""
 
     def __init__(self, kind, learning_rate, **settings):
         self.__dict__["_struct"] = _abi.bg_optimizer()

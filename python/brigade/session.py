@@ -12,7 +12,7 @@ from .types import array_of, as_elements, describe, dtype_number, make_type, num
 
 
 def _options(options):
-    """The struct of options, and the object that must outlive it."""
+    """Returns the C struct of options, and the object that must outlive the struct."""
     used = options if options is not None else Options()
     return view(used), used
 
@@ -50,8 +50,8 @@ class Plan(Owner):
 
 
 class Weights(Owner, collections.abc.MutableMapping):
-    """Named tensors that sessions share. weights["fc.weight"] is a copy of the newest value. Set values only between runs. bfloat16
-    values are uint16."""
+    """Named tensors that sessions share. weights["fc.weight"] is a copy of the newest value. Set values only between runs. Values of
+    bfloat16 are uint16."""
 
     _destroy = "bg_weights_destroy"
 
@@ -101,13 +101,13 @@ class Weights(Owner, collections.abc.MutableMapping):
         raise TypeError("weights cannot be removed; make new Weights with the others")
 
     def parameters(self):
-        """The names of the trained tensors, without running statistics and optimizer state."""
+        """Returns the names of the trained tensors, without running statistics and optimizer state."""
         role = CONSTANTS["BG_ROLE_PARAMETER"]
         return [found.name.decode() for found in map(self._at, range(len(self))) if found.role == role]
 
     def load(self, path, **options):
-        """Reads a .safetensors or .npz file. Options are those of bg_weights_load_options; `renames` maps names in the file to names
-        of the model. progress(name, done_bytes, total_bytes) may return True to cancel. Returns the result for each tensor:
+        """Reads a .safetensors or .npz file, or a folder. Options are those of bg_weights_load_options; `renames` maps names in the
+        file to names in the model. progress(name, done_bytes, total_bytes) may return True to cancel. Returns the result for each tensor:
         {name: "loaded", "missing", ...}."""
         struct, _keep = _file_options(_abi.bg_weights_load_options, options)
         report = _abi.bg_weights_report()
@@ -124,14 +124,14 @@ class Weights(Owner, collections.abc.MutableMapping):
         call("bg_weights_save", self, encode(path), ctypes.byref(struct))
 
     def publish(self):
-        """Publishes the newest values for readers; returns the version."""
+        """Publishes the newest values for readers, and returns their version."""
         number = ctypes.c_uint64()
         call("bg_weights_publish", self, ctypes.byref(number))
         return number.value
 
 
 def stream_shape(stream):
-    """The type of all micro-batches of a run along the first dimension."""
+    """Returns the type of a stream's values in one run, with all micro-batches along the first dimension."""
     made = _abi.bg_type()
     call("bg_stream_shape", ctypes.byref(stream), CONSTANTS["BG_STREAM_FLAT"], ctypes.byref(made))
     return made
@@ -156,7 +156,7 @@ def _file_options(struct, options):
 class Session(Owner):
     """A plan that runs. run(x=array, y=array) returns {output: array}.
 
-    One thread at a time uses a session. Threads that infer at the same time need one reader each.
+    One thread at a time may use a session. To infer in several threads at the same time, make one reader for each.
     """
 
     _destroy = "bg_session_destroy"
@@ -195,8 +195,8 @@ class Session(Owner):
 
     @classmethod
     def reader(cls, plan, weights):
-        """Makes a session for inference in one thread over published weights (Weights.publish), concurrently with other
-        sessions."""
+        """Makes a session for inference in one thread, which reads the weights that were published last (Weights.publish), concurrently
+        with other sessions."""
         return cls._make(create("bg_session_create_reader", plan, weights), plan, weights)
 
     @property
@@ -222,7 +222,7 @@ class Session(Owner):
 
     @property
     def inputs(self):
-        """The arrays of a run: {name: (type, shape)}."""
+        """The inputs of a run: {name: (type, shape)}."""
         return {found.name.decode(): _describe(stream_shape(found)) for found in self._streams("input")}
 
     @property
@@ -230,8 +230,8 @@ class Session(Owner):
         return {found.name.decode(): _describe(stream_shape(found)) for found in self._streams("output")}
 
     def run(self, inputs=None, outputs=None, **named):
-        """Runs the session once. `inputs` are arrays by name, also as named arguments, with the micro-batches along the first
-        dimension. `outputs` are the names of the outputs to return; None: all."""
+        """Runs the session once. `inputs` is a mapping of arrays by name, which may also be named arguments; each has the micro-batches
+        along the first dimension. `outputs` are the names of the outputs to return; None: all."""
         given = {**(inputs or {}), **named}
         arrays, results = [], {}
         for stream in self._streams("input"):

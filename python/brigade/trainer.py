@@ -14,8 +14,8 @@ _TASKS = ("fit", "validate", "test", "predict")
 
 
 class Event:
-    """The event that a callback gets, with `kind` ("on_batch_end"), `task`, `epoch`, `batch`, `batch_count` and `trainer`. During the
-    call it also has `outputs`, and stop(), which ends the fit or the pass after this batch."""
+    """An event, which a callback gets. It has `kind` ("on_batch_end"), `task`, `epoch`, `batch`, `batch_count` and `trainer`; during
+    the callback also `outputs` and stop(), which ends the fit or the pass after the current batch."""
 
     def __init__(self, struct, trainer):
         self._struct, self.trainer = struct, trainer
@@ -43,7 +43,7 @@ class Event:
 
 
 class _State:
-    """The functions that C calls, and the exception that one of them raised."""
+    """The Python functions that the library calls, and the exception that one of them raised."""
 
     def __init__(self, model, callbacks):
         self.model, self.callbacks, self.thrown, self.trainer = model, callbacks, None, lambda: None
@@ -82,7 +82,7 @@ class _State:
 
 
 def _arguments(given):
-    """The struct of a mapping {input: number, or "batch", "epoch", "step"}."""
+    """Returns the C array for a mapping {input: number, or "batch", "epoch", "step"}."""
     made = (_abi.bg_trainer_argument * max(len(given), 1))()
     for place, (name, value) in zip(made, given.items()):
         kind = "value" if isinstance(value, (int, float)) else value
@@ -100,7 +100,7 @@ def _scores(given):
 
 
 def _per_task(value, default):
-    """The values of all tasks, from one number or {task: number}."""
+    """Returns the values of all tasks as a list from {task: number}; one number is returned unchanged."""
     return [value.get(task, default) for task in _TASKS] if isinstance(value, dict) else value
 
 
@@ -116,10 +116,10 @@ class Trainer(Owner):
         trainer.fit({"x": inputs, "y": targets})
         trainer.metrics("fit")["loss"]
 
-    Further arguments are the fields of bg_trainer_options. `strategy` is a mapping of bg_ipu_strategy, whose training_options
-    and inference_options are Options. `scores` is {name: {"output": ..., "kind": "f1"}}, `arguments` {input: number or
-    "epoch"}. If a function that is passed here raises an exception, the trainer's method ends and raises it again. Data are a
-    Dataset, a Loader, or a mapping of arrays by the names of inputs.
+    Further arguments are the fields of bg_trainer_options. `strategy` is a mapping of the fields of bg_ipu_strategy, whose
+    training_options and inference_options are Options. `scores` is {name: {"output": ..., "kind": "f1"}}, and `arguments` is
+    {input: number or "epoch"}. If a function that is passed here raises an exception, the trainer's method ends and raises the
+    exception again. Data are a Dataset, a Loader, or a mapping of arrays by the names of inputs.
     """
 
     _destroy = "bg_trainer_destroy"
@@ -212,7 +212,7 @@ class Trainer(Owner):
         return self.metrics("test")
 
     def predict(self, data):
-        """Returns the outputs of all samples, {output: array}."""
+        """Returns the outputs for all samples, {output: array}."""
         task = CONSTANTS["BG_TRAINER_PREDICT"]
         made, _keep = self._data(data)
         self._run("bg_trainer_prepare", task)
@@ -231,7 +231,7 @@ class Trainer(Owner):
                 library.bg_array_clear(ctypes.byref(array))
 
     def metrics(self, task):
-        """The metrics of a task's newest pass, {name: mean}; for a count the share of counted samples."""
+        """Returns the metrics of a task's newest pass, {name: mean}; for a count, the share of counted samples instead of the mean."""
         number, made = choice("bg_trainer_task", task), {}
         for index in range(library.bg_trainer_metric_count(self, number)):
             found = _abi.bg_trainer_metric()
@@ -241,7 +241,7 @@ class Trainer(Owner):
         return made
 
     def session(self, task):
-        """The task's session, borrowed; None before the task has begun."""
+        """Returns the task's session, which the trainer owns; None before the task is compiled."""
         pointer = library.bg_trainer_session(self, choice("bg_trainer_task", task))
         return Session._borrow(ctypes.c_void_p(pointer), self) if pointer else None
 
@@ -267,12 +267,12 @@ class Trainer(Owner):
         return library.bg_trainer_was_stopped(self)
 
     def resume(self, epoch, batch, step):
-        """Lets the next fit continue at this batch of this epoch."""
+        """Lets the next fit continue at this batch of this epoch, after `step` updates."""
         library.bg_trainer_resume(self, epoch, batch, step)
 
     def set_optimizer(self, optimizer):
         call("bg_trainer_set_optimizer", self, ctypes.byref(optimizer._struct))
 
     def samples_per_call(self, task="fit"):
-        """The number of samples in a call of a task: the batch size for a loader."""
+        """Returns the number of samples in a call of a task, which is the batch size for a loader."""
         return library.bg_trainer_samples_per_call(self, choice("bg_trainer_task", task))

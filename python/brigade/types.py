@@ -17,7 +17,7 @@ _BRIGADE = {made: number for number, made in _NUMPY.items() if number != CONSTAN
 
 
 def dtype_number(dtype):
-    """The number of an element type, from its name ("float32", "bfloat16"), a NumPy type, or the number itself."""
+    """Returns the number of an element type from its name ("float32", "bfloat16"), a NumPy type, or the number itself."""
     if isinstance(dtype, int):
         return dtype
     if isinstance(dtype, str):
@@ -58,14 +58,14 @@ def describe(made):
 
 
 def array_of(made, address):
-    """A copy of the value at an address."""
+    """Returns a copy of the array of this type at an address."""
     result = np.empty(shape_of(made), _NUMPY[made.dtype])
     ctypes.memmove(result.ctypes.data, address, result.nbytes)
     return result
 
 
 def as_elements(values, number, what):
-    """Returns `values` as a contiguous array of an element type. Values are converted only where this cannot change them."""
+    """Returns `values` as a contiguous array of an element type. Values are converted only if they do not change."""
     array = np.asarray(values)
     wanted = _NUMPY[number]
     if array.dtype != wanted:
@@ -80,12 +80,12 @@ def as_elements(values, number, what):
 
 
 def bfloat16_to_float32(bits):
-    """Returns bfloat16 values, which are uint16, as float32."""
+    """Converts bfloat16 values, given as uint16, to float32."""
     return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
 def float32_to_bfloat16(values):
-    """Rounds values to bfloat16, to nearest even, and returns them as uint16."""
+    """Rounds values to the nearest bfloat16 (ties to even), and returns the bits as uint16."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), ((bits >> 16) | 0x40).astype(np.uint16), rounded)

@@ -49,12 +49,13 @@ static const cli_option tokenize_options[] = {
     {CLI_COUNT, "length", AT(length), .value = "N", .maximum = INT32_MAX, .default_text = "do not cut documents",
      .help = "cut each document into windows of N tokens (a sample of sequence length S takes S + 1)"},
     {CLI_COUNT, "overlap", AT(overlap), .value = "N", .maximum = INT32_MAX, .default_text = "0",
-     .help = "tokens that a window shares with the one before it"},
+     .help = "number of tokens that a window shares with the preceding one"},
     {CLI_COUNT, "stride", AT(stride), .value = "N", .minimum = 1, .maximum = INT32_MAX,
-     .default_text = "length - overlap", .help = "distance between windows, instead of --overlap"},
+     .default_text = "length - overlap",
+     .help = "number of tokens from the start of a window to the start of the next one, instead of --overlap"},
     {CLI_FLAG, "fill", AT(fill), .help = "fill a short last window with end-of-text tokens, instead of dropping it"},
     {.kind = CLI_HEADING, .help = "Other"},
-    {CLI_FLAG, "quiet", AT(quiet), .help = "print nothing but errors"},
+    {CLI_FLAG, "quiet", AT(quiet), .help = "print only errors"},
     CLI_OPTIONS_END,
 };
 

@@ -30,7 +30,7 @@ typedef struct doctor_settings {
 static const cli_option doctor_table[] = {
     {CLI_TEXT, "dir", AT(folder), .value = "DIR",
      .help = "folder for checkpoints; the test writes 128 MB there and removes them"},
-    {CLI_FLAG, "no-disk", AT(no_disk), .help = "measure no disk"},
+    {CLI_FLAG, "no-disk", AT(no_disk), .help = "do not measure the disk"},
     {CLI_FLAG, "json", AT(json), .help = "print one JSON object"},
     CLI_OPTIONS_END,
 };

@@ -55,7 +55,7 @@ static const cli_option infer_flags[] = {
     {CLI_LIBRARY, .name = "cores", .default_text = "all"},
     {CLI_LIBRARY, .name = "precision"},
     CLI_PROFILE_OPTIONS(infer_settings, profile),
-    {CLI_FLAG, "quiet", AT(model.recipe.quiet), .help = "say nothing"},
+    {CLI_FLAG, "quiet", AT(model.recipe.quiet), .help = "print only errors"},
     CLI_OPTIONS_END,
 };
 

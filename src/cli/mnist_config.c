@@ -18,7 +18,7 @@
 const cli_option mnist_flags[] = {
     {.help = "Training"},
     {CLI_COUNT, "epochs", AT(recipe.epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
-     .help = "times through the training images; 0 only tests"},
+     .help = "number of passes over the training images; 0: only test"},
     {CLI_COUNT, "batch-size", AT(recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "images in a micro-batch"},
     {CLI_LIBRARY, .name = "gradient-accumulation"},
@@ -41,8 +41,8 @@ const cli_option mnist_flags[] = {
      .help = "images in a micro-batch of the test"},
     {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the images in the files' order"},
     {CLI_CHOICE, "last-batch", AT(recipe.last_batch), .choices = "drop|smaller|pad",
-     .help = "images of an epoch that do not fill a call"},
-    {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
+     .help = "what happens to images of an epoch that do not fill a call"},
+    {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "type of the activations"},
     {CLI_CHOICE, "weight-type", AT(weight_type), .choices = "float32|bfloat16|float16",
      .help = "type in which weights are stored"},
 

@@ -44,11 +44,11 @@ const cli_option onnx_train_flags[] = {
     {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the samples in the files' order"},
     {CLI_CHOICE, "last-batch", AT(recipe.last_batch), .choices = "drop|smaller",
      .default_text = "smaller; drop if the file fixes the batch",
-     .help = "samples of an epoch that do not fill a call"},
+     .help = "what happens to samples of an epoch that do not fill a call"},
 
     {.help = "Training"},
     {CLI_COUNT, "epochs", AT(recipe.epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
-     .default_text = "1, or as many as --steps needs", .help = "times through the data"},
+     .default_text = "1, or as many as --steps needs", .help = "number of passes over the data"},
     {CLI_COUNT, "steps", AT(recipe.steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
     {CLI_TEXT, "limit-train-batches", AT(recipe.limits[BG_TRAINER_FIT]), .value = "N|SHARE", .default_text = "all",

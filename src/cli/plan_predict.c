@@ -36,7 +36,7 @@ static const cli_option prediction_options[] = {
      .help = "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the "
              "other options do not fix them"},
     {CLI_TEXT, "svg", AT(svg_path), .value = "FILE", .default_text = "none",
-     .help = "draw the schedule of an update, to scale"},
+     .help = "draw the schedule of an update to the scale of its times"},
     {CLI_TEXT, "html", AT(html_path), .value = "FILE", .default_text = "none",
      .help = "write the whole prediction as an HTML page: schedule, time, memory, traffic"},
     CLI_OPTIONS_END,

@@ -123,7 +123,7 @@ RECORD(rule, bg_location_rule)
     OPTION(MEMORY, "minimum_sharded_" label, memory.locations[class].minimum_elements_sharded, SIZE, 8192, KEY,        \
            "smaller " tensors " stay whole", .unit = "elements", .flag = "shard-minimum", .commands = MNIST)           \
     OPTION(MEMORY, "on_demand_" label, memory.locations[class].on_demand, BOOL, is_on_demand, KEY,                     \
-           "remote " tensors " are loaded when they are needed instead of one visit before",                           \
+           "remote " tensors " are loaded when they are needed instead of earlier, in parallel with other work",       \
            .costs = "devices wait for the loads")
 
 static const bgi_option rows[] = {

@@ -280,7 +280,7 @@ while read -r command; do
     check "$page has the options of $command" cmp -s listed.txt printed.txt
 done <commands.txt
 check "and there are no others" test "$(ls man1 | wc -l)" -eq $(($(wc -l <commands.txt) + 1))
-check "no line of help is lost" grep -q '^times through the training images' man1/brigade-mnist.1
+check "no line of help is lost" grep -q '^number of passes over the training images' man1/brigade-mnist.1
 check "examples are in it" grep -q '^brigade mnist \\-\\-epochs 1' man1/brigade-mnist.1
 if command -v man >/dev/null && man --version >/dev/null 2>&1; then
     for page in man1/brigade.1 man1/brigade-mnist.1 man1/brigade-schedule.1 man1/brigade-data.1; do
