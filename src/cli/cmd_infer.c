@@ -224,7 +224,7 @@ static bg_status predict(infer_settings *settings, const char *const *files, bg_
     BGI_TRY_CLEANUP(bg_trainer_create(&trainer_options, weights, &trainer, error));
     BGI_TRY_CLEANUP(bg_trainer_prepare(trainer, BG_TRAINER_PREDICT, error));
     if (model->recipe.init_path != NULL)
-        BGI_TRY_CLEANUP(cli_weights_load(weights, model->recipe.init_path, error));
+        BGI_TRY_CLEANUP(cli_weights_load(weights, &model->recipe.init, model->recipe.init_path, error));
     session = bg_trainer_session(trainer, BG_TRAINER_PREDICT);
     count = bg_session_output_count(session);
     arrays = calloc(count, sizeof *arrays);
@@ -276,7 +276,7 @@ static int run(infer_settings *settings, bg_error *error)
         onnx_check_precision(model->recipe.library.options.numerics.precision, error) != BG_OK)
         return CLI_USAGE;
     onnx_choose_strategy(model);
-    if (cli_weights_check(model->recipe.init_path, error) != BG_OK)
+    if (cli_weights_open(model->recipe.init_path, &model->recipe.init, error) != BG_OK)
         return CLI_FAILED;
     if (onnx_open_model(model, error) != BG_OK)
         return model->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;

@@ -200,7 +200,7 @@ static bg_status begin(cli_training *training, bg_error *error)
 
     BGI_TRY(bg_onnx_set_weights(settings->onnx, weights, error));
     if (recipe->init_path != NULL)
-        BGI_TRY(cli_weights_load(weights, recipe->init_path, error));
+        BGI_TRY(cli_weights_load(weights, &recipe->init, recipe->init_path, error));
     printf("Training...\n");
     fflush(stdout);
     BGI_TRY(cli_checkpoint_resume(recipe, training, &run->common.is_resumed, &owes_validation, error));
