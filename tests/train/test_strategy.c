@@ -231,6 +231,60 @@ static void split_fits_are_warned_of(void **state)
         }
 }
 
+/* The messages with a text, and those of them about a smaller batch. */
+typedef struct message_counts {
+    const char *text;
+    int all, rest;
+} message_counts;
+
+static void count_messages(void *user, bg_log_level level, const char *text)
+{
+    message_counts *counts = user;
+
+    (void)level;
+    if (strstr(text, counts->text) == NULL)
+        return;
+    counts->all++;
+    counts->rest += strncmp(text, "the last, smaller batch: ", 25) == 0;
+}
+
+/* A call has 4 samples, so 7 samples need plans for 4, 2 and 1 of them, and the last two are compiled in each epoch.
+ * Each gives the same warning, which is logged once. */
+static void warnings_are_not_repeated(void **state)
+{
+    static const struct {
+        uint64_t samples;
+        int rest;
+    } cases[] = {{7, 0}, {3, 1}};
+    const test_net net = {.device_count = 1};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        message_counts counts = {.text = "stochastic rounding has no effect"};
+        bg_options training = bg_options_defaults();
+        bg_trainer_options options = options_for(&net);
+        bg_trainer_data data = {.drop_rest = false};
+        test_net_samples samples;
+        bg_trainer *trainer;
+
+        training.execution.device_iterations = 2;
+        training.numerics.stochastic_rounding = true;
+        training.reporting.log = count_messages;
+        training.reporting.log_user = &counts;
+        options.strategy.training_options = &training;
+        options.max_epochs = 3;
+        test_net_samples_make(&samples, cases[i].samples);
+        data.dataset = samples.dataset;
+        trainer = make(&options);
+        if (bg_trainer_fit(trainer, &data, NULL, &error) != BG_OK)
+            fail_msg("%s", error.message);
+        if (counts.all != 1 || counts.rest != cases[i].rest)
+            fail_msg("%d samples: %d warnings, %d of a smaller batch", (int)cases[i].samples, counts.all, counts.rest);
+        bg_trainer_destroy(trainer);
+        test_net_samples_clear(&samples);
+    }
+}
+
 static void keep_line(void *user, bg_log_level level, const char *text)
 {
     (void)level;
@@ -378,6 +432,7 @@ int main(void)
         cmocka_unit_test(accumulation_reaches_the_options),
         cmocka_unit_test(split_models_need_iterations),
         cmocka_unit_test(split_fits_are_warned_of),
+        cmocka_unit_test(warnings_are_not_repeated),
         cmocka_unit_test(odd_numbers_are_said),
         cmocka_unit_test(problems_are_listed),
     };
