@@ -73,7 +73,7 @@ static bg_status refuse_number(const table *t, const char *field, bg_error *erro
         snprintf(
             what, sizeof what,
             "%s%.40s%s, but every row needs a number here; fill the gaps, or leave such rows out: --skip-incomplete "
-            "of `brigade train`, skip_incomplete in C",
+            "of `brigade train` and `infer`, skip_incomplete in C",
             field[0] == '\0' ? "the field is empty" : "`", field, field[0] == '\0' ? "" : "` is a missing value");
     else
         snprintf(what, sizeof what, "`%.40s` is not a number", field);
