@@ -2,8 +2,7 @@
  * gpt.c: measures how fast GPT-2 trains. It prints tokens/s and GFLOP/s of whole steps (forward, backward, AdamW; no
  * dropout): the best, median and mean of several steps. With --profile it prints the processor time of each kernel by
  * its shape, which other programs on the machine do not increase. It counts six FLOPs for each token and each parameter
- * of a product (the table of positions is not in a product), and the FLOPs of attention for the half of the scores that
- * is not masked.
+ * except the table of positions, and the FLOPs of attention for the half of the scores that is not masked.
  *
  *     usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N]
  *                [--steps N] [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]

@@ -54,8 +54,8 @@ typedef enum bg_status {
     BG_ERROR_NOT_FINITE     /* a loss is infinite or NaN, and its update was refused (numerics.guard_loss) */
 } bg_status;
 
-/* Structs that callers fill begin with their size, struct_bytes, so a program that was compiled for another release
- * gets an error (BG_ERROR_INVALID, which names the struct):
+/* Structs that callers fill begin with their size, struct_bytes, so a program that was compiled for a release in
+ * which a struct has another size gets an error (BG_ERROR_INVALID, which names the struct):
  *
  * - If a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), or for bindings an
  *   ..._init function, which gets the size as an argument), this function sets the size, and a size of 0 is an error

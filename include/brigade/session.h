@@ -131,13 +131,13 @@ BG_API void bg_session_destroy(bg_session *session);
  * in progress finish with the version that they began with. Values that have not changed since the last version are
  * shared with it; the others are copied. An older version is freed when the next one is published after its last run.
  * *out_version (may be NULL) receives 1, 2, ... Call it between runs, in the thread that may use the weights. Errors:
- * BG_ERROR_INVALID (another thread is inside the weights; weights of several ranks; a value was lost), BG_ERROR_MEMORY;
- * readers then continue with the previous version. */
+ * BG_ERROR_INVALID (another thread uses the weights or a session of them; the weights are distributed over several
+ * ranks; a value was lost), BG_ERROR_MEMORY; readers then continue with the previous version. */
 BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, bg_error *error);
 /* Creates a reader, as bg_session_create creates a session. Publishes the weights if they were never published; only in
- * this case does the function fail while another thread is inside the weights. The reader holds a reference to the
- * weights. If a kernel does not return, keep `weights` and the plan until it does. bg_session_weights returns
- * `weights`. Errors: as bg_session_create; BG_ERROR_INVALID (a plan for training, of several ranks, or with
+ * this case does the function fail while another thread uses the weights or a session of them. The reader holds a
+ * reference to the weights. If a kernel does not return, keep `weights` and the plan until it does. bg_session_weights
+ * returns `weights`. Errors: as bg_session_create; BG_ERROR_INVALID (a plan for training, of several ranks, or with
  * options.files.memmap_dir; weights in pieces that were never joined, where the plan needs the whole). */
 BG_API bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
 /* Returns the version that a reader's last run used or, before the first run, the version at its creation; 0 if the

@@ -213,9 +213,9 @@ typedef struct bg_trainer_options {
     double batch_shares[BG_TRAINER_TASK_COUNT];
     uint64_t validate_epochs;  /* number of epochs between the validations of a fit; default 1; 0: no validation */
     uint64_t validate_batches; /* number of batches between validations; 0: no validation within epochs */
-    /* Also validates each time that this share of an epoch's batches is done, rounded down, but at least one batch:
-     * 0.25 validates four times in an epoch. A validation at the epoch's end replaces that of validate_epochs. 0: no
-     * validation within epochs. */
+    /* The share of an epoch's batches between validations, rounded down to whole batches, but at least one: with 0.25
+     * an epoch of 40 batches is validated every 10 batches. A validation at the epoch's end replaces that of
+     * validate_epochs. 0: no validation within epochs. */
     double validate_share;
     uint64_t checkpoint_epochs;  /* number of epochs between BG_ON_SAVE_CHECKPOINT events; 0: never */
     uint64_t checkpoint_batches; /* number of batches between these events; 0: never */

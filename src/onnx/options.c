@@ -22,7 +22,7 @@ static bool is_symbol(const bg_onnx *onnx, const char *text)
     return false;
 }
 
-/* Whether the text is "INPUT:2", a dimension of an input of the file. */
+/* Whether the text has the form "INPUT:2" and names a dimension of an input of the file. */
 static bool is_place(const bg_onnx *onnx, const char *text)
 {
     const char *colon = strrchr(text, ':');

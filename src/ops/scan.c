@@ -69,10 +69,11 @@ static bool read_inputs(scan *s, const bg_value *inputs)
 
         if (bg_value_is_null(inputs[i]) || axis < 0 || axis >= (int32_t)type.rank)
             return refuse(s->graph, BG_ERROR_SHAPE, "scan: input %u has no axis %lld", i, s->options->axis);
-        if (i > 0 && type.dims[axis] != s->steps)
-            return refuse(s->graph, BG_ERROR_SHAPE,
-                          "scan: input %u has %lld steps; all inputs must have as many steps as the first", i,
-                          type.dims[axis]);
+        if (i > 0 && type.dims[axis] != s->steps) {
+            bg_graph_fail(s->graph, BG_ERROR_SHAPE, "scan: input %u has %lld steps; it must have %lld, like input 0", i,
+                          (long long)type.dims[axis], (long long)s->steps);
+            return false;
+        }
         s->steps = type.dims[axis];
     }
     return true;

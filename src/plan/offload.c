@@ -2,18 +2,19 @@
  * offload.c: decides which values of a plan are remote. It does not choose places in arenas (windows.c does) and writes
  * no transfers (transfers.c does).
  *
- *     weights, accumulators   of a stage and class: one buffer of the schedule. Of sharded weights each replica's store
- *                             has a piece. What a stage copies of another one's on the same device has a buffer that is
- *                             loaded from there, and never stored.
- *     activations             edges on one device that hold more micro-batches than three rings of slots would. Of what
- *                             the replicas along a tensor axis have in common each may keep a piece of a slot. What
- *                             comes in, is read by the forward and kept for the backward is cut in two edges:
+ *     weights, accumulators   Those of a stage and class are one buffer of the schedule. Each replica's store has a
+ *                             piece of sharded weights. A stage that copies weights of another stage on the same device
+ *                             has a buffer that is loaded from there and never stored.
+ *     activations             These are edges on one device that hold more micro-batches than three rings of slots
+ *                             would. If replicas along a tensor axis have the same values, each may keep a piece of a
+ *                             slot. An edge into a stage that the forward reads and the backward reads too is cut in
+ *                             two edges, and its values are stored once:
  *
  *                                 F(k-1) ==x==> F(k) B(k)     =>     F(k-1) ==x==> F(k) ==x==> B(k)
  *
- *                             and stored once: what F(k-1) stored is loaded for F(k) and again for B(k).
+ *                             The values that F(k-1) stored are loaded for F(k) and again for B(k).
  *
- *     optimizer state         needs no buffer: it is loaded and stored inside the update, one variable after another.
+ *     optimizer state         It needs no buffer: the update loads and stores it, one variable after another.
  *
  * The edges for which a remote store pays off are known only with a schedule. So the schedule is made first without
  * remote edges, and made again with them until nothing changes.

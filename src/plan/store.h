@@ -12,7 +12,7 @@
 
 /* Writes or reads, depending on the archive. Errors of writing: BG_ERROR_UNSUPPORTED when the plan has ops of types
  * that a reader could not find again, BG_ERROR_MEMORY. Errors of reading: BG_ERROR_PARSE when the bytes are not a plan
- * that passes every check (bgi_plan_check, the proof of its schedule); the plan may then only be destroyed. */
+ * or bgi_plan_check rejects the plan, BG_ERROR_MEMORY. After an error of reading the plan may only be destroyed. */
 bg_status bgi_plan_visit(bgi_archive *archive, bg_plan *plan, const bg_graph *graph, bg_error *error);
 
 #endif

@@ -18,7 +18,7 @@ extern const size_t bgi_report_page_bytes;
 
 static const char data_mark[] = "<!--DATA-->";
 
-/* Checks that a summary is not nested more deeply than lists of lists of numbers. */
+/* Checks that the JSON is the summary of a profile, in a version that this release reads. */
 static bg_status check_tree(const char *name, const json_t *root, bg_error *error)
 {
     const char *format = json_string_value(json_object_get(root, "format"));

@@ -92,7 +92,7 @@
  *
  * The caller as worker. An engine with one worker that is not bound starts no thread: the thread in bgi_engine_run does
  * the work, and checks the time limit whenever it is idle. That thread would not return from a kernel that hangs, so
- * plans with kernels from outside the library are excluded.
+ * a plan with kernels from outside the library always gets a worker thread.
  *
  * Sums of gradients may overlap with the program: REDUCE contributes the gradients, and the device continues up to the
  * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers (an I/O thread,

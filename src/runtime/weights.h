@@ -77,7 +77,7 @@ typedef struct bgi_weight {
 } bgi_weight;
 
 struct bg_weights {
-    /* The thread inside the weights (0: none), its action ("a training run"), and its session (NULL: none). */
+    /* The thread that uses the weights (0: none), its action ("a training run"), and its session (NULL: none). */
     _Atomic uintptr_t thread;
     _Atomic(const char *) action;
     _Atomic(const bg_session *) session;

@@ -147,8 +147,8 @@ static bg_status check(const bg_schedule_problem *problem, const bg_schedule_tim
             !(event->start >= 0 && event->start <= event->end && event->end <= timing->makespan))
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "event %zu (stage %" PRIu32 " on device %" PRIu32
-                                ", %g to %g) does not belong to this problem, which has %" PRIu32 " stages and %" PRIu32
-                                " devices and ends at %g",
+                                ", %g to %g) is not possible: the problem has %" PRIu32 " stages and %" PRIu32
+                                " devices, and an event must begin at 0 or later and end between its beginning and %g",
                                 i, event->action.stage, event->device, event->start, event->end, problem->stage_count,
                                 problem->device_count, timing->makespan);
     }

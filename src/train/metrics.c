@@ -50,7 +50,7 @@ static bg_status add_score(bgi_metrics *metrics, const bgi_compiled *compiled, c
             continue;
         if (find_metric(metrics, score->name) != NULL)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "score `%s`: the task has a metric of this name; give the score another one",
+                                "score `%s`: the task already has a metric of this name; give the score another name",
                                 score->name);
         metric.sum_count = (uint64_t)bg_type_element_count(&stream->micro_batch_type);
         BGI_TRY(add_metric(metrics, &metric, score->name, error));

@@ -342,7 +342,7 @@ static void test_phased_step(void **state)
 
 /* ---- the model as it is built ---- */
 
-/* Counts ops with dropout in a block, including attention. */
+/* Counts a block's ops of type op_name (dropout or attention) that drop with this probability. */
 static uint32_t count_drops(const bg_graph *graph, const char *block, const char *op_name, double probability)
 {
     uint32_t count = 0;

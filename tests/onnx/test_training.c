@@ -170,7 +170,7 @@ static void train(run *r, const bg_optimizer *optimizer, const bg_options *given
     bg_plan *plan;
 
     if (options.execution.stages == NULL)
-        options.execution.stages = "auto:1"; /* variables that two blocks change are in one stage */
+        options.execution.stages = "auto:1"; /* variables that two blocks change must be in one stage */
     options.execution.device_iterations = UPDATES / each;
     options.reporting.output_mode = BG_OUTPUT_ALL;
     require(bg_weights_create(&r->weights, &error));

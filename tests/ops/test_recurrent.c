@@ -1,6 +1,7 @@
 /*
- * test_recurrent.c: compares the gradients of recurrences with central differences, for both results, and checks
- * errors. (tests/nn/test_recurrent.c compares values with PyTorch's.)
+ * test_recurrent.c: compares the gradients of recurrences with central differences (of the LSTM for losses of h, of c
+ * and of both), checks a GRU step by its formulas, and checks errors. (tests/nn/test_recurrent.c compares values with
+ * PyTorch's.)
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
  * test_batches.c: batches of every size give the same rows as the largest batch, and compute only their samples. All
- * sizes share one set of weights and use new weights at once.
+ * sizes share one set of weights and use new weights immediately.
  */
 #include <stdarg.h>
 #include <stddef.h>

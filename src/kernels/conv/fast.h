@@ -44,7 +44,7 @@ static inline bgi_gemm bgi_conv_forward_plan(const bgi_conv *s, int64_t lanes)
 }
 
 enum {
-    BGI_CONV_SUMS = 1 << 20,  /* floats of all sums of dw that are added at the end */
+    BGI_CONV_SUMS = 1 << 20,  /* the largest number of floats in the partial sums of dw, which are added at the end */
     BGI_CONV_SUM_PART = 16384 /* approximate number of sums that a part adds */
 };
 

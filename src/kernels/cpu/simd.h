@@ -1,7 +1,8 @@
 /*
  * simd.h: one vector of floats, in the width of the instruction set this file is compiled for.
  *
- * Only variant_*.c include this file, each compiled with its own flags. Every kernel body is written once in these
+ * Only variant_*.c include this file, through the ..._body.h files, and each variant_*.c is compiled with its own
+ * flags. Every kernel body is written once in these
  * terms. GCC's vector types provide + - * / and bit operations in every width; this file names the missing operations
  * (fused multiply-add, partial loads, selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit
  * integers, vm the result of a compare.

@@ -1,5 +1,6 @@
 /*
- * fast.c: fused convolutions are supported where the convolution is. fast_body.h has the computation.
+ * fast.c: supports a fused convolution in float32 if the plain convolution of the same shape is supported. fast_body.h
+ * has the computation.
  */
 #include "kernels/fused_conv/fast.h"
 
