@@ -51,6 +51,8 @@ typedef struct bench {
     cpu_set_t all, own; /* processors of all ranks, and of this one */
 } bench;
 
+/* Gives each rank its own processor, or all of them if there are fewer processors than ranks: the system shares them
+ * out more evenly. */
 static void choose_processors(bench *b)
 {
     uint32_t at = 0;
@@ -59,7 +61,7 @@ static void choose_processors(bench *b)
     sched_getaffinity(0, sizeof b->all, &b->all);
     b->processors = (uint32_t)CPU_COUNT(&b->all);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &b->all) && at++ == b->rank % b->processors)
+        if (CPU_ISSET(cpu, &b->all) && (b->processors < b->rank_count || at++ == b->rank))
             CPU_SET(cpu, &b->own);
 }
 

@@ -119,6 +119,10 @@ bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_mo
     setup.model = &model;
     setup.are_ranks = true;
     setup.rank_cores = cores;
+    if (plan->device_count * plan->replicas <= prediction->prices->core_ratio_count) {
+        setup.core_ratios = prediction->prices->core_ratios;
+        setup.core_ratio_count = prediction->prices->core_ratio_count;
+    }
     if (plan->device_count * plan->replicas > 1)
         use_shared_prices(&setup, prediction->prices);
     BGI_TRY(bgi_simulate(plan, &setup, &prediction->ranks, error));

@@ -17,6 +17,8 @@ typedef struct bgi_prices {
     double instruction_ns;
     /* The time while other cores work too; NULL: the same as above. */
     const void *shared_user;
+    const double *core_ratios; /* of ranks with one core each (bgi_simulation_setup) */
+    uint32_t core_ratio_count;
     char basis[320]; /* the origin of the times, for reports: "costs measured on this machine" */
 } bgi_prices;
 

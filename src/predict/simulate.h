@@ -29,8 +29,11 @@ typedef struct bgi_simulation_setup {
      * otherwise overlap with the program. */
     bool are_ranks;
     uint32_t rank_cores; /* the number of cores that all ranks share; 0: each rank has its own */
-    uint32_t steps;      /* at least 1 */
-    bool wants_events;   /* records the compute actions of replica 0's first step */
+    /* The time of calls on each core, relative to the time that call_ns returns. Rank i has core i. */
+    const double *core_ratios;
+    uint32_t core_ratio_count; /* 0: all cores are alike */
+    uint32_t steps;            /* at least 1 */
+    bool wants_events;         /* records the compute actions of replica 0's first step */
 } bgi_simulation_setup;
 
 /* Classes of a device's time. */
