@@ -29,8 +29,7 @@ typedef struct bgi_call_costs {
     double copy_bytes_per_ns;     /* bytes read and written */
     double transfer_bytes_per_ns; /* speed of remote buffers; 0: unknown */
     bgi_link_model rank_link;     /* between ranks of this machine; bytes_per_ns 0: unknown */
-    /* The time of the plan's calls on each core, relative to the mean over cores, while all cores are busy. The file
-     * does not have it. */
+    /* The time of calls on each core, relative to the mean over cores, while all cores are busy. */
     double core_ratios[BGI_MOST_CORES];
     uint32_t core_ratio_count; /* 0: unknown */
 } bgi_call_costs;

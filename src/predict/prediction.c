@@ -123,6 +123,7 @@ bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_mo
         setup.core_ratios = prediction->prices->core_ratios;
         setup.core_ratio_count = prediction->prices->core_ratio_count;
     }
+    setup.message_user = setup.user;
     if (plan->device_count * plan->replicas > 1)
         use_shared_prices(&setup, prediction->prices);
     BGI_TRY(bgi_simulate(plan, &setup, &prediction->ranks, error));

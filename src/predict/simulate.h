@@ -23,6 +23,9 @@ typedef struct bgi_simulation_setup {
      * parts. */
     double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
+    /* With are_ranks, the `user` of calls that read messages; NULL: the same as above. In a process, such a call moves
+     * the message from the sender's cache to its own. In a rank, RECEIVE has done that. */
+    const void *message_user;
     double instruction_ns; /* time from one instruction to the next */
     uint32_t cores;        /* 0: each device has its own cores */
     /* With cores 0, each device is a process with one core, which also copies arriving messages and computes sums that

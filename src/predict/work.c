@@ -161,6 +161,25 @@ static double find_rank_ratio(const bg_plan *plan, const bgi_simulation_setup *s
     return most;
 }
 
+/* Returns whether the call reads a message of another device. */
+static bool reads_message(const bg_plan *plan, uint32_t device, const bgi_call *call)
+{
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        const uint32_t edge = call->operands[i].edge;
+        if (edge != BGI_NO_EDGE && plan->edges[edge].to_device == device && plan->edges[edge].from_device != device)
+            return true;
+    }
+    return false;
+}
+
+static double find_call_ns(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device,
+                           const bgi_call *call)
+{
+    const bool has_other_user = setup->are_ranks && setup->message_user != NULL && reads_message(plan, device, call);
+
+    return setup->call_ns(has_other_user ? setup->message_user : setup->user, call);
+}
+
 static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, uint32_t index,
                       bgi_device_work *out, bgi_work *work)
 {
@@ -179,7 +198,7 @@ static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, ui
         if (instruction->call_waits != NULL && instruction->call_waits[c] > 0)
             add_mark(out, work, BGI_MARK_WAIT, instruction->call_waits[c]);
         ns = call->is_collective ? call_collective_ns(plan, setup->model, device, call)
-                                 : ratio * setup->call_ns(setup->user, call) / speed;
+                                 : ratio * find_call_ns(plan, setup, device, call) / speed;
         work->total_ns += ns;
         work->collective_ns += call->is_collective ? ns : 0.0;
         work->divisible_ns += find_divisible_ns(setup, call, ns);
