@@ -74,7 +74,7 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
 {
     bg_plan *plan = make_plan(network, strategy, cores, false), *rehearsal = make_plan(network, strategy, 1, true);
     double predicted[MOST_TURNS], offs[MOST_TURNS], off;
-    timed_run measured[MOST_RUNS];
+    double measured[MOST_RUNS];
     processor_time begin, end;
     uint32_t count = 0;
     rig r;
@@ -84,7 +84,7 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
     begin = read_processor_time();
     for (uint32_t turn = 0; turn <= turns; turn++) {
         for (uint32_t i = 0; i < RUNS; i++)
-            measured[count++] = time_run(&r);
+            measured[count++] = run_ns(&r);
         if (turn > 0)
             offs[turn - 1] = predicted[turn - 1] / find_calm_ns(measured + count - 2 * RUNS, 2 * RUNS) - 1.0;
         if (turn < turns)

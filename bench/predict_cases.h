@@ -4,7 +4,6 @@
 #ifndef BGI_BENCH_PREDICT_CASES_H
 #define BGI_BENCH_PREDICT_CASES_H
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,63 +78,17 @@ static double median(double *values, uint32_t count)
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
 }
 
-/* ---- runs that other programs did not disturb ---- */
+/* ---- disturbances ---- */
 
-typedef struct timed_run {
-    double ns, delay_ns; /* delay_ns: the time in which the run's threads waited for a processor */
-} timed_run;
-
-/* Returns the time in which the threads of this process have waited for a processor so far; 0 if the system does not
- * report it. */
-static double read_delay_ns(void)
+/* Returns the median of the faster half of the runs, which other programs disturbed least. The rehearsal of a
+ * prediction uses the faster half of its runs, too. */
+static double find_calm_ns(const double *runs, uint32_t count)
 {
-    DIR *folder = opendir("/proc/self/task");
-    double sum = 0.0;
-
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        char path[320];
-        double ran, waited;
-        FILE *file;
-        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", entry->d_name);
-        file = entry->d_name[0] != '.' ? fopen(path, "r") : NULL;
-        if (file != NULL && fscanf(file, "%lf %lf", &ran, &waited) == 2)
-            sum += waited;
-        if (file != NULL)
-            fclose(file);
-    }
-    if (folder != NULL)
-        closedir(folder);
-    return sum;
-}
-
-static timed_run time_run(rig *r)
-{
-    const double before_ns = read_delay_ns();
-    timed_run run = {.ns = run_ns(r)};
-
-    run.delay_ns = read_delay_ns() - before_ns;
-    return run;
-}
-
-static int compare_delays(const void *left, const void *right)
-{
-    const double a = ((const timed_run *)left)->delay_ns, b = ((const timed_run *)right)->delay_ns;
-
-    return a < b ? -1 : a > b;
-}
-
-/* Returns the median time over a third of the runs: those with the threads that waited least. */
-static double find_calm_ns(const timed_run *runs, uint32_t count)
-{
-    timed_run sorted[MOST_RUNS];
-    double ns[MOST_RUNS];
-    const uint32_t calm = (count + 2) / 3;
+    double sorted[MOST_RUNS];
 
     memcpy(sorted, runs, count * sizeof *runs);
-    qsort(sorted, count, sizeof *sorted, compare_delays);
-    for (uint32_t i = 0; i < calm; i++)
-        ns[i] = sorted[i].ns;
-    return median(ns, calm);
+    qsort(sorted, count, sizeof *sorted, compare);
+    return median(sorted, (count + 1) / 2);
 }
 
 /* Processor time in seconds, since some time in the past. */
