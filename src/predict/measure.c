@@ -15,8 +15,8 @@
  *              shared calls, and of all other calls while the other workers look for parts
  *
  * Only the faster half of the runs counts, because other programs disturbed these runs least. The time of a key is
- * the median over these runs of the mean of all its calls. The time between calls is the median over these runs of the
- * run's time minus that of its calls and copies.
+ * the median over these runs of the mean of all its calls; for busy cores, the mean of the medians of all cores. The
+ * time between calls is the median over these runs of the run's time minus that of its calls and copies.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -499,7 +499,7 @@ static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t c
         costs->instruction_ns = calm_median(r, r->rests, r->rounds);
         costs->transfer_bytes_per_ns = calm_median(r, r->transfer_rates, r->rounds);
     }
-    if (status == BG_OK && r->turns > 1)
+    if (status == BG_OK && r->turns > 1 && r->own_plan.options.execution.pinning != BG_PINNING_NONE)
         find_core_ratios(r, costs);
     forget(r);
     return status;
@@ -554,11 +554,12 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
     }
     if (status == BG_OK && costs->transfer_bytes_per_ns == 0.0)
         costs->transfer_bytes_per_ns = measured.transfer_bytes_per_ns;
-    if (status == BG_OK) {
+    if (status == BG_OK && measured.core_ratio_count > 0) {
         memcpy(costs->core_ratios, measured.core_ratios, sizeof costs->core_ratios);
         costs->core_ratio_count = measured.core_ratio_count;
-        status = keep_known(&measured, costs, error);
     }
+    if (status == BG_OK)
+        status = keep_known(&measured, costs, error);
     bgi_call_costs_clear(&measured);
     return status;
 }
