@@ -5,9 +5,9 @@
  *     mpirun -n N --bind-to none build/bench/mpi_predict.openmpi [TURNS [NETWORK[/SETUP]]...]
  *
  * In a turn, the ranks train, then the first two ranks measure messages, then rank 0 measures the costs of calls while
- * the others sleep, and the ranks train again. A turn is repeated, at most three times, if other programs took processor
- * time, or if the second runs took longer or shorter than the first. A row's error is the median of the errors of its
- * turns. Ranks bind themselves, so the launcher must not.
+ * the others sleep, and the ranks train again. A turn is repeated, at most three times, if other programs took
+ * processor time, or if the second runs took longer or shorter than the first. A row's error is the median of the
+ * errors of its turns. Ranks bind themselves, so the launcher must not.
  */
 #define _GNU_SOURCE
 #include <brigade/mpi.h>
