@@ -1,5 +1,5 @@
 /*
- * predict.c: compares predicted times of updates with measured ones, for three networks under six strategies on one
+ * predict.c: compares predicted times of updates with measured ones, for five networks under six strategies on one
  * core and on two. Each turn of a network consists of runs, new measurements of the costs of calls, a prediction, and
  * more runs. `bench/plan.sh` runs it.
  *
@@ -74,39 +74,30 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
 {
     bg_plan *plan = make_plan(network, strategy, cores, false), *rehearsal = make_plan(network, strategy, 1, true);
     double predicted[MOST_TURNS], offs[MOST_TURNS], off;
-    timed_run measured[MOST_RUNS];
+    double measured[MOST_RUNS];
+    processor_time begin, end;
     uint32_t count = 0;
     rig r;
 
     open_rig(&r, plan);
     run_ns(&r);
+    begin = read_processor_time();
     for (uint32_t turn = 0; turn <= turns; turn++) {
         for (uint32_t i = 0; i < RUNS; i++)
-            measured[count++] = time_run(&r);
+            measured[count++] = run_ns(&r);
         if (turn > 0)
             offs[turn - 1] = predicted[turn - 1] / find_calm_ns(measured + count - 2 * RUNS, 2 * RUNS) - 1.0;
         if (turn < turns)
             predicted[turn] = predict_ns(plan, rehearsal, cores);
     }
+    end = read_processor_time();
     close_rig(&r);
     bg_plan_destroy(rehearsal);
     bg_plan_destroy(plan);
     off = bench_median(offs, turns);
     print_row(networks[network].name, strategies[strategy].name, cores, find_calm_ns(measured, count) / UPDATES,
-              bench_median(predicted, turns) / UPDATES, off);
+              bench_median(predicted, turns) / UPDATES, find_others_share(&begin, &end, end.own_s - begin.own_s), off);
     return fabs(off);
-}
-
-/* Returns whether the case's name, such as "digits/gpipe/2", begins with one of `names`, or there are no `names`. */
-static bool is_chosen(uint32_t network, uint32_t strategy, uint32_t cores, int name_count, char **names)
-{
-    char text[96];
-
-    snprintf(text, sizeof text, "%s/%s/%u", networks[network].name, strategies[strategy].name, cores);
-    for (int i = 0; i < name_count; i++)
-        if (strncmp(text, names[i], strlen(names[i])) == 0)
-            return true;
-    return name_count <= 0;
 }
 
 /* predict [TURNS [CORES [NAME...]]] */
@@ -116,6 +107,7 @@ int main(int argc, char **argv)
                    most_cores = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 2;
     double off[MOST_CASES];
     uint32_t count = 0;
+    char name[96];
 
     if (turns < 1 || turns > MOST_TURNS || most_cores < 1 || NETWORKS * STRATEGIES * most_cores > MOST_CASES) {
         fprintf(stderr, "usage: predict [TURNS [CORES [NETWORK[/STRATEGY[/CORES]]...]]]\n");
@@ -124,8 +116,10 @@ int main(int argc, char **argv)
     print_head();
     for (uint32_t network = 0; network < NETWORKS; network++)
         for (uint32_t strategy = 0; strategy < STRATEGIES; strategy++)
-            for (uint32_t cores = 1; cores <= most_cores; cores++)
-                if (is_chosen(network, strategy, cores, argc - 3, argv + 3))
+            for (uint32_t cores = 1; cores <= most_cores; cores++) {
+                snprintf(name, sizeof name, "%s/%s/%u", networks[network].name, strategies[strategy].name, cores);
+                if (is_chosen(name, argc - 3, argv + 3))
                     off[count++] = try_case(network, strategy, cores, turns);
+            }
     return count == 0 || !print_verdict(off, count);
 }

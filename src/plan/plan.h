@@ -242,8 +242,11 @@ struct bg_plan {
     bg_options options; /* strings copied */
     bool training;
     /* To measure the costs of calls (predict/measure.c): */
-    bool has_one_owner;   /* one worker runs all devices, and the others only help */
-    bool has_no_helpers;  /* each call runs on one core */
+    bool has_one_owner;  /* one worker runs all devices, and the others only help */
+    bool has_no_helpers; /* each call runs on one core */
+    /* 0: any worker runs any device. Otherwise worker (i + fixed_owners) % workers runs the i-th device, over replicas
+     * and their devices. It may change between runs. */
+    _Atomic uint32_t fixed_owners;
     bool times_all_steps; /* a record has the calls of all steps, not only of sampled ones */
     bg_optimizer optimizer;
     uint32_t stage_count;

@@ -207,7 +207,9 @@ void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32
                            .divisible_ns = bgi_measured_divisible_ns,
                            .user = &out->alone,
                            .instruction_ns = costs->instruction_ns,
-                           .shared_user = &out->busy};
+                           .shared_user = &out->busy,
+                           .core_ratios = costs->core_ratios,
+                           .core_ratio_count = costs->core_ratio_count};
     snprintf(prices->model.name, sizeof prices->model.name, "%s", bgi_processor_text(processor, sizeof processor));
     /* Kernels write messages in place, so messages cost nothing; copies have the measured speed. */
     prices->model.link.bytes_per_ns = prices->model.network.bytes_per_ns = 1e30;

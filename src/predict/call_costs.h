@@ -8,6 +8,8 @@
 
 #include "predict/prediction.h"
 
+enum { BGI_MOST_CORES = 64 }; /* whose calls are measured */
+
 typedef struct bgi_call_times_ns {
     double alone, busy;
     double helped; /* equal to `alone` when there is one core */
@@ -27,6 +29,9 @@ typedef struct bgi_call_costs {
     double copy_bytes_per_ns;     /* bytes read and written */
     double transfer_bytes_per_ns; /* speed of remote buffers; 0: unknown */
     bgi_link_model rank_link;     /* between ranks of this machine; bytes_per_ns 0: unknown */
+    /* The time of calls on each core, relative to the mean over cores, while all cores are busy. */
+    double core_ratios[BGI_MOST_CORES];
+    uint32_t core_ratio_count; /* 0: unknown */
 } bgi_call_costs;
 
 void bgi_call_costs_clear(bgi_call_costs *costs);

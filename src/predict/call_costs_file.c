@@ -3,9 +3,9 @@
  * processor and one build of the library, so a file of another kind or build is not read. The reader is strict: every
  * number must be finite and not negative, and every key must occur once.
  *
- *     {"format": "brigade call costs 3", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
+ *     {"format": "brigade call costs 4", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
  *      "instruction_ns": 1.0, "copy_bytes_per_ns": 20.0, "transfer_bytes_per_ns": 10.0,
- *      "rank_latency_ns": 500.0, "rank_bytes_per_ns": 2.0,
+ *      "rank_latency_ns": 500.0, "rank_bytes_per_ns": 2.0, "core_ratios": [1.1, 0.9],
  *      "calls": [{"call": "linear.avx512 float32[40,320], ...", "alone_ns": 1.0, "busy_ns": 1.0, "helped_ns": 1.0},
  * ...]}
  */
@@ -22,9 +22,9 @@
 #include "formats/json_write.h"
 #include "predict/call_costs.h"
 
-#define FORMAT "brigade call costs 3"
+#define FORMAT "brigade call costs 4"
 
-enum { LARGEST_FILE_BYTES = 1 << 26, MOST_CALLS = 100000, KEYS = 10, CALL_KEYS = 4, DIGITS = 9 };
+enum { LARGEST_FILE_BYTES = 1 << 26, MOST_CALLS = 100000, KEYS = 11, CALL_KEYS = 4, DIGITS = 9 };
 
 /* ---- whose costs ---- */
 
@@ -80,6 +80,23 @@ static bg_status read_call(const char *name, const json_t *call, size_t index, b
     return bgi_call_costs_put(out, key, ns, error);
 }
 
+static bg_status read_core_ratios(const char *name, const json_t *root, bgi_call_costs *out, bg_error *error)
+{
+    const json_t *ratios = json_object_get(root, "core_ratios");
+
+    if (!json_is_array(ratios) || json_array_size(ratios) > BGI_MOST_CORES)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `core_ratios` must be a list of at most %d numbers", name,
+                            BGI_MOST_CORES);
+    for (size_t i = 0; i < json_array_size(ratios); i++) {
+        const double ratio = json_number_value(json_array_get(ratios, i)); /* 0: no number */
+        if (!isfinite(ratio) || ratio <= 0.0)
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: core_ratios[%zu] is not a number above 0", name, i);
+        out->core_ratios[i] = ratio;
+    }
+    out->core_ratio_count = (uint32_t)json_array_size(ratios);
+    return BG_OK;
+}
+
 static bg_status check_owner(const char *name, const json_t *root, const char *key, const char *own, bg_error *error)
 {
     const char *value = json_string_value(json_object_get(root, key));
@@ -113,6 +130,7 @@ static bg_status read_root(const char *name, const json_t *root, bgi_call_costs 
     BGI_TRY(read_number(name, root, "transfer_bytes_per_ns", &out->transfer_bytes_per_ns, error));
     BGI_TRY(read_number(name, root, "rank_latency_ns", &out->rank_link.latency_ns, error));
     BGI_TRY(read_number(name, root, "rank_bytes_per_ns", &out->rank_link.bytes_per_ns, error));
+    BGI_TRY(read_core_ratios(name, root, out, error));
     if (!json_is_array(calls) || json_array_size(calls) > MOST_CALLS)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `calls` must be a list of at most %d calls", name, MOST_CALLS);
     for (size_t i = 0; i < json_array_size(calls); i++)
@@ -183,6 +201,10 @@ bg_status bgi_call_costs_save(const bgi_call_costs *costs, const char *path, bg_
     bgi_json_real(&w, "transfer_bytes_per_ns", costs->transfer_bytes_per_ns, DIGITS);
     bgi_json_real(&w, "rank_latency_ns", costs->rank_link.latency_ns, DIGITS);
     bgi_json_real(&w, "rank_bytes_per_ns", costs->rank_link.bytes_per_ns, DIGITS);
+    bgi_json_open(&w, "core_ratios", '[');
+    for (uint32_t i = 0; i < costs->core_ratio_count; i++)
+        bgi_json_real(&w, NULL, costs->core_ratios[i], DIGITS);
+    bgi_json_close(&w, ']');
     bgi_json_open(&w, "calls", '[');
     for (size_t i = 0; i < costs->count && i < MOST_CALLS; i++) {
         bgi_json_open(&w, NULL, '{');

@@ -9,13 +9,14 @@
  *     ALONE    one session on one core: the times of a core that runs alone, and the time between calls
  *     BUSY     the times of busy cores. The devices of one session run on `cores` workers, so that they compete for
  *              caches and memory, and messages go from core to core, as in a run. A plan of one device runs in `cores`
- *              parallel sessions.
+ *              parallel sessions. Workers are bound to cores. From round to round each device moves to the next
+ *              core, because cores differ if programs outside of a virtual machine use the same hardware.
  *     HELPED   one session of `cores` workers, of which one runs the devices and the others only help: the times of
  *              shared calls, and of all other calls while the other workers look for parts
  *
  * Only the faster half of the runs counts, because other programs disturbed these runs least. The time of a key is
- * the median over these runs of the mean of all its calls. The time between calls is the median over these runs of the
- * run's time minus that of its calls and copies.
+ * the median over these runs of the mean of all its calls; for busy cores, the mean of the medians of all cores. The
+ * time between calls is the median over these runs of the run's time minus that of its calls and copies.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@
 #include "runtime/record.h"
 #include "runtime/state.h"
 
-enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 15, COPY_BYTES = 1 << 22, CLOCKS = 1000, MOST_CORES = 64 };
+enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 15, COPY_BYTES = 1 << 22, CLOCKS = 1000 };
 static const double enough_s = 0.6;
 
 /* The conditions under which calls are timed. */
@@ -63,6 +64,8 @@ typedef struct rehearsal {
     double run_ns;                                          /* of the first session's current round */
     double durations_ns[MOST_ROUNDS];                       /* by round: until all sessions have ended */
     double rests[MOST_ROUNDS], transfer_rates[MOST_ROUNDS]; /* by round: ns an instruction; bytes per ns */
+    uint32_t turns; /* the number of rounds after which devices are on the same cores again */
+    double core_ns[BGI_MOST_CORES][MOST_ROUNDS]; /* with turns > 1: time of calls by core and round */
     struct actor {
         struct rehearsal *rehearsal;
         bgi_thread thread;
@@ -70,7 +73,7 @@ typedef struct rehearsal {
         void **streams;
         uint32_t input_count, stream_count;
         bg_error error;
-    } actors[MOST_CORES];
+    } actors[BGI_MOST_CORES];
 } rehearsal;
 
 static int compare_numbers(const void *left, const void *right)
@@ -88,18 +91,33 @@ static double median(double *values, uint32_t count)
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
 }
 
-/* Returns the median over the faster half of the rounds. */
-static double calm_median(const rehearsal *r, const double *values, uint32_t count)
+/* Returns the median over the faster half of every r->turns-th round. */
+static double median_of_turn(const rehearsal *r, const double *values, uint32_t first)
 {
     double sorted[MOST_ROUNDS], calm[MOST_ROUNDS];
-    uint32_t calm_count = 0;
+    uint32_t count = 0, calm_count = 0;
 
-    memcpy(sorted, r->durations_ns, r->rounds * sizeof *sorted);
-    qsort(sorted, r->rounds, sizeof *sorted, compare_numbers);
-    for (uint32_t i = 0; i < count; i++)
-        if (count < r->rounds || r->durations_ns[i] <= sorted[(r->rounds - 1) / 2])
+    for (uint32_t i = first; i < r->rounds; i += r->turns)
+        sorted[count++] = r->durations_ns[i];
+    qsort(sorted, count, sizeof *sorted, compare_numbers);
+    for (uint32_t i = first; i < r->rounds; i += r->turns)
+        if (r->durations_ns[i] <= sorted[(count - 1) / 2])
             calm[calm_count++] = values[i];
     return median(calm, calm_count);
+}
+
+/* Returns the mean over turns of the median over the faster half of their rounds; the median of all values if some
+ * rounds have no value. */
+static double calm_median(const rehearsal *r, double *values, uint32_t count)
+{
+    const uint32_t turns = r->turns < r->rounds ? r->turns : r->rounds;
+    double sum = 0.0;
+
+    if (count < r->rounds || count == 0)
+        return median(values, count);
+    for (uint32_t turn = 0; turn < turns; turn++)
+        sum += median_of_turn(r, values, turn);
+    return sum / turns;
 }
 
 /* ---- sessions ---- */
@@ -168,6 +186,7 @@ static round_time *time_of_key(rehearsal *r, const char *key)
 static bg_status add_device(rehearsal *r, const bg_session *session, uint32_t replica, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *program = &r->plan->devices[device];
+    const uint32_t core = (replica * r->plan->device_count + device + r->plan->fixed_owners) % r->turns;
     char key[BGI_CALL_KEY_BYTES];
     const bgi_call *before = NULL;
     bgi_recorded recorded;
@@ -190,6 +209,8 @@ static bg_status add_device(rehearsal *r, const bg_session *session, uint32_t re
                 return bgi_error_memory(error, "costs of calls", sizeof *sum);
             sum->total_ns += (double)time->total_ns;
             sum->count += (double)time->count;
+            if (r->turns > 1)
+                r->core_ns[core][r->rounds] += (double)time->total_ns;
         }
     }
     return BG_OK;
@@ -272,6 +293,8 @@ static void end_round(rehearsal *r)
         time->total_ns = time->count = 0.0;
     }
     r->rounds++;
+    if (r->turns > 1)
+        atomic_store(&r->own_plan.fixed_owners, 1 + r->rounds % r->turns);
 }
 
 static void act(struct actor *a)
@@ -415,6 +438,25 @@ static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, sett
     return times;
 }
 
+/* Compares the cores' times for the calls of all devices. They are unknown if not every device has been on every core.
+ */
+static void find_core_ratios(const rehearsal *r, bgi_call_costs *out)
+{
+    double sum = 0.0;
+
+    if (r->rounds < r->turns)
+        return;
+    for (uint32_t core = 0; core < r->turns; core++) {
+        out->core_ratios[core] = 0.0;
+        for (uint32_t turn = 0; turn < r->turns; turn++)
+            out->core_ratios[core] += median_of_turn(r, r->core_ns[core], turn);
+        sum += out->core_ratios[core];
+    }
+    for (uint32_t core = 0; core < r->turns && sum > 0.0; core++)
+        out->core_ratios[core] *= r->turns / sum;
+    out->core_ratio_count = sum > 0.0 ? r->turns : 0;
+}
+
 /* Runs the plan under setting `of` and adds the times of its calls to `costs`. `cores` is the number of cores of the
  * machine that are used. */
 static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, setting of, bg_error *error)
@@ -428,6 +470,12 @@ static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t c
         return bgi_error_memory(error, "measuring costs", sizeof *r);
     r->own_plan = *plan;
     r->own_plan.times_all_steps = true;
+    r->turns = of == BUSY && devices > 1 ? (devices < cores ? devices : cores) : 1;
+    if (r->turns > 1) {
+        r->own_plan.fixed_owners = 1;
+        if (r->own_plan.options.execution.start_thread == NULL)
+            r->own_plan.options.execution.pinning = BG_PINNING_COMPACT;
+    }
     if (of == HELPED || (of == BUSY && devices > 1)) {
         r->own_plan.options.execution.cores = of == BUSY && devices < cores ? devices : cores;
         r->own_plan.has_one_owner = of == HELPED;
@@ -451,6 +499,8 @@ static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t c
         costs->instruction_ns = calm_median(r, r->rests, r->rounds);
         costs->transfer_bytes_per_ns = calm_median(r, r->transfer_rates, r->rounds);
     }
+    if (status == BG_OK && r->turns > 1 && r->own_plan.options.execution.pinning != BG_PINNING_NONE)
+        find_core_ratios(r, costs);
     forget(r);
     return status;
 }
@@ -487,7 +537,7 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
     bgi_call_costs measured = {.copy_bytes_per_ns = measure_copy()};
     bg_status status;
 
-    cores = cores < 1 ? 1 : cores > MOST_CORES ? MOST_CORES : cores;
+    cores = cores < 1 ? 1 : cores > BGI_MOST_CORES ? BGI_MOST_CORES : cores;
     measured.cores = cores;
     BGI_TRY(check_memory(plan, cores, error));
     status = rehearse(&measured, plan, cores, ALONE, error);
@@ -504,6 +554,10 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
     }
     if (status == BG_OK && costs->transfer_bytes_per_ns == 0.0)
         costs->transfer_bytes_per_ns = measured.transfer_bytes_per_ns;
+    if (status == BG_OK && measured.core_ratio_count > 0) {
+        memcpy(costs->core_ratios, measured.core_ratios, sizeof costs->core_ratios);
+        costs->core_ratio_count = measured.core_ratio_count;
+    }
     if (status == BG_OK)
         status = keep_known(&measured, costs, error);
     bgi_call_costs_clear(&measured);

@@ -112,6 +112,7 @@ bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_mo
                                    bg_error *error)
 {
     const bg_plan *plan = prediction->plan;
+    const uint32_t rank_count = plan->device_count * plan->replicas;
     bgi_device_model model = prediction->prices->model;
     bgi_simulation_setup setup = set_up(plan, prediction->prices);
 
@@ -119,7 +120,12 @@ bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_mo
     setup.model = &model;
     setup.are_ranks = true;
     setup.rank_cores = cores;
-    if (plan->device_count * plan->replicas > 1)
+    if (rank_count <= prediction->prices->core_ratio_count && (cores == 0 || rank_count <= cores)) {
+        setup.core_ratios = prediction->prices->core_ratios;
+        setup.core_ratio_count = prediction->prices->core_ratio_count;
+    }
+    setup.message_user = setup.user;
+    if (rank_count > 1)
         use_shared_prices(&setup, prediction->prices);
     BGI_TRY(bgi_simulate(plan, &setup, &prediction->ranks, error));
     prediction->rank_link = *link;

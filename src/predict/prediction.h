@@ -17,6 +17,8 @@ typedef struct bgi_prices {
     double instruction_ns;
     /* The time while other cores work too; NULL: the same as above. */
     const void *shared_user;
+    const double *core_ratios; /* of ranks with one core each (bgi_simulation_setup) */
+    uint32_t core_ratio_count;
     char basis[320]; /* the origin of the times, for reports: "costs measured on this machine" */
 } bgi_prices;
 
@@ -46,7 +48,8 @@ bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uin
                               bgi_prediction *out, bg_error *error);
 /* Adds a prediction for processes with one device each, for all devices of all replicas, and this link between them.
  * Each process has a core (`cores` 0), or all of them share `cores`. The core also copies arriving messages and
- * computes the sums. Calls take the time that they take while other cores are busy. */
+ * computes the sums. Calls take the time that they take while other cores are busy; calls that read messages take their
+ * time on one core. */
 bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, uint32_t cores,
                                    bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);

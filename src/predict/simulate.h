@@ -23,14 +23,20 @@ typedef struct bgi_simulation_setup {
      * parts. */
     double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
+    /* With are_ranks, the `user` of calls that read messages; NULL: the same as above. In a process, such a call moves
+     * the message from the sender's cache to its own. In a rank, RECEIVE has done that. */
+    const void *message_user;
     double instruction_ns; /* time from one instruction to the next */
     uint32_t cores;        /* 0: each device has its own cores */
     /* With cores 0, each device is a process with one core, which also copies arriving messages and computes sums that
      * otherwise overlap with the program. */
     bool are_ranks;
     uint32_t rank_cores; /* the number of cores that all ranks share; 0: each rank has its own */
-    uint32_t steps;      /* at least 1 */
-    bool wants_events;   /* records the compute actions of replica 0's first step */
+    /* The time of calls on each core, relative to the time that call_ns returns. Rank i has core i. */
+    const double *core_ratios;
+    uint32_t core_ratio_count; /* 0: all cores are alike */
+    uint32_t steps;            /* at least 1 */
+    bool wants_events;         /* records the compute actions of replica 0's first step */
 } bgi_simulation_setup;
 
 /* Classes of a device's time. */

@@ -6,6 +6,8 @@
  * A sum of S bytes over n replicas moves 2 (n - 1) / n S bytes over a device's link, and a gather half of that; both
  * read and write S bytes in memory once. If a member of the group is in another domain, the network replaces the link.
  */
+#include <math.h>
+
 #include "core/error.h"
 #include "kernels/collective/attributes.h"
 #include "plan/options.h"
@@ -146,12 +148,45 @@ static double find_divisible_ns(const bgi_simulation_setup *setup, const bgi_cal
     return call->kernel.part_count > 1 ? ns : 0.0;
 }
 
+/* Returns the time of calls in the device's rank, relative to the time that the setup gives. Replicas wait for the
+ * slowest of them. */
+static double find_rank_ratio(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device)
+{
+    double most = 0.0;
+
+    if (!setup->are_ranks || setup->core_ratio_count == 0)
+        return 1.0;
+    for (uint32_t replica = 0; replica < plan->replicas; replica++)
+        most = fmax(most, setup->core_ratios[(replica * plan->device_count + device) % setup->core_ratio_count]);
+    return most;
+}
+
+/* Returns whether the call reads a message of another device. */
+static bool reads_message(const bg_plan *plan, uint32_t device, const bgi_call *call)
+{
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        const uint32_t edge = call->operands[i].edge;
+        if (edge != BGI_NO_EDGE && plan->edges[edge].to_device == device && plan->edges[edge].from_device != device)
+            return true;
+    }
+    return false;
+}
+
+static double find_call_ns(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device,
+                           const bgi_call *call)
+{
+    const bool has_other_user = setup->are_ranks && setup->message_user != NULL && reads_message(plan, device, call);
+
+    return setup->call_ns(has_other_user ? setup->message_user : setup->user, call);
+}
+
 static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, uint32_t index,
                       bgi_device_work *out, bgi_work *work)
 {
     const bgi_plan_device *program = &plan->devices[device];
     const bgi_instruction *instruction = &program->instructions[index];
     const double speed = setup->cores == 0 ? bgi_options_speed(&plan->options, device) : 1.0;
+    const double ratio = find_rank_ratio(plan, setup, device);
 
     for (uint32_t c = 0; c < instruction->call_count; c++) {
         const bgi_call *call = &instruction->calls[c];
@@ -163,7 +198,7 @@ static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, ui
         if (instruction->call_waits != NULL && instruction->call_waits[c] > 0)
             add_mark(out, work, BGI_MARK_WAIT, instruction->call_waits[c]);
         ns = call->is_collective ? call_collective_ns(plan, setup->model, device, call)
-                                 : setup->call_ns(setup->user, call) / speed;
+                                 : ratio * find_call_ns(plan, setup, device, call) / speed;
         work->total_ns += ns;
         work->collective_ns += call->is_collective ? ns : 0.0;
         work->divisible_ns += find_divisible_ns(setup, call, ns);

@@ -59,10 +59,26 @@ bool bgi_workers_are_wanted(const bgi_engine *engine)
     return false;
 }
 
-static bgi_runner *take_device(const bgi_engine *engine)
+/* Returns a device that is ready and that this worker alone runs. */
+static bgi_runner *find_own_device(const bgi_engine *engine, uint32_t worker, uint32_t shift)
 {
+    for (uint32_t i = 0; i < engine->local_count; i++)
+        if ((i + shift) % engine->computing_count == worker && bgi_runner_is_ready(engine->local[i]))
+            return engine->local[i];
+    return NULL;
+}
+
+static bgi_runner *take_device(const bgi_engine *engine, uint32_t worker)
+{
+    const uint32_t shift = atomic_load_explicit(&engine->plan->fixed_owners, memory_order_relaxed);
     bgi_runner *runner;
 
+    if (engine->plan->has_one_owner && worker > 0)
+        return NULL;
+    if (shift > 0) {
+        runner = find_own_device(engine, worker, shift);
+        return runner == NULL || atomic_exchange(&runner->is_owned, true) ? NULL : runner;
+    }
     do
         runner = bgi_workers_find_device(engine);
     while (runner != NULL && atomic_exchange(&runner->is_owned, true));
@@ -212,7 +228,7 @@ static void leave(bgi_worker *worker)
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
     const bool has_moved = make_progress(engine); /* messages must move even while some device is always ready */
-    bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
+    bgi_runner *runner = take_device(engine, worker->number);
 
     if (runner != NULL)
         work_on(runner, worker);

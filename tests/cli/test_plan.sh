@@ -58,7 +58,7 @@ begin_case calibration
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --calibrate missing >measured.out 2>measured.err
 check "calls are measured: $(cat measured.err)" grep -q ' distinct calls measured on this machine$' measured.out
 file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
-check "and kept: $file" grep -q '"format": "brigade call costs 3"' "$file"
+check "and kept: $file" grep -q '"format": "brigade call costs 4"' "$file"
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 >again.out
 same='s/compiled in.*//; /^the process takes /d' # the program itself may need one more page
 check "the next time they are known" test "$(sed "$same" again.out)" = "$(sed "$same" measured.out)"

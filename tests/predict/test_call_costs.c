@@ -51,7 +51,9 @@ static bgi_call_costs make_costs(void)
                             .instruction_ns = 11.5,
                             .copy_bytes_per_ns = 20.0,
                             .transfer_bytes_per_ns = 12.5,
-                            .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0}};
+                            .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0},
+                            .core_ratios = {1.125, 0.875},
+                            .core_ratio_count = 2};
     bg_error error = {0};
 
     require(bgi_call_costs_put(&costs, "a \"quoted\" call", (bgi_call_times_ns){1.25, 2.5, 0.75}, &error), &error);
@@ -92,6 +94,8 @@ static void files_read_back(void **state)
     assert_int_equal(read.count, 2);
     assert_int_equal(read.cores, 2);
     assert_true(read.instruction_ns == 11.5 && read.copy_bytes_per_ns == 20.0 && read.transfer_bytes_per_ns == 12.5);
+    assert_int_equal(read.core_ratio_count, 2);
+    assert_true(read.core_ratios[0] == 1.125 && read.core_ratios[1] == 0.875);
     assert_true(read.rank_link.bytes_per_ns == 2.5 && read.rank_link.latency_ns == 450.0);
     assert_true(bgi_call_costs_find(&read, "a \"quoted\" call")->ns.busy == 2.5);
     assert_true(bgi_call_costs_find(&read, "a \"quoted\" call")->ns.helped == 0.75);
@@ -109,7 +113,7 @@ static void wrong_files_are_refused(void **state)
         const char *from, *to;
         bg_status status;
     } cases[] = {
-        {"brigade call costs 3", "brigade call costs 2", BG_ERROR_PARSE},
+        {"brigade call costs 4", "brigade call costs 3", BG_ERROR_PARSE},
         {"\"build\": \"", "\"build\": \"x", BG_ERROR_UNSUPPORTED},
         {"\"processor\": \"", "\"processor\": \"x", BG_ERROR_UNSUPPORTED},
         {"\"cores\": 2", "\"cores\": 0", BG_ERROR_PARSE},
@@ -124,6 +128,9 @@ static void wrong_files_are_refused(void **state)
         {"\"transfer_bytes_per_ns\": 12.5", "\"transfer_bytes_per_ns\": -1", BG_ERROR_PARSE},
         {"\"rank_latency_ns\": 450.0", "\"rank_latency_ns\": -1", BG_ERROR_PARSE},
         {"\"rank_bytes_per_ns\": 2.5", "\"rank_bytes_per_ns\": \"fast\"", BG_ERROR_PARSE},
+        {"0.875", "0", BG_ERROR_PARSE},
+        {"0.875", "null", BG_ERROR_PARSE},
+        {"\"core_ratios\": [", "\"core_ratios\": 2, \"other\": [", BG_ERROR_PARSE},
         {"\"cores\"", "\"other\": 1, \"cores\"", BG_ERROR_PARSE},
     };
     bgi_call_costs costs = make_costs(), read = {.cores = 77};
@@ -299,7 +306,10 @@ static void calls_are_measured_once(void **state)
 {
     bg_plan *plan = make_naps();
     /* As brigade doctor leaves it: only the link is known. */
-    bgi_call_costs costs = {.cores = 2, .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0}};
+    bgi_call_costs costs = {.cores = 2,
+                            .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0},
+                            .core_ratios = {1.125, 0.875},
+                            .core_ratio_count = 2};
     bg_error error = {0};
     uint32_t counted, known;
     double before;

@@ -441,6 +441,124 @@ static void cores_of_ranks_do_sums(void **state)
     bg_plan_destroy(plan);
 }
 
+static double work_in(const bgi_simulation *simulation, uint32_t device)
+{
+    double ns = 0.0;
+
+    for (int k = BGI_TIME_FORWARD; k <= BGI_TIME_UPDATE; k++)
+        ns += simulation->times[device][k];
+    return ns;
+}
+
+static bgi_simulation simulate_setup(const bg_plan *plan, const bgi_simulation_setup *setup)
+{
+    bgi_simulation out;
+    bg_error error = {0};
+
+    if (bgi_simulate(plan, setup, &out, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return out;
+}
+
+/* Each device has the core with its number; replicas wait for the slowest core. */
+static void ranks_take_the_times_of_their_cores(void **state)
+{
+    static const double ratios[] = {0.75, 1.5, 1.0, 2.0, 1.25, 1.0, 1.0, 1.0};
+    const bgi_device_model model = free_model();
+
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+        bg_options options = base_options();
+        bgi_simulation alike, found;
+        bgi_simulation_setup setup;
+        bg_plan *plan;
+        options.execution.strategy = BG_STRATEGY_PIPELINED;
+        options.replicas.count = replicas;
+        plan = make_plan(0, &options, "cores");
+        assert_true(plan->device_count == 4);
+        setup =
+            (bgi_simulation_setup){.model = &model, .call_ns = price, .user = plan, .are_ranks = true, .steps = STEPS};
+        alike = simulate_setup(plan, &setup);
+        setup.core_ratios = ratios;
+        setup.core_ratio_count = 4 * replicas;
+        found = simulate_setup(plan, &setup);
+        for (uint32_t d = 0; d < 4; d++)
+            expect_near(work_in(&found, d),
+                        work_in(&alike, d) * (replicas == 1 ? ratios[d] : fmax(ratios[d], ratios[4 + d])), "a core");
+        setup.are_ranks = false;
+        bgi_simulation_clear(&found);
+        found = simulate_setup(plan, &setup);
+        expect_near(found.total_ns, alike.total_ns, "devices that are no ranks");
+        bgi_simulation_clear(&found);
+        bgi_simulation_clear(&alike);
+        bg_plan_destroy(plan);
+    }
+}
+
+typedef struct scaled_price {
+    const bg_plan *plan;
+    double factor;
+} scaled_price;
+
+static double price_scaled(const void *user, const bgi_call *call)
+{
+    const scaled_price *scaled = user;
+
+    return scaled->factor * price(scaled->plan, call);
+}
+
+/* Returns the work of a step on a device, if calls that read messages take `factor` times their price. */
+static double work_with_messages(const bg_plan *plan, uint32_t device, double factor)
+{
+    const bgi_plan_device *program = &plan->devices[device];
+    double ns = 0.0;
+
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        for (uint32_t c = 0; c < program->instructions[i].call_count; c++) {
+            const bgi_call *call = &program->instructions[i].calls[c];
+            bool has_message = false;
+            for (uint32_t k = 0; k < call->input_count; k++) {
+                const uint32_t edge = call->operands[k].edge;
+                has_message = has_message || (edge != BGI_NO_EDGE && plan->edges[edge].from_device != device &&
+                                              plan->edges[edge].to_device == device);
+            }
+            ns += price(plan, call) * (has_message ? factor : 1.0);
+        }
+    return ns;
+}
+
+/* In a rank, calls that read messages have prices of their own. */
+static void ranks_price_calls_on_messages(void **state)
+{
+    const bgi_device_model model = free_model();
+    bg_options options = base_options();
+    scaled_price plain = {.factor = 1.0}, of_messages = {.factor = 0.25};
+    bgi_simulation_setup setup = {.model = &model,
+                                  .call_ns = price_scaled,
+                                  .user = &plain,
+                                  .message_user = &of_messages,
+                                  .are_ranks = true,
+                                  .steps = STEPS};
+    bgi_simulation found;
+    bg_plan *plan;
+
+    (void)state;
+    options.execution.strategy = BG_STRATEGY_PIPELINED;
+    plain.plan = of_messages.plan = plan = make_plan(0, &options, "messages");
+    found = simulate_setup(plan, &setup);
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        const double expected = STEPS * work_with_messages(plan, d, 0.25);
+        assert_true(expected < STEPS * work_with_messages(plan, d, 1.0));
+        expect_near(work_in(&found, d), expected, "calls on messages");
+    }
+    bgi_simulation_clear(&found);
+    setup.are_ranks = false;
+    found = simulate_setup(plan, &setup);
+    expect_near(work_in(&found, 0), STEPS * work_with_messages(plan, 0, 1.0), "devices that are no ranks");
+    bgi_simulation_clear(&found);
+    bg_plan_destroy(plan);
+}
+
 /* On one core, ranks take the sum of what all of them compute; more cores than ranks change nothing. */
 static void ranks_share_cores(void **state)
 {
@@ -531,6 +649,8 @@ int main(void)
         cmocka_unit_test(sums_take_their_links),
         cmocka_unit_test(cores_of_ranks_copy_messages),
         cmocka_unit_test(cores_of_ranks_do_sums),
+        cmocka_unit_test(ranks_take_the_times_of_their_cores),
+        cmocka_unit_test(ranks_price_calls_on_messages),
         cmocka_unit_test(ranks_share_cores),
         cmocka_unit_test(idle_cores_speed_up_all_calls),
         cmocka_unit_test(strict_plans_take_turns),
