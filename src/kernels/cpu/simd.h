@@ -138,6 +138,10 @@ ALWAYS_INLINE bool vany(vm a)
 {
     return a != 0;
 }
+ALWAYS_INLINE bool vany_int(vi a)
+{
+    return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) != 0;
+}
 ALWAYS_INLINE vm vis_zero(vf a)
 {
     return _mm512_cmp_ps_mask((__m512)a, _mm512_setzero_ps(), _CMP_EQ_OQ);
@@ -219,6 +223,10 @@ ALWAYS_INLINE bool vany(vm a)
 #else
     return (a[0] | a[1] | a[2] | a[3]) != 0;
 #endif
+}
+ALWAYS_INLINE bool vany_int(vi a)
+{
+    return vany(a);
 }
 ALWAYS_INLINE vi vselect_int(vm m, vi yes, vi no)
 {

@@ -27,33 +27,44 @@ ALWAYS_INLINE int64_t place_of(const bg_dtype dtype, const void *ids, int64_t at
             function(BG_UINT8, __VA_ARGS__);                                                                           \
     } while (0)
 
+/* Does the same as find_index_places for ids of int32. */
+static bool find_int32_places(const int32_t *ids, int64_t count, int64_t size, int32_t *places)
+{
+    const vi axis = vset_int((int32_t)size), last = vset_int((int32_t)size - 1);
+    vi outside = vset_int(0);
+    int64_t i = 0;
+
+    for (; i + LANES <= count; i += LANES) {
+        const vi id = vload_int(ids + i), place = id + ((id >> 31) & axis);    /* a negative id counts from the end */
+        const vi bad = (place | (last - (place & vset_int(INT32_MAX)))) >> 31; /* -1 below 0 and above the last */
+
+        vstore_int(places + i, place | bad);
+        outside |= bad;
+    }
+    for (; i < count; i++) {
+        places[i] = (int32_t)place_of(BG_INT32, ids, i, size);
+        outside |= vset_int(places[i] >> 31);
+    }
+    return !vany_int(outside);
+}
+
 ALWAYS_INLINE bool find_places_of(const bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size,
                                   int32_t *places)
 {
-    uint32_t outside = 0;
+    int32_t outside = 0;
 
-    if (dtype == BG_INT32) {
-        const int32_t *from = (const int32_t *)ids + at, axis = (int32_t)size;
-
-        for (int64_t i = 0; i < count; i++) {
-            places[i] = from[i] + (from[i] < 0 ? axis : 0);
-            outside |= (uint32_t)places[i] >= (uint32_t)axis;
-        }
-        if (outside == 0)
-            return true;
-    }
     for (int64_t i = 0; i < count; i++) {
         places[i] = (int32_t)place_of(dtype, ids, at + i, size);
-        outside |= places[i] < 0;
+        outside |= places[i];
     }
-    return outside == 0;
+    return outside >= 0;
 }
 
 /* Finds the positions that ids at..at + count - 1 select, or -1 for those out of range. Returns whether all are in
  * range, so that loops over the positions need no branch. `size` fits int32. */
 static bool find_index_places(bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size, int32_t *places)
 {
-    return dtype == BG_INT32   ? find_places_of(BG_INT32, ids, at, count, size, places)
+    return dtype == BG_INT32   ? find_int32_places((const int32_t *)ids + at, count, size, places)
            : dtype == BG_INT64 ? find_places_of(BG_INT64, ids, at, count, size, places)
                                : find_places_of(BG_UINT8, ids, at, count, size, places);
 }
@@ -181,29 +192,43 @@ static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int6
         write_floats(dtype, call->operands[2], first + i * s->view.inner, columns, dx + i * s->view.inner);
 }
 
+/* Adds `count` elements of dy to those of a row of dx. */
+ALWAYS_INLINE void add_at_places(const int32_t *places, bool are_inside, const float *dy, int64_t count, float *dx)
+{
+    if (are_inside)
+        for (int64_t e = 0; e < count; e++)
+            dx[places[e]] += dy[e];
+    else
+        for (int64_t e = 0; e < count; e++)
+            if (places[e] >= 0)
+                dx[places[e]] += dy[e];
+}
+
 /* Computes rows first..end - 1 of dx, whose elements are adjacent: zeros, plus each element of dy. `dx` is row `first`.
- */
+ * A chunk of ids may cover many short rows. */
 static void add_elements(const bg_kernel_call *call, int64_t first, int64_t end, int64_t count, int64_t size, float *dx)
 {
     const bg_dtype dtype = call->types[0].dtype;
     float buffer[BGI_ELEMENTWISE_CHUNK];
     int32_t places[BGI_ELEMENTWISE_CHUNK];
+    int64_t left = count; /* ids of dx's row */
 
     memset(dx, 0, (size_t)((end - first) * size) * sizeof *dx);
-    for (int64_t row = first; row < end; row++, dx += size)
-        for (int64_t i = 0; i < count; i += BGI_ELEMENTWISE_CHUNK) {
-            const int64_t at = row * count + i, chunk = clip(count - i, BGI_ELEMENTWISE_CHUNK);
-            const float *dy = view_floats(dtype, call->operands[0], at, chunk, buffer);
+    for (int64_t at = first * count, chunk; at < end * count; at += chunk) {
+        chunk = clip(end * count - at, BGI_ELEMENTWISE_CHUNK);
+        const float *dy = view_floats(dtype, call->operands[0], at, chunk, buffer);
+        const bool are_inside = find_index_places(call->types[1].dtype, call->operands[1], at, chunk, size, places);
 
-            if (find_index_places(call->types[1].dtype, call->operands[1], at, chunk, size, places)) {
-                for (int64_t e = 0; e < chunk; e++)
-                    dx[places[e]] += dy[e];
-                continue;
+        for (int64_t i = 0, run; i < chunk; i += run) {
+            run = clip(chunk - i, left);
+            add_at_places(places + i, are_inside, dy + i, run, dx);
+            left -= run;
+            if (left == 0) {
+                left = count;
+                dx += size;
             }
-            for (int64_t e = 0; e < chunk; e++)
-                if (places[e] >= 0)
-                    dx[places[e]] += dy[e];
         }
+    }
 }
 
 /* Does the same for runs of elements instead of blocks: rows of dx, or dx as one row whose ids are those of rows. */
@@ -255,29 +280,45 @@ static void run_scatter_elements(const bg_kernel_call *call, uint32_t part)
 
 /* ---- elements ---- */
 
-/* Copies the elements of y from `first` to `end`, each of `size` bytes, of rows of x whose elements are adjacent. */
-ALWAYS_INLINE void gather_adjacent_elements(const bg_kernel_call *call, int64_t first, int64_t end, const size_t size)
+/* Copies `count` elements of `size` bytes from a row of x; those out of range are zeros. */
+ALWAYS_INLINE void copy_from_places(const int32_t *places, bool are_inside, const char *x, int64_t count,
+                                    const size_t size, char *y)
 {
-    const bgi_index_attributes *attributes = call->attributes;
-    const int64_t axis = call->types[0].dims[attributes->axis], count = call->types[1].dims[attributes->axis];
-    const void *numbers = call->operands[1];
-    char *y = (char *)call->operands[2] + (size_t)first * size;
-    int32_t places[BGI_ELEMENTWISE_CHUNK];
-
-    for (int64_t e = first, chunk; e < end; e += chunk, y += (size_t)chunk * size) {
-        const char *x = (const char *)call->operands[0] + (size_t)(e / count * axis) * size;
-
-        chunk = clip(clip(end - e, count - e % count), BGI_ELEMENTWISE_CHUNK);
-        if (find_index_places(call->types[1].dtype, numbers, e, chunk, axis, places)) {
-            for (int64_t i = 0; i < chunk; i++)
-                memcpy(y + (size_t)i * size, x + (size_t)places[i] * size, size);
-            continue;
-        }
-        for (int64_t i = 0; i < chunk; i++)
+    if (are_inside)
+        for (int64_t i = 0; i < count; i++)
+            memcpy(y + (size_t)i * size, x + (size_t)places[i] * size, size);
+    else
+        for (int64_t i = 0; i < count; i++)
             if (places[i] >= 0)
                 memcpy(y + (size_t)i * size, x + (size_t)places[i] * size, size);
             else
                 memset(y + (size_t)i * size, 0, size);
+}
+
+/* Copies the elements of y from `first` to `end`, each of `size` bytes, of rows of x whose elements are adjacent. A
+ * chunk of ids may cover many short rows. */
+ALWAYS_INLINE void gather_adjacent_elements(const bg_kernel_call *call, int64_t first, int64_t end, const size_t size)
+{
+    const bgi_index_attributes *attributes = call->attributes;
+    const int64_t axis = call->types[0].dims[attributes->axis], count = call->types[1].dims[attributes->axis];
+    const char *x = (const char *)call->operands[0] + (size_t)(first / count * axis) * size;
+    char *y = (char *)call->operands[2] + (size_t)first * size;
+    int32_t places[BGI_ELEMENTWISE_CHUNK];
+    int64_t left = count - first % count; /* ids of x's row */
+
+    for (int64_t at = first, chunk; at < end; at += chunk) {
+        chunk = clip(end - at, BGI_ELEMENTWISE_CHUNK);
+        const bool are_inside = find_index_places(call->types[1].dtype, call->operands[1], at, chunk, axis, places);
+
+        for (int64_t i = 0, run; i < chunk; i += run, y += (size_t)run * size) {
+            run = clip(chunk - i, left);
+            copy_from_places(places + i, are_inside, x, run, size, y);
+            left -= run;
+            if (left == 0) {
+                left = count;
+                x += (size_t)axis * size;
+            }
+        }
     }
 }
 

@@ -68,6 +68,7 @@ static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
     float *scratch = bgi_cpu_part_scratch(call, g->part_floats);
 
     job->rounds = bgi_product_rounds(call);
+    job->from_end = call->runner > 0;
     for (int64_t unit = bgi_cpu_part_start(g->units, part, g->parts);
          unit < bgi_cpu_part_start(g->units, part + 1, g->parts); unit++)
         multiply_matrix_unit(job, unit, scratch);
@@ -224,7 +225,8 @@ static void multiply_matmul(const bg_kernel_call *call, uint32_t part, product_n
                     .c = call->operands[2],
                     .c_row = n,
                     .add = bgi_call_adds(call),
-                    .rounds = bgi_product_rounds(call)};
+                    .rounds = bgi_product_rounds(call),
+                    .from_end = call->runner > 0};
 
     add_next(&job, next);
     for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);

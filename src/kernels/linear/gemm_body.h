@@ -15,6 +15,12 @@
 
 #define TILE_ROWS BGI_GEMM_TILE_ROWS_OF(LANES)
 
+/* Memory to prefetch: `rows` runs of `bytes`, `stride` bytes apart. */
+typedef struct gemm_ahead {
+    const char *from;
+    int64_t rows, stride, bytes;
+} gemm_ahead;
+
 typedef struct gemm_job gemm_job;
 struct gemm_job {
     const bgi_gemm *gemm;
@@ -37,6 +43,9 @@ struct gemm_job {
      * size. If `pack` is NULL, B is a matrix in memory. */
     void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                  int64_t width, float *to, float *spare);
+    /* Returns the memory that `pack` reads next: for rows k0.. and columns n0... NULL: nothing is prefetched. */
+    gemm_ahead (*find_ahead)(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n0, int64_t count);
+    bool from_end;      /* the thread takes units from the last to the first, as threads that help do (ticket.h) */
     const void *source; /* for `pack` */
     int64_t batch;      /* for `pack` */
     /* Applies the next step to `count` complete elements of C from `index` on, in column `column` and the following
@@ -48,14 +57,8 @@ struct gemm_job {
 
 /* ---- prefetching memory that is packed next ---- */
 
-/* `rows` runs of `bytes`, `stride` bytes apart. */
-typedef struct gemm_ahead {
-    const char *from;
-    int64_t rows, stride, bytes;
-} gemm_ahead;
-
-/* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines are
- * fetched into the second-level cache: rows are in different pages, where the processor does not prefetch
+/* Prefetches cache lines of some of a gemm_ahead's rows, one after another, `each` lines in each group of steps. The
+ * lines are fetched into the second-level cache: rows are in different pages, where the processor does not prefetch
  * automatically. Only a few lines are requested at a time, because the processor waits when there are too many
  * requests. */
 typedef struct gemm_walk {
@@ -364,23 +367,38 @@ typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;
 } gemm_scratch;
 
-/* Returns the memory of B that is needed next: the panel after panel p of the run p0..p1 - 1, or the run's first panel
- * in the next block of depth. */
+/* Returns the first panel of the run that this thread probably multiplies after the run p0..p1 - 1, or -1. */
+static int64_t find_next_run(const gemm_job *job, int64_t p0, int64_t p1)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t column = (p0 * g->column_blocks + g->panels - 1) / g->panels; /* the number of the run */
+
+    if (job->from_end)
+        return column > 0 ? g->panels * (column - 1) / g->column_blocks : -1;
+    return p1 < g->panels ? p1 : -1;
+}
+
+/* Returns the memory of B that is needed after panel p of the run p0..p1 - 1: that of the run's next panel, of its
+ * first panel in the next block of depth or, after the last block, of the first panel of another run. */
 static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, int64_t p1, int64_t p)
 {
     const bgi_gemm *g = job->gemm;
-    const int64_t vectors = (g->n + LANES - 1) / LANES, next = p + 1 < p1 ? p + 1 : p0;
+    const bool ends_run = p + 1 == p1, ends_unit = ends_run && k0 + g->depth >= g->k;
+    const int64_t next = !ends_run ? p + 1 : ends_unit ? find_next_run(job, p0, p1) : p0;
+    const int64_t first = !ends_run ? k0 : ends_unit ? 0 : k0 + g->depth, vectors = (g->n + LANES - 1) / LANES;
     const int64_t n0 = vectors * next / g->panels * LANES, n1 = vectors * (next + 1) / g->panels * LANES;
-    const int64_t first = next == p0 ? k0 + g->depth : k0;
     const int64_t columns = (n1 < g->n ? n1 : g->n) - n0, depth = g->k - first < g->depth ? g->k - first : g->depth;
     const int64_t size = job->dtype == BG_FLOAT32 ? 4 : 2;
-    gemm_ahead ahead = {.from = (const char *)job->b + (job->b_start + first * job->b_row + n0 * job->b_column) * size,
-                        .rows = depth,
-                        .stride = job->b_row * size,
-                        .bytes = columns * size};
+    gemm_ahead ahead;
 
-    if (job->pack || depth <= 0)
+    if (next < 0 || (job->pack && !job->find_ahead))
         return (gemm_ahead){0};
+    if (job->pack)
+        return job->find_ahead(job, first, depth, n0, columns);
+    ahead = (gemm_ahead){.from = (const char *)job->b + (job->b_start + first * job->b_row + n0 * job->b_column) * size,
+                         .rows = depth,
+                         .stride = job->b_row * size,
+                         .bytes = columns * size};
     if (job->b_column != 1)
         ahead = (gemm_ahead){ahead.from, columns, job->b_column * size, depth * size};
     return ahead;

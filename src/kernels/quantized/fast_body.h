@@ -281,12 +281,18 @@ ALWAYS_INLINE void pack_half_vector(const gemm_job *job, int64_t k0, int64_t k_c
     const uint8_t *panel =
         (const uint8_t *)job->source + n / BGI_QUANTIZED_PANEL * bgi_quantized_panel_bytes(job->gemm->k, 16);
     const int v = (int)(n % BGI_QUANTIZED_PANEL / LANES);
+    int64_t k = k0;
 
-    for (int64_t k = k0; k < k0 + k_count; k++, to += width) {
+    if (k % 2 != 0 && k_count > 0)
+        vstore(to, take_odd(load_pairs(panel, k++ / 2, v)));
+    for (; k + 2 <= k0 + k_count; k += 2) {
         const vi pairs = load_pairs(panel, k / 2, v);
 
-        vstore(to, k % 2 ? take_odd(pairs) : take_even(pairs));
+        vstore(to + (k - k0) * width, take_even(pairs));
+        vstore(to + (k - k0 + 1) * width, take_odd(pairs));
     }
+    if (k < k0 + k_count)
+        vstore(to + (k - k0) * width, take_even(load_pairs(panel, k / 2, v)));
 }
 
 ALWAYS_INLINE void pack_quantized_vector(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n, int64_t width,
@@ -325,6 +331,21 @@ static void pack_quantized(const gemm_job *job, int64_t repeat, int64_t k0, int6
             pack_quantized_vector(job, k0, k_count, n0 + n, width, 4, to + n);
 }
 
+/* Returns the blocks of inputs k0.. of the panel that has the last of these columns. If the columns begin in the panel
+ * before, the preceding columns have usually read that one. */
+static gemm_ahead find_quantized_ahead(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n0, int64_t count)
+{
+    const uint32_t bits = (uint32_t)job->batch;
+    const int64_t bytes = bgi_quantized_block_bytes(bits), block = k0 / BGI_QUANTIZED_BLOCK;
+    const int64_t panel = (n0 + count - 1) / BGI_QUANTIZED_PANEL;
+
+    return (gemm_ahead){.from = (const char *)job->source + panel * bgi_quantized_panel_bytes(job->gemm->k, bits) +
+                                block * bytes,
+                        .rows = (k0 + k_count + BGI_QUANTIZED_BLOCK - 1) / BGI_QUANTIZED_BLOCK - block,
+                        .stride = bytes,
+                        .bytes = bytes};
+}
+
 static void run_quantized_linear(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_quantized_attributes *a = call->attributes;
@@ -352,6 +373,8 @@ static void run_quantized_linear(const bg_kernel_call *call, uint32_t part)
                           .c = call->operands[2],
                           .c_row = a->out,
                           .pack = pack_quantized,
+                          .find_ahead = find_quantized_ahead,
+                          .from_end = call->runner > 0,
                           .source = call->operands[1],
                           .batch = a->bits}; /* for `pack` */
 
