@@ -479,13 +479,15 @@ static bg_status run_all(launch *l, int *out_code, bg_error *error)
     return BG_OK;
 }
 
-/* Checks that the command exists. With --hosts, --launcher-options or srun the ranks may find it elsewhere. */
+/* Checks that the command exists if mpirun starts it on this host. With other launchers, --hosts or --launcher-options
+ * the ranks may find it elsewhere. */
 static bg_status check_command(const launch *l, bg_error *error)
 {
     const launch_settings *s = l->settings;
     const char *command = l->command[0];
 
-    if (s->hosts != NULL || s->launcher_options.count > 0 || is_srun(s) || launch_can_run(command))
+    if (strncmp(launcher_name(s), "mpi", 3) != 0 || s->hosts != NULL || s->launcher_options.count > 0 ||
+        launch_can_run(command))
         return BG_OK;
     if (command[0] == '-')
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -5,6 +5,7 @@
 #include "train/trainer.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,13 +235,15 @@ static bg_status take_rates(bgi_compiled *compiled, const bg_trainer_options *op
 /* ---- messages ---- */
 
 /* Whether a plan of the trainer has already given a warning of the compiler; otherwise notes that it is given now.
- * Without memory the warning is not noted, and may be repeated. */
+ * Without memory the warning is not noted, and may be repeated. Other threads, such as those that write checkpoints,
+ * may log messages about earlier plans at the same time. */
 static bool is_repeated(bg_trainer *trainer, bg_log_level level, const char *text)
 {
-    bgi_warning *warning = trainer->warnings;
+    bgi_warning *warning;
 
-    if (level != BG_LOG_WARNING || !trainer->is_compiling)
+    if (level != BG_LOG_WARNING || atomic_load(&trainer->compiling_thread) != (uintptr_t)pthread_self())
         return false;
+    warning = trainer->warnings;
     while (warning != NULL && strcmp(warning->text, text) != 0)
         warning = warning->next;
     if (warning != NULL)
@@ -313,7 +316,7 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
             options.execution.layout = NULL; /* it may list the devices of all replicas */
         BGI_TRY(adapt_outputs(&options, &requests, error));
     }
-    trainer->is_compiling = true;
+    atomic_store(&trainer->compiling_thread, (uintptr_t)pthread_self());
     if (is_rest && shape->replicas == shape->group)
         BGI_TRY_CLEANUP(adapt_locations(&options, &rules, error));
     BGI_TRY_CLEANUP(make_plan(trainer, task, &options, &compiled, error));
@@ -324,7 +327,7 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     compiled.optimizer_version = trainer->optimizer_version;
     *out = compiled;
 cleanup:
-    trainer->is_compiling = false;
+    atomic_store(&trainer->compiling_thread, 0);
     free(requests);
     free(rules);
     if (status != BG_OK)

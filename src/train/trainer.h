@@ -7,6 +7,8 @@
 
 #include <brigade/trainer.h>
 
+#include <stdatomic.h>
+
 #include "core/arena.h"
 #include "core/text.h"
 
@@ -182,7 +184,7 @@ struct bg_trainer {
     bg_options training_options, inference_options; /* copies of the options given to the strategy */
     bgi_arena arena;                                /* names of arguments, warnings */
     bgi_warning *warnings;                          /* each one once; the newest comes first */
-    bool is_compiling;                              /* between the begin and end of bgi_compiled_create */
+    _Atomic(uintptr_t) compiling_thread;            /* the thread in bgi_compiled_create; 0: none */
     bg_weights *weights;
     bool owns_weights;
     bgi_task tasks[BG_TRAINER_TASK_COUNT];

@@ -118,10 +118,11 @@ launch --restart-on-failure 5 -- "$program" mnist $common --steps 12 --learning-
 check "a refused update ends it" test $? -eq 1
 check "at once: it would be refused again" test "$(wc -l <asked)" -eq 1
 check "it says so: $(cat err)" grep -q 'update [0-9]* was refused, and a restart would refuse it again, so there is no restart; `sh r/refused-[0-9]*/replay.sh`' err
-error 2 'the command `./no-such` is not an executable file; give the path of a program' launch --launcher ./fake -- ./no-such a
-error 2 'the command `c` is not in a folder of PATH; give the path' launch --launcher ./fake -- c
-error 2 'the command begins with the option `-x`; after `--` comes a program' launch --launcher ./fake -- -x A=1 "$program" mnist
-launch --hosts elsewhere:1 -- ./no-such
+cp fake mpirun.fake
+error 2 'the command `./no-such` is not an executable file; give the path of a program' launch --launcher ./mpirun.fake -- ./no-such a
+error 2 'the command `c` is not in a folder of PATH; give the path' launch --launcher ./mpirun.fake -- c
+error 2 'the command begins with the option `-x`; after `--` comes a program' launch --launcher ./mpirun.fake -- -x A=1 "$program" mnist
+launch --launcher ./mpirun.fake --hosts elsewhere:1 -- ./no-such
 check "a program on other hosts is not looked for here: $(cat err)" grep -q -e '--host elsewhere:1 ./no-such$' asked
 error 2 'no command is given; it comes after `--`' launch --ranks 2
 error 2 'the command writes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- "$program" mnist
