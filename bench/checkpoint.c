@@ -16,6 +16,8 @@
 
 #include <brigade.h>
 
+#include "median.h"
+
 enum {
     WIDTH = 2048,
     MICRO_BATCH = 8,
@@ -168,17 +170,6 @@ static double step(training *t)
     return now_s() - start_s;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[count / 2];
-}
-
 /* ---- the results ---- */
 
 static double file_bytes(const char *folder, uint64_t number)
@@ -258,9 +249,9 @@ static turn measure_turn(training *t, const char *folder)
     m.average = m.written_s / (m.steps * mean_s);
     require(bg_checkpoint_finish(writer, &error), &error);
     m.bytes = file_bytes(folder, number);
-    m.plain_s = median(plain, PLAIN_STEPS);
+    m.plain_s = bench_median(plain, (size_t)PLAIN_STEPS);
     m.first_s = m.copied_s + beside[0];
-    m.beside_s = median(beside, m.steps);
+    m.beside_s = bench_median(beside, (size_t)m.steps);
     return m;
 }
 
@@ -294,7 +285,8 @@ static void measure_beside(training *t, const char *folder, int turns)
     peak = read_status("VmHWM:");
     if (turns > 1)
         printf("medians of %d turns      steps %.2f, with the copy %.2f, on average %.2f times as long\n", turns,
-               median(ratios, turns), median(firsts, turns), median(averages, turns));
+               bench_median(ratios, (size_t)turns), bench_median(firsts, (size_t)turns),
+               bench_median(averages, (size_t)turns));
     printf("memory meanwhile        %.2f GB more, %.2f times the state\n", (peak - resident) * 1e-9,
            (peak - resident) / m.bytes);
 }

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "median.h"
+
 enum { IMAGES = 60000, MICRO_BATCH = 40, CALLS = 5, MOST_ROUNDS = 100, KINDS = 3 };
 
 typedef enum kind { FIXED, LOADER, INFEED } kind;
@@ -119,15 +121,9 @@ static void run_round(bench *b, kind k)
     b->cpu_s += read_clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu_s;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 static double median_s(bench *b)
 {
-    qsort(b->wall_s, b->call_count, sizeof b->wall_s[0], compare_times);
-    return b->wall_s[b->call_count / 2];
+    return bench_median(b->wall_s, b->call_count);
 }
 
 static void report(bench *benches)

@@ -2,16 +2,17 @@
  * generate.c: measures how fast GPT-2 generates one sequence, as tokens/s of single steps and of a prompt. Weights are
  * float32, bfloat16, or rounded to 8 or 4 bits; activations are float32 or bfloat16. Float32 weights of a bfloat16
  * model are cast to bfloat16 once. Each round measures all rows in turn, and results are medians. A single step reads
- * every matrix once. So its `share` is the bytes of the matrices times the tokens/s, relative to the rate at which the
- * same cores read memory in the same round. For a prompt it compares the products' operations with the peak of the
- * cores' arithmetic. With bfloat16 weights and activations this is the peak of bfloat16 products, if the processor has
- * them. Weights have their initial values, because speed does not depend on them.
+ * every matrix once. So its `share` is the bytes of the matrices times the tokens/s, relative to the best rate at which
+ * the same cores read memory. For a prompt it compares the products' operations with the peak of the cores' arithmetic.
+ * With bfloat16 weights and activations this is the peak of bfloat16 products, if the processor has them. Weights have
+ * their initial values, because speed does not depend on them.
  *
  * usage: generate [--prompt N] [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N]
  *                 [--rounds N]
  */
 #include <brigade.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +21,21 @@
 #include <unistd.h>
 
 #include "core/arena.h"
+#include "median.h"
 #include "peaks.h"
 
-enum { POSITIONS = 1024, MOST_PROMPT = 512, MOST_ROUNDS = 64, MOST_CORES = 64, READ_BYTES = 256 << 20, PEAK_RUNS = 20 };
+enum {
+    POSITIONS = 1024,
+    MOST_PROMPT = 512,
+    MOST_ROUNDS = 64,
+    MOST_CORES = 64,
+    REPEATS = 24, /* of a measurement of a peak, of which the best counts */
+    PIECE_BYTES = 32 << 20,
+    PIECES = 8, /* of a core's memory; a piece is read again only after all others, so that no cache has it */
+    READ_BYTES = PIECES * PIECE_BYTES,
+    STREAMS = 4,
+    PEAK_RUNS = 8
+};
 
 typedef struct setting {
     long layers, hidden, heads, vocabulary, cores, tokens, rounds, prompt;
@@ -58,52 +71,85 @@ static void require(bg_status status, const bg_error *error)
 /* A cache line. */
 typedef uint64_t words __attribute__((vector_size(64)));
 
-typedef struct reader {
+typedef struct worker {
+    pthread_barrier_t *meeting;
     const words *data;
     words sum;
     volatile float peak;
     void (*multiply)(volatile float *sink); /* NULL: reads */
-} reader;
+    double begin_s[REPEATS], end_s[REPEATS];
+} worker;
 
-static void *run_reader(void *argument)
+/* Adds a piece to *sum. It is read as several streams, because a core then has more reads under way than with one. */
+static void read_piece(const words *piece, words *sum)
 {
-    reader *r = argument;
-    words sums[4] = {{0}};
+    const size_t each = PIECE_BYTES / sizeof *piece / STREAMS;
+    words sums[STREAMS] = {{0}};
 
-    if (r->multiply != NULL) {
-        for (int i = 0; i < PEAK_RUNS; i++)
-            r->multiply(&r->peak);
-        return NULL;
+    for (size_t i = 0; i < each; i += 4)
+        for (size_t k = 0; k < STREAMS; k++) {
+            const words *at = piece + k * each + i;
+            sums[k] += at[0] + at[1] + at[2] + at[3];
+        }
+    for (size_t k = 0; k < STREAMS; k++)
+        *sum += sums[k];
+}
+
+static void *run_worker(void *argument)
+{
+    worker *w = argument;
+
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        pthread_barrier_wait(w->meeting);
+        w->begin_s[repeat] = read_clock_s();
+        for (int i = 0; w->multiply != NULL && i < PEAK_RUNS; i++)
+            w->multiply(&w->peak);
+        if (w->multiply == NULL)
+            read_piece(w->data + (size_t)(repeat % PIECES) * (PIECE_BYTES / sizeof *w->data), &w->sum);
+        w->end_s[repeat] = read_clock_s();
     }
-    for (size_t i = 0; i < READ_BYTES / sizeof *r->data; i += 4) {
-        sums[0] += r->data[i];
-        sums[1] += r->data[i + 1];
-        sums[2] += r->data[i + 2];
-        sums[3] += r->data[i + 3];
-    }
-    r->sum = sums[0] + sums[1] + sums[2] + sums[3];
     return NULL;
 }
 
+/* Returns the seconds of the shortest repeat, from the first begin of a worker to the last end. */
+static double find_shortest_s(const worker *workers, long count)
+{
+    double shortest_s = HUGE_VAL;
+
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        double begin_s = HUGE_VAL, end_s = 0.0;
+
+        for (long c = 0; c < count; c++) {
+            begin_s = fmin(begin_s, workers[c].begin_s[repeat]);
+            end_s = fmax(end_s, workers[c].end_s[repeat]);
+        }
+        shortest_s = fmin(shortest_s, end_s - begin_s);
+    }
+    return shortest_s;
+}
+
 /* Returns the bytes per second that all cores together read or, if `multiply` is not NULL, their operations per second;
- * a call of `multiply` has `flops` operations.
- */
+ * a call of `multiply` has `flops` operations. A repeat takes a few milliseconds, and the best one counts, because
+ * other load on the machine can only slow the cores down. */
 static double measure(const setting *s, const words *data, void (*multiply)(volatile float *sink), double flops)
 {
-    reader readers[MOST_CORES];
+    static worker workers[MOST_CORES];
     pthread_t threads[MOST_CORES];
-    const double begin = read_clock_s();
-    double duration;
+    pthread_barrier_t meeting;
 
+    if (pthread_barrier_init(&meeting, NULL, (unsigned)s->cores) != 0)
+        exit(1);
     for (long c = 0; c < s->cores; c++) {
-        readers[c] = (reader){.data = data + (size_t)c * (READ_BYTES / sizeof *data), .multiply = multiply};
-        if (pthread_create(&threads[c], NULL, run_reader, &readers[c]) != 0)
+        workers[c] =
+            (worker){.meeting = &meeting, .data = data + (size_t)c * (READ_BYTES / sizeof *data), .multiply = multiply};
+        if (pthread_create(&threads[c], NULL, run_worker, &workers[c]) != 0)
             exit(1);
     }
     for (long c = 0; c < s->cores; c++)
         pthread_join(threads[c], NULL);
-    duration = read_clock_s() - begin;
-    return (double)s->cores * (multiply != NULL ? PEAK_RUNS * flops : (double)READ_BYTES) / duration;
+    pthread_barrier_destroy(&meeting);
+    return (double)s->cores * (multiply != NULL ? PEAK_RUNS * flops : (double)PIECE_BYTES) /
+           find_shortest_s(workers, s->cores);
 }
 
 /* ---- generating ---- */
@@ -174,19 +220,6 @@ static void time_row(row *r, const setting *s, int round)
     r->token_s[round] = (read_clock_s() - begin) / (double)s->tokens;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double find_median(double *values, long count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
-}
-
 static void read_arguments(setting *s, int argc, char **argv)
 {
     const struct {
@@ -248,17 +281,19 @@ int main(int argc, char **argv)
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
             time_row(&rows[r], &s, round);
     }
-    bandwidth = find_median(bandwidths, s.rounds);
+    bandwidth = bench_median(bandwidths, (size_t)s.rounds);
     for (int i = 0; i < 2; i++)
-        peak[i] = find_median(peaks[i], s.rounds);
-    printf("%ld cores read %.1f GB/s and do %.0f GFLOP/s in float32, %.0f in bfloat16; %s; median of %ld rounds\n\n",
+        peak[i] = bench_median(peaks[i], (size_t)s.rounds);
+    printf("%ld cores read %.1f GB/s and do %.0f GFLOP/s in float32, %.0f in bfloat16 at best; %s; median of %ld "
+           "rounds\n\n",
            s.cores, bandwidth / 1e9, peak[0] / 1e9, peak[1] / 1e9, bgi_isa_name(bgi_cpu_isa()), s.rounds);
     printf("| weights, activations | tokens/s | of float32 | GB read a token | share of bandwidth | prompt tokens/s | "
            "share of peak |\n"
            "|---|---:|---:|---:|---:|---:|---:|\n");
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        const double token_s = find_median(rows[r].token_s, s.rounds),
-                     prompt_s = find_median(rows[r].prompt_s, s.rounds), most = peak[multiplies_pairs(&rows[r])];
+        const double token_s = bench_median(rows[r].token_s, (size_t)s.rounds),
+                     prompt_s = bench_median(rows[r].prompt_s, (size_t)s.rounds),
+                     most = peak[multiplies_pairs(&rows[r])];
 
         if (r == 0)
             float_s = token_s;

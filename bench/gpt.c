@@ -32,6 +32,7 @@
 #include <time.h>
 
 #include "core/arena.h"
+#include "median.h"
 #include "roofline.h"
 
 typedef enum layout { SINGLE, PIPELINED, REPLICAS, TENSOR, PHASED, LAYOUT_COUNT } layout;
@@ -219,13 +220,6 @@ static bg_plan *make_plan(const setting *s, layout way)
     return plan;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-
-    return left < right ? -1 : left > right;
-}
-
 /* One way to train the model. */
 typedef struct run {
     layout way;
@@ -282,16 +276,16 @@ static void print_summary(const run *r)
 /* Sorts the times of a run and prints its results. */
 static void report_run(run *r, const setting *s)
 {
+    const double median = bench_median(r->times, (size_t)s->steps);
     double total = 0.0;
 
-    qsort(r->times, (size_t)s->steps, sizeof *r->times, compare_times);
     for (long step = 0; step < s->steps; step++)
         total += r->times[step];
     for (long step = 0; s->lists && step < s->steps; step++)
         printf("time %s %.6f\n", layout_names[r->way], r->times[step]);
     printf("%s, accumulation %ld, cores %ld\n", layout_names[r->way], s->accumulation, s->cores);
     print_rate("best  ", r->times[0], s);
-    print_rate("median", r->times[s->steps / 2], s);
+    print_rate("median", median, s);
     print_rate("mean  ", total / (double)s->steps, s);
     printf("loss %.6f after %ld steps; %.1f MB on a device, %.1f MB in its remote buffers\n", (double)r->losses[0],
            s->steps + 1, (double)bg_plan_device_bytes(r->plan, 0) * 1e-6,

@@ -18,6 +18,7 @@
  */
 #include <brigade.h>
 
+#include "median.h"
 #include "profile.h"
 
 typedef enum network { UNET, LSTM, BERT, LLAMA, VIT, GPT, NETWORKS } network;
@@ -339,13 +340,6 @@ static bg_plan *make_plan(const setting *s)
     return plan;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-
-    return left < right ? -1 : left > right;
-}
-
 static long count_items(const setting *s)
 {
     static const long items[NETWORKS] = {1, LSTM_STEPS, BERT_LENGTH, LLAMA_LENGTH, 1, GPT_LENGTH};
@@ -356,14 +350,15 @@ static long count_items(const setting *s)
 static void print_times(const setting *s, const bg_plan *plan, double *times)
 {
     const double items = (double)count_items(s);
+    double median;
 
     if (s->lists)
         printf("flops %.0f\nitems %.0f\n", count_flops(plan), items);
     for (long step = 0; s->lists && step < s->steps; step++)
         printf("step %.6f\n", times[step]);
-    qsort(times, (size_t)s->steps, sizeof *times, compare_times);
+    median = bench_median(times, (size_t)s->steps);
     printf("%s training, batch %ld, cores %ld: best %.0f %s/s, median %.0f\n", networks[s->network].name, s->batch,
-           s->cores, items / times[0], networks[s->network].items, items / times[s->steps / 2]);
+           s->cores, items / times[0], networks[s->network].items, items / median);
 }
 
 static void run(const setting *s)

@@ -14,6 +14,7 @@
 
 #include "core/clock.h"
 #include "transport/ranks.h"
+#include "median.h"
 
 enum { MOST_RANKS = 4096, MOST_TURNS = 101, LEAST_TURNS = 9, LARGEST_KB = 256 << 10 };
 static const double TURN_SECONDS = 0.005,
@@ -145,19 +146,6 @@ static double time_turn(const bench *b, void (*sum)(const bench *b), int times)
     return seconds;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double find_median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 /* Measures both sums in turns. Other load on the machine slows both measurements of a turn, so the result is the median
  * of the turns' ratios. Returns whether it reaches the goal. */
 static bool compare(const bench *b)
@@ -176,10 +164,10 @@ static bool compare(const bench *b)
         theirs[turn] = time_turn(b, sum_theirs, times);
         ratios[turn] = theirs[turn] / ours[turn];
     }
-    ratio = find_median(ratios, turns);
+    ratio = bench_median(ratios, (size_t)turns);
     if (b->rank == 0)
         printf("| %zu kB | %.1f us | %.1f us | %.2f | %s |\n", b->count * sizeof *b->data >> 10,
-               find_median(ours, turns) * 1e6, find_median(theirs, turns) * 1e6, ratio,
+               bench_median(ours, (size_t)turns) * 1e6, bench_median(theirs, (size_t)turns) * 1e6, ratio,
                ratio >= GOAL ? "pass" : "fail");
     fflush(stdout);
     return ratio >= GOAL;

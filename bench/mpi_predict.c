@@ -175,7 +175,7 @@ static double find_time(const bench *b, const timed_run *runs, uint32_t count)
 
     for (uint32_t i = 0; i < count; i++)
         ns[i] = runs[i].ns;
-    return b->processors < b->rank_count ? median(ns, count) : find_calm_ns(runs, count);
+    return b->processors < b->rank_count ? bench_median(ns, count) : find_calm_ns(runs, count);
 }
 
 /* Returns whether the ranks can run the row: the heads of the GPT must divide evenly among tensor-parallel ranks. */
@@ -215,10 +215,10 @@ static double try_row(const bench *b, size_t row, uint32_t turns)
     bg_plan_destroy(rehearsal);
     if (b->rank > 0)
         return 0.0;
-    error = median(off, turns);
+    error = bench_median(off, turns);
     snprintf(name, sizeof name, "%s, %u ranks", ways[rows[row].way], b->rank_count);
     print_row(networks[rows[row].network].name, name, find_cores(b),
-              find_time(b, measured, RUNS * (turns + 1)) / UPDATES, median(predicted, turns) / UPDATES, error);
+              find_time(b, measured, RUNS * (turns + 1)) / UPDATES, bench_median(predicted, turns) / UPDATES, error);
     return fabs(error);
 }
 

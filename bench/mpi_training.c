@@ -32,6 +32,7 @@
 #include "plan/plan.h"
 #include "profile/costs.h"
 #include "runtime/record.h"
+#include "median.h"
 
 enum {
     MOST_RANKS = 64,
@@ -294,19 +295,6 @@ static double time_process(const bench *b, const side *s)
     return find_slowest(seconds);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double find_median(double *values, long count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
-}
-
 /* ---- the least cost of messages ---- */
 
 /* Returns the nanoseconds of an exchange of this number of bytes in a ring, or of a message between ranks 0 and 1. The
@@ -338,7 +326,7 @@ static double time_transfer(const bench *b, size_t size_bytes, bool is_exchange)
     }
     free(out);
     free(in);
-    ns[0] = find_median(ns, TRANSFERS);
+    ns[0] = bench_median(ns, TRANSFERS);
     MPI_Bcast(ns, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     return ns[0];
 }
@@ -453,10 +441,10 @@ static bool compare(const bench *b, const row *of)
     }
     if (process.session != NULL)
         is_equal = have_equal_losses(&ranks, &process);
-    ratio = find_median(ratios, b->turns);
+    ratio = bench_median(ratios, (size_t)b->turns);
     if (b->rank == 0)
-        printf("| %s | %.1f ms | %s, %.1f ms | %.3f | %s%s |\n", of->name, find_median(ours, b->turns) * 1e3,
-               of->way == REPLICAS ? "one process" : "simulated", find_median(theirs, b->turns) * 1e3, ratio,
+        printf("| %s | %.1f ms | %s, %.1f ms | %.3f | %s%s |\n", of->name, bench_median(ours, (size_t)b->turns) * 1e3,
+               of->way == REPLICAS ? "one process" : "simulated", bench_median(theirs, (size_t)b->turns) * 1e3, ratio,
                ratio >= GOAL ? "pass" : "fail", is_equal ? "" : ", other losses");
     fflush(stdout);
     close_side(&ranks);

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "median.h"
+
 typedef struct setting {
     int64_t width, samples;
     uint32_t layers, micro_batches, cores;
@@ -149,19 +151,15 @@ static void release(trainee *t)
     free(t->step_s);
 }
 
-static int compare(const void *a, const void *b)
+/* Sorts the times and returns their median. */
+static double sort_and_print(const char *name, trainee *t, uint32_t steps)
 {
-    const double *x = a, *y = b;
+    const double median_s = bench_median(t->step_s, steps);
 
-    return (*x > *y) - (*x < *y);
-}
-
-static void sort_and_print(const char *name, trainee *t, uint32_t steps)
-{
-    qsort(t->step_s, steps, sizeof *t->step_s, compare);
     printf("%-10s %10.2f ms a step at best, %10.2f by the median %12zu bytes on the device %12zu remote\n", name,
-           t->step_s[0] * 1e3, t->step_s[steps / 2] * 1e3, bg_plan_device_bytes(t->plan, 0),
+           t->step_s[0] * 1e3, median_s * 1e3, bg_plan_device_bytes(t->plan, 0),
            bg_plan_memory_bytes(t->plan, 0, BG_MEMORY_REMOTE));
+    return median_s;
 }
 
 int main(int argc, char **argv)
@@ -179,6 +177,7 @@ int main(int argc, char **argv)
     const samples all = make_samples(&s);
     trainee whole = prepare(&s, false, 0);
     trainee eighth = prepare(&s, true, bg_plan_device_bytes(whole.plan, 0) / 8);
+    double whole_s, eighth_s;
     bool is_same = true;
 
     run_step(&whole, &all, UINT32_MAX);
@@ -188,11 +187,10 @@ int main(int argc, char **argv)
         run_step(&eighth, &all, step);
         is_same = is_same && memcmp(&whole.loss, &eighth.loss, sizeof whole.loss) == 0;
     }
-    sort_and_print("unlimited", &whole, s.steps);
-    sort_and_print("an eighth", &eighth, s.steps);
+    whole_s = sort_and_print("unlimited", &whole, s.steps);
+    eighth_s = sort_and_print("an eighth", &eighth, s.steps);
     printf("speed: %.1f %% of unlimited at best, %.1f %% by the medians; bits %s\n",
-           100.0 * whole.step_s[0] / eighth.step_s[0], 100.0 * whole.step_s[s.steps / 2] / eighth.step_s[s.steps / 2],
-           is_same ? "the same" : "DIFFERENT");
+           100.0 * whole.step_s[0] / eighth.step_s[0], 100.0 * whole_s / eighth_s, is_same ? "the same" : "DIFFERENT");
     release(&eighth);
     release(&whole);
     free(all.x);

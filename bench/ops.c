@@ -47,6 +47,7 @@
 #include "kernels/rms_norm/attributes.h"
 #include "kernels/rotary/attributes.h"
 
+#include "median.h"
 #include "peaks.h"
 
 #include <pthread.h>
@@ -1466,13 +1467,6 @@ static double time_turn(bench_work *work)
     return took / runs;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void turn_line(const char *line)
 {
     bench_work wide, narrow;
@@ -1489,8 +1483,7 @@ static void turn_line(const char *line)
 
         ratios[turn] = of_narrow / time_turn(&wide);
     }
-    qsort(ratios, TURNS, sizeof ratios[0], compare_doubles);
-    printf("%.2f\n", ratios[TURNS / 2]);
+    printf("%.2f\n", bench_median(ratios, TURNS));
     clear(&wide);
     clear(&narrow);
 }

@@ -91,9 +91,9 @@ static double try_case(uint32_t network, uint32_t strategy, uint32_t cores, uint
     close_rig(&r);
     bg_plan_destroy(rehearsal);
     bg_plan_destroy(plan);
-    off = median(offs, turns);
+    off = bench_median(offs, turns);
     print_row(networks[network].name, strategies[strategy].name, cores, find_calm_ns(measured, count) / UPDATES,
-              median(predicted, turns) / UPDATES, off);
+              bench_median(predicted, turns) / UPDATES, off);
     return fabs(off);
 }
 

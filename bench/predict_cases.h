@@ -19,6 +19,7 @@
 
 #include "core/clock.h"
 #include "predict/call_costs.h"
+#include "median.h"
 
 enum { GPT_HEADS = 4, MICRO_BATCHES = 8, UPDATES = 2, RUNS = 9, MOST_TURNS = 16, MOST_RUNS = RUNS * (MOST_TURNS + 1) };
 
@@ -132,19 +133,6 @@ static double run_ns(rig *r)
     return (double)(bgi_clock_ns() - start_ns);
 }
 
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-static double median(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof *values, compare);
-    return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
-}
-
 /* ---- runs that other programs did not disturb ---- */
 
 typedef struct timed_run {
@@ -201,7 +189,7 @@ static double find_calm_ns(const timed_run *runs, uint32_t count)
     qsort(sorted, count, sizeof *sorted, compare_delays);
     for (uint32_t i = 0; i < calm; i++)
         ns[i] = sorted[i].ns;
-    return median(ns, calm);
+    return bench_median(ns, calm);
 }
 
 /* ---- the table ---- */
@@ -225,12 +213,10 @@ static void print_row(const char *network, const char *strategy, uint32_t cores,
 /* Returns whether the errors reach the goals. */
 static bool print_verdict(double *off, uint32_t count)
 {
-    bool passes;
-
-    qsort(off, count, sizeof *off, compare);
-    passes = off[count / 2] <= MEDIAN_GOAL && off[count - 1] <= WORST_GOAL;
+    const double median = bench_median(off, count);
+    const bool passes = median <= MEDIAN_GOAL && off[count - 1] <= WORST_GOAL;
     printf("\n%u configurations: off by %.1f %% (median), %.1f %% (nine in ten), %.1f %% (worst): %s\n", count,
-           100.0 * off[count / 2], 100.0 * off[count * 9 / 10], 100.0 * off[count - 1], passes ? "pass" : "fail");
+           100.0 * median, 100.0 * off[count * 9 / 10], 100.0 * off[count - 1], passes ? "pass" : "fail");
     return passes;
 }
 

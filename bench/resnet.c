@@ -16,6 +16,7 @@
  */
 #include <brigade.h>
 
+#include "median.h"
 #include "roofline.h"
 
 typedef enum network { RESNET_8, RESNET_18, MOBILENET, NETWORKS } network;
@@ -186,19 +187,12 @@ static bg_plan *make_plan(const setting *s, bg_onnx *onnx)
     return plan;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    const double left = *(const double *)a, right = *(const double *)b;
-
-    return left < right ? -1 : left > right;
-}
-
 static void run(const setting *s)
 {
     const size_t pixels = (size_t)s->batch * 3 * 32 * 32;
     float *images = malloc(pixels * sizeof *images), *out = calloc((size_t)s->batch * 10, sizeof *out);
     int32_t *labels = malloc((size_t)s->batch * sizeof *labels);
-    double *times = calloc((size_t)s->steps, sizeof *times);
+    double *times = calloc((size_t)s->steps, sizeof *times), median;
     bg_onnx *onnx = NULL;
     bg_weights *weights = NULL;
     bg_plan *plan;
@@ -240,11 +234,11 @@ static void run(const setting *s)
         printf("flops %.0f\n", count_flops(plan));
     for (long step = 0; s->lists && step < s->steps; step++)
         printf("step %.6f\n", times[step]);
-    qsort(times, (size_t)s->steps, sizeof *times, compare_times);
+    median = bench_median(times, (size_t)s->steps);
     printf("%s %s%s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n",
            s->path != NULL ? s->path : network_names[s->network], s->infers ? "inference" : "training",
            s->is_bfloat16 ? " in bfloat16" : "", s->batch, s->cores, (double)s->batch / times[0],
-           (double)s->batch / times[s->steps / 2]);
+           (double)s->batch / median);
     if (s->profiles)
         print_profile(&all, s->steps);
     if (s->roofline != NULL) {

@@ -30,6 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "median.h"
+
 enum { IMAGE = 28 * 28, CLASSES = 10, MOST_TIMES = 1 << 20, ROUNDS = 25, ROUNDS_A_MEASUREMENT = 5, PERIOD = 10 };
 
 /* Two cores that no other program uses do twice the arithmetic of one. A virtual machine does not always get two
@@ -60,13 +62,6 @@ static double thread_s(void)
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
 }
 
 /* ---- models ---- */
@@ -222,8 +217,7 @@ static void print_times(const char *what, server *s)
 {
     const uint64_t count = s->calls < MOST_TIMES ? s->calls : MOST_TIMES;
 
-    qsort(s->times, count, sizeof *s->times, compare);
-    printf("%s,1,%.2f,us median\n", what, 1e6 * s->times[count / 2]);
+    printf("%s,1,%.2f,us median\n", what, 1e6 * bench_median(s->times, count));
     printf("%s,1,%.2f,us 99th percentile\n", what, 1e6 * s->times[count * 99 / 100]);
     fflush(stdout);
 }
@@ -304,12 +298,6 @@ static rates rate_of_processes(bool is_digit, int count)
     return slowest;
 }
 
-static double median(double *values)
-{
-    qsort(values, ROUNDS, sizeof *values, compare);
-    return values[ROUNDS / 2];
-}
-
 /* The results of each round: the rate of one thread or process, the rate of two, and their ratio. */
 typedef struct rounds {
     double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
@@ -347,9 +335,9 @@ static void print_with_both_cores(const char *what, const rounds *served, const 
     for (int i = 1; i < ROUNDS; i++)
         if (plain->times[i - 1] >= least && plain->times[i] >= least)
             chosen[count++] = served->times[i];
-    qsort(chosen, (size_t)count, sizeof *chosen, compare);
     if (count > 0)
-        printf("%s,2,%.2f,%s with both cores (%d of %d rounds)\n", what, chosen[count / 2], unit, count, ROUNDS);
+        printf("%s,2,%.2f,%s with both cores (%d of %d rounds)\n", what, bench_median(chosen, (size_t)count), unit,
+               count, ROUNDS);
 }
 
 static void measure_several(bg_session *const *readers)
@@ -367,18 +355,19 @@ static void measure_several(bg_session *const *readers)
     }
     print_with_both_cores("threads", &threads, &plain_threads, two_cores, "times one");
     print_with_both_cores("processes", &processes, &plain_processes, each_core, "of one alone");
-    printf("threads,1,%.0f,calls/s\n", median(threads.one));
-    printf("threads,2,%.0f,calls/s\n", median(threads.two));
-    printf("threads,2,%.2f,times one\n", median(threads.times));
-    printf("threads,2,%.2f,times one by processor time\n", median(threads.times_worked));
-    printf("arithmetic,2,%.2f,times one thread\n", median(plain_threads.times));
-    printf("arithmetic,2,%.2f,times one thread by processor time\n", median(plain_threads.times_worked));
-    printf("processes,1,%.0f,calls/s\n", median(processes.one));
-    printf("processes,2,%.0f,calls/s of the slower one\n", median(processes.two));
-    printf("processes,2,%.2f,of one alone\n", median(processes.times));
-    printf("processes,2,%.2f,of one alone by processor time\n", median(processes.times_worked));
-    printf("arithmetic,2,%.2f,of one process alone\n", median(plain_processes.times));
-    printf("arithmetic,2,%.2f,of one process alone by processor time\n", median(plain_processes.times_worked));
+    printf("threads,1,%.0f,calls/s\n", bench_median(threads.one, ROUNDS));
+    printf("threads,2,%.0f,calls/s\n", bench_median(threads.two, ROUNDS));
+    printf("threads,2,%.2f,times one\n", bench_median(threads.times, ROUNDS));
+    printf("threads,2,%.2f,times one by processor time\n", bench_median(threads.times_worked, ROUNDS));
+    printf("arithmetic,2,%.2f,times one thread\n", bench_median(plain_threads.times, ROUNDS));
+    printf("arithmetic,2,%.2f,times one thread by processor time\n", bench_median(plain_threads.times_worked, ROUNDS));
+    printf("processes,1,%.0f,calls/s\n", bench_median(processes.one, ROUNDS));
+    printf("processes,2,%.0f,calls/s of the slower one\n", bench_median(processes.two, ROUNDS));
+    printf("processes,2,%.2f,of one alone\n", bench_median(processes.times, ROUNDS));
+    printf("processes,2,%.2f,of one alone by processor time\n", bench_median(processes.times_worked, ROUNDS));
+    printf("arithmetic,2,%.2f,of one process alone\n", bench_median(plain_processes.times, ROUNDS));
+    printf("arithmetic,2,%.2f,of one process alone by processor time\n",
+           bench_median(plain_processes.times_worked, ROUNDS));
     fflush(stdout);
 }
 

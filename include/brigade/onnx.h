@@ -177,6 +177,8 @@ typedef struct bg_onnx_options {
     uint32_t freeze_count;
     const char *const *train;
     uint32_t train_count;
+    /* The names of the two options above in error messages; NULL: options.freeze, options.train. */
+    const char *freeze_option, *train_option;
     /* The number of leading parts of a scope that name a block: "layer1/0/conv1" is "layer1" with 1. 0: all parts */
     uint32_t block_depth;
 } bg_onnx_options;

@@ -132,8 +132,8 @@ BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, b
  *     digits.npz:x                   an array; a file of one array needs no name
  *     batch.safetensors:labels       a tensor of a file; only this one is read
  *     table.csv:rooms,area           columns, by the header's names or numbers from 0; one column is a number for
- *                                    each sample, several are a vector; none named: all. A first line whose first
- *                                    field is not a number is the header
+ *                                    each sample, several are a vector; none named: all. The first line is a header
+ *                                    if its first field is a name, or is blank and all others are names
  *     train-images-idx3-ubyte.gz     an IDX file: any other ending
  *     photos, photos:classes         a folder of images (bg_dataset_open_images), and the classes of the same images
  *

@@ -1975,6 +1975,8 @@ bg_onnx_options._fields_ = [
     ("freeze_count", c_uint32),
     ("train", POINTER(c_char_p)),
     ("train_count", c_uint32),
+    ("freeze_option", c_char_p),
+    ("train_option", c_char_p),
     ("block_depth", c_uint32),
 ]
 bg_onnx_save_options._fields_ = [

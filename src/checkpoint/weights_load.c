@@ -311,27 +311,15 @@ void bg_weights_report_clear(bg_weights_report *report)
         memset(report, 0, sizeof *report);
 }
 
-bg_status bg_weights_load(bg_weights *weights, const char *path, const bg_weights_load_options *options,
-                          bg_weights_report *out_report, bg_error *error)
+bg_status bgi_weights_load_source(bg_weights *weights, bgi_weights_source *source, const char *path,
+                                  const bg_weights_load_options *options, bg_weights_report *out_report,
+                                  bg_error *error)
 {
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(weights, "weights", __func__, error));
-    BGI_TRY(bgi_require(path, "path", __func__, error));
-    if (options != NULL)
-        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_weights_load_options",
-                                 "bg_weights_load_defaults()", error));
-
     const bg_weights_load_options defaults = bg_weights_load_defaults();
     bg_weights_report report = {0};
-    loading l = {.weights = weights, .options = options != NULL ? options : &defaults};
-    bg_status status;
+    loading l = {.weights = weights, .options = options != NULL ? options : &defaults, .source = source};
+    bg_status status = load(&l, path, &report, error);
 
-    if (out_report != NULL)
-        *out_report = report;
-    BGI_TRY(bgi_weights_renames_check(l.options->renames, l.options->rename_count, error));
-    BGI_TRY(bgi_weights_source_open(path, &l.source, error));
-    status = load(&l, path, &report, error);
-    bgi_weights_source_close(l.source);
     if (out_report != NULL && report.results != NULL)
         report.memory = malloc(sizeof(bgi_arena));
     if (report.memory != NULL) {
@@ -342,5 +330,28 @@ bg_status bg_weights_load(bg_weights *weights, const char *path, const bg_weight
         if (status == BG_OK && out_report != NULL)
             status = bgi_error_memory(error, "a report", sizeof(bgi_arena));
     }
+    return status;
+}
+
+bg_status bg_weights_load(bg_weights *weights, const char *path, const bg_weights_load_options *options,
+                          bg_weights_report *out_report, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(weights, "weights", __func__, error));
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    if (options != NULL)
+        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_weights_load_options",
+                                 "bg_weights_load_defaults()", error));
+
+    bgi_weights_source *source = NULL;
+    bg_status status;
+
+    if (out_report != NULL)
+        memset(out_report, 0, sizeof *out_report);
+    if (options != NULL)
+        BGI_TRY(bgi_weights_renames_check(options->renames, options->rename_count, error));
+    BGI_TRY(bgi_weights_source_open(path, &source, error));
+    status = bgi_weights_load_source(weights, source, path, options, out_report, error);
+    bgi_weights_source_close(source);
     return status;
 }

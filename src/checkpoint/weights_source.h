@@ -6,6 +6,7 @@
 
 #include <brigade/readers.h>
 #include <brigade/safetensors.h>
+#include <brigade/weights.h>
 
 typedef struct bgi_weights_item {
     const char *name;
@@ -35,5 +36,10 @@ bg_status bgi_weights_source_read(const bgi_weights_source *source, const bgi_we
 /* Converts values in memory in the same way. Messages call the tensor `name`. */
 bg_status bgi_weights_convert(const char *name, bg_dtype from, const void *values, int64_t count, bg_dtype to,
                               void *out, bg_error *error);
+
+/* Loads weights like bg_weights_load, from an open source (weights_load.c). `path` is its name for messages. */
+bg_status bgi_weights_load_source(bg_weights *weights, bgi_weights_source *source, const char *path,
+                                  const bg_weights_load_options *options, bg_weights_report *out_report,
+                                  bg_error *error);
 
 #endif

@@ -39,6 +39,9 @@ static const cli_option infer_flags[] = {
     {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST", .default_text = "do not normalize",
      .help = "MEAN,DEVIATION of float inputs, or the means of all channels and then their deviations; uint8 is divided "
              "by 255 first"},
+    {CLI_FLAG, "skip-incomplete", AT(model.skip_incomplete),
+     .help = "leave out the rows of a CSV file in which an input is missing (a blank field, NA, nan, inf); the outputs "
+             "then have a row for each remaining row. Inputs must be columns of one file"},
     {CLI_TEXT_LIST, "size", AT(model.sizes), .value = "NAME=N...", .default_text = "by the data",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_TEXT, "init", AT(model.recipe.init_path), .value = "FILE", .default_text = "the model's weights",
@@ -224,7 +227,7 @@ static bg_status predict(infer_settings *settings, const char *const *files, bg_
     BGI_TRY_CLEANUP(bg_trainer_create(&trainer_options, weights, &trainer, error));
     BGI_TRY_CLEANUP(bg_trainer_prepare(trainer, BG_TRAINER_PREDICT, error));
     if (model->recipe.init_path != NULL)
-        BGI_TRY_CLEANUP(cli_weights_load(weights, model->recipe.init_path, error));
+        BGI_TRY_CLEANUP(cli_weights_load(weights, &model->recipe.init, model->recipe.init_path, error));
     session = bg_trainer_session(trainer, BG_TRAINER_PREDICT);
     count = bg_session_output_count(session);
     arrays = calloc(count, sizeof *arrays);
@@ -258,6 +261,11 @@ static bg_status open_all(infer_settings *settings, const char **files, bg_error
     BGI_TRY(find_files(settings, files, error));
     BGI_TRY(onnx_open_inputs(model, error));
     model->sample_count = bg_dataset_sample_count(model->data.set);
+    if (model->skip_incomplete && !model->recipe.quiet) {
+        printf("Data: %" PRIu64 " samples", model->sample_count);
+        onnx_print_skipped(model, &model->data);
+        printf("\n");
+    }
     return model->is_fixed_batch
                ? fill_up(&model->data.set, model->recipe.batch_size * model->recipe.library.options.replicas.count,
                          error)
@@ -276,7 +284,7 @@ static int run(infer_settings *settings, bg_error *error)
         onnx_check_precision(model->recipe.library.options.numerics.precision, error) != BG_OK)
         return CLI_USAGE;
     onnx_choose_strategy(model);
-    if (cli_weights_check(model->recipe.init_path, error) != BG_OK)
+    if (cli_weights_open(model->recipe.init_path, &model->recipe.init, error) != BG_OK)
         return CLI_FAILED;
     if (onnx_open_model(model, error) != BG_OK)
         return model->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;

@@ -170,18 +170,35 @@ static uint64_t count_ranks(const launch *l)
 
 /* ---- the command ---- */
 
-/* Returns the value of an option of the command; NULL if it is not given. */
+/* Returns how many words of the command are the option with its value, beginning with word `i`: 2 for "--init FILE", 1
+ * for "--init=FILE", and 0 if another word is there. `brigade gpt` also reads underscores as dashes. */
+static int measure_option(const launch *l, int i, const char *option)
+{
+    const char *word = l->command[i];
+    size_t length = 0;
+
+    while (option[length] != '\0' && (word[length] == option[length] || (word[length] == '_' && option[length] == '-')))
+        length++;
+    if (option[length] != '\0' || (word[length] != '\0' && word[length] != '='))
+        return 0;
+    return word[length] == '=' || i + 1 == l->command_count ? 1 : 2;
+}
+
+/* Returns the value of an option of the command, the last one if it is given several times; NULL if it is not given. */
 static const char *find_value(const launch *l, const char *option)
 {
-    const size_t length = strlen(option);
+    const char *value = NULL;
 
     for (int i = 0; i < l->command_count; i++) {
-        if (strcmp(l->command[i], option) == 0 && i + 1 < l->command_count)
-            return l->command[i + 1];
-        if (strncmp(l->command[i], option, length) == 0 && l->command[i][length] == '=')
-            return l->command[i] + length + 1;
+        const char *equals = strchr(l->command[i], '=');
+        const int count = measure_option(l, i, option);
+
+        if (count == 2)
+            value = l->command[i + 1];
+        else if (count == 1 && equals != NULL)
+            value = equals + 1;
     }
-    return NULL;
+    return value;
 }
 
 static bool has_word(const launch *l, const char *word)
@@ -239,16 +256,15 @@ static void add_word(char **words, uint32_t *count, const char *word)
 }
 
 /* Returns the available hosts in the launcher's format. */
-static const char *print_hosts(launch *l, bool is_mpich, bool is_srun)
+static const char *print_hosts(launch *l, bool for_srun)
 {
     bgi_string text = {0};
     const char *printed;
 
     for (uint32_t i = 0; i < l->host_count; i++)
         if (l->hosts[i].is_there)
-            bgi_string_add(&text, is_srun ? "%s%s" : "%s%s:%u", text.length > 0 ? "," : "", l->hosts[i].name,
+            bgi_string_add(&text, for_srun ? "%s%s" : "%s%s:%u", text.length > 0 ? "," : "", l->hosts[i].name,
                            l->hosts[i].slots);
-    (void)is_mpich;
     printed = bgi_arena_format(&l->arena, "%s", text.data != NULL ? text.data : "");
     bgi_string_clear(&text);
     return printed;
@@ -271,15 +287,27 @@ static void add_resume(launch *l, char **words, uint32_t *count)
     }
 }
 
+/* Returns the launcher's name without its folder. */
+static const char *launcher_name(const launch_settings *settings)
+{
+    const char *slash = strrchr(settings->launcher, '/');
+
+    return slash != NULL ? slash + 1 : settings->launcher;
+}
+
+static bool is_srun(const launch_settings *settings)
+{
+    return strncmp(launcher_name(settings), "srun", 4) == 0;
+}
+
 static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***out, bg_error *error)
 {
     const launch_settings *s = l->settings;
-    const char *name = strrchr(s->launcher, '/') != NULL ? strrchr(s->launcher, '/') + 1 : s->launcher;
-    const bool is_srun = strncmp(name, "srun", 4) == 0, is_mpich = strstr(name, "mpich") != NULL;
+    const bool for_srun = is_srun(s), is_mpich = strstr(launcher_name(s), "mpich") != NULL;
     const size_t most = (size_t)l->command_count + s->launcher_options.count + LAUNCHER_WORDS +
                         (s->resume != NULL ? strlen(s->resume) : 0);
     char **words = bgi_arena_allocate(&l->arena, most, sizeof *words);
-    const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, is_mpich, is_srun);
+    const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, for_srun);
     uint64_t step = 0;
     /* For another program the folder is unknown (NULL), so a restart always adds the words of --resume. */
     const bool has_checkpoint = is_restart && (find_checkpoint(l, &step) || (l->folder == NULL && s->resume != NULL));
@@ -291,20 +319,23 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
     add_word(words, &count, "-n");
     add_word(words, &count, number);
     if (hosts[0] != '\0') {
-        add_word(words, &count, is_srun ? "-w" : is_mpich ? "-hosts" : "--host");
+        add_word(words, &count, for_srun ? "-w" : is_mpich ? "-hosts" : "--host");
         add_word(words, &count, hosts);
     }
-    if (is_srun)
+    if (for_srun)
         add_word(words, &count, "--kill-on-bad-exit=1");
-    if (s->oversubscribe && !is_srun && !is_mpich)
+    if (s->oversubscribe && !for_srun && !is_mpich)
         add_word(words, &count, "--oversubscribe");
     for (uint32_t i = 0; i < s->launcher_options.count; i++)
         add_word(words, &count, s->launcher_options.values[i]);
-    for (int i = 0; i < l->command_count; i++)
-        if (has_checkpoint && strcmp(l->command[i], "--init") == 0)
-            i++; /* --init FILE is left out, because the checkpoint has the weights */
-        else
+    for (int i = 0; i < l->command_count;) {
+        /* The weights come from the checkpoint, and Brigade refuses a second source of weights. */
+        const int weights = has_checkpoint ? measure_option(l, i, l->is_gpt ? "--hf-model" : "--init") : 0;
+
+        if (weights == 0)
             add_word(words, &count, l->command[i]);
+        i += weights > 0 ? weights : 1;
+    }
     if (has_checkpoint)
         add_resume(l, words, &count);
     words[count] = NULL;
@@ -448,6 +479,28 @@ static bg_status run_all(launch *l, int *out_code, bg_error *error)
     return BG_OK;
 }
 
+/* Checks that the command exists if mpirun starts it on this host. With other launchers, --hosts or --launcher-options
+ * the ranks may find it elsewhere. */
+static bg_status check_command(const launch *l, bg_error *error)
+{
+    const launch_settings *s = l->settings;
+    const char *command = l->command[0];
+
+    if (strncmp(launcher_name(s), "mpi", 3) != 0 || s->hosts != NULL || s->launcher_options.count > 0 ||
+        launch_can_run(command))
+        return BG_OK;
+    if (command[0] == '-')
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the command begins with the option `%s`; after `--` comes a program with its arguments, "
+                            "and options of the launcher are given by --launcher-options=WORD",
+                            command);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        strchr(command, '/') != NULL
+                            ? "the command `%s` is not an executable file; give the path of a program after `--`"
+                            : "the command `%s` is not in a folder of PATH; give the path of a program after `--`",
+                        command);
+}
+
 static bg_status prepare(launch *l, bg_error *error)
 {
     const char *name = strrchr(l->command[0], '/') != NULL ? strrchr(l->command[0], '/') + 1 : l->command[0];
@@ -455,6 +508,7 @@ static bg_status prepare(launch *l, bg_error *error)
     l->is_gpt = strcmp(name, "brigade") == 0 && l->command_count > 1 && strcmp(l->command[1], "gpt") == 0;
     l->folder = find_value(l, l->is_gpt ? "--save" : "--checkpoint");
     BGI_TRY(read_hosts(l, error));
+    BGI_TRY(check_command(l, error));
     if (l->settings->min_ranks > count_ranks(l))
         return bg_error_set(error, BG_ERROR_INVALID, "--min-ranks %" PRIu64 " is more than the %" PRIu64 " ranks",
                             l->settings->min_ranks, count_ranks(l));

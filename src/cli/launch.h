@@ -10,6 +10,8 @@
 
 /* ---- launch_process.c ---- */
 
+/* Whether a command, a path or a name that is searched for in PATH, is an executable file. */
+bool launch_can_run(const char *command);
 /* Starts a command in a separate process group. */
 bg_status launch_start(char *const *argv, pid_t *out, bg_error *error);
 /* Waits at most `seconds` until the process ends; returns false if it is still running. *out_code is the exit code, or

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +30,34 @@ enum {
     SELDOM_LOOKS = 50,
     TERM_S = 2,
 };
+
+static bool is_executable(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, X_OK) == 0;
+}
+
+bool launch_can_run(const char *command)
+{
+    const char *folders = getenv("PATH") != NULL ? getenv("PATH") : "/bin:/usr/bin";
+    bool found = false;
+
+    if (strchr(command, '/') != NULL)
+        return is_executable(command);
+    for (bool is_last = false; !found && !is_last;) {
+        const size_t length = strcspn(folders, ":");
+        bgi_string path = {0};
+
+        bgi_string_append(&path, folders, length);
+        bgi_string_add(&path, "%s%s", length > 0 ? "/" : "./", command); /* an empty folder is the current one */
+        found = path.failed || is_executable(path.data);
+        bgi_string_clear(&path);
+        is_last = folders[length] == '\0';
+        folders += length + 1;
+    }
+    return found;
+}
 
 /* Runs the command in the new process. If exec fails, its error number is written to the pipe, which closes on
  * success. */

@@ -39,12 +39,11 @@ void cli_say(const char *command, const char *format, ...)
 
 void cli_warn(const char *command, const char *text)
 {
-    /* Remembers warnings over the whole run, because training and test give the same ones. Those of the last, smaller
-     * batch begin with its name, and say nothing new if the end is the same. */
+    /* Remembers warnings over the whole run, because training and test give the same ones. */
     static char *said[WARNING_LIMIT];
     int i = 0;
 
-    while (i < WARNING_LIMIT && said[i] != NULL && !bgi_text_ends_with(text, said[i]))
+    while (i < WARNING_LIMIT && said[i] != NULL && strcmp(text, said[i]) != 0)
         i++;
     if ((i < WARNING_LIMIT && said[i] != NULL) || !cli_ranks_is_first())
         return;

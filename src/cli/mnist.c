@@ -34,7 +34,7 @@ static int resolve(void *settings, bg_error *error)
     if (code == CLI_DONE &&
         (mnist_config_read_options(config, error) != BG_OK || mnist_config_check(config, error) != BG_OK))
         return CLI_USAGE;
-    if (code == CLI_DONE && cli_weights_check(config->recipe.init_path, error) != BG_OK)
+    if (code == CLI_DONE && cli_weights_open(config->recipe.init_path, &config->recipe.init, error) != BG_OK)
         return CLI_FAILED;
     return code;
 }
@@ -153,7 +153,8 @@ static bg_status begin(cli_training *training, bg_error *error)
     mnist_run *run = training->state;
 
     if (config->recipe.init_path != NULL)
-        BGI_TRY(cli_weights_load(bg_trainer_weights(training->trainer), config->recipe.init_path, error));
+        BGI_TRY(cli_weights_load(bg_trainer_weights(training->trainer), &config->recipe.init, config->recipe.init_path,
+                                 error));
     printf("Training...\n");
     fflush(stdout);
     BGI_TRY(cli_checkpoint_resume(&config->recipe, training, &run->common.is_resumed, NULL, error));

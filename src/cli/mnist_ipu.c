@@ -347,6 +347,7 @@ int mnist_ipu_resolve(mnist_config *config, bg_error *error)
 
 void mnist_config_clear(mnist_config *config)
 {
+    bgi_weights_source_close(config->recipe.init);
     bg_costs_clear(&config->costs);
     bg_ipu_options_clear(&config->ipu.training);
     bg_ipu_options_clear(&config->ipu.test);

@@ -69,6 +69,12 @@ static bg_status find_input(const onnx_settings *settings, const char *option, c
 
 /* ---- one file ---- */
 
+/* Returns the option that gives the target of the data of `option`. */
+static const char *target_option(const char *option)
+{
+    return strcmp(option, "input") == 0 ? "target" : option;
+}
+
 static bg_status open_source(const char *option, const char *file, bg_dataset **out, bg_error *error)
 {
     const bg_status status = bg_dataset_open(file, out, error);
@@ -147,8 +153,8 @@ static bg_status fit_source(const onnx_settings *settings, const char *option, c
         status = bg_dataset_convert(*source, &options, &fitted, error);
     bg_dataset_destroy(*source);
     *source = NULL;
-    if (status != BG_OK && strcmp(name, target_word) == 0 && strcmp(option, "input") == 0)
-        return bg_error_context(error, status, "--target");
+    if (status != BG_OK && strcmp(name, target_word) == 0 && target_option(option) != option)
+        return bg_error_context(error, status, "--%s", target_option(option));
     if (status != BG_OK)
         return bg_error_context(error, status, "--%s %s", option, name);
     *source = fitted;
@@ -157,56 +163,59 @@ static bg_status fit_source(const onnx_settings *settings, const char *option, c
 
 /* ---- all files ---- */
 
-/* The open sources of one data set, before they are joined. */
+/* The sources of one data set, before they are joined: first only their files, then the opened data. */
 typedef struct sources {
     const char *option;
     uint32_t count; /* of inputs */
     const bg_onnx_port *ports[BG_DATASET_MAX_TENSORS];
-    bg_dataset *sets[BG_DATASET_MAX_TENSORS];
-    bg_dataset *target; /* NULL: none */
-    bool is_deferred;   /* only names are collected, because open_complete opens all of them together */
-    char *names[BG_DATASET_MAX_TENSORS], *target_file;
+    char *files[BG_DATASET_MAX_TENSORS], *target_file; /* NULL: no target */
+    bg_dataset *sets[BG_DATASET_MAX_TENSORS], *target; /* NULL before they are opened */
 } sources;
 
 static void close_sources(sources *s)
 {
     for (uint32_t i = 0; i < s->count; i++) {
         bg_dataset_destroy(s->sets[i]);
-        free(s->names[i]);
+        free(s->files[i]);
     }
     bg_dataset_destroy(s->target);
     free(s->target_file);
     *s = (sources){.option = s->option};
 }
 
-/* Opens a file, or notes its name. */
-static bg_status add_file(const sources *s, const char *option, const char *file, bg_dataset **out_set, char **out_name,
-                          bg_error *error)
+static bg_status add_file(const char *file, char **out, bg_error *error)
 {
-    if (!s->is_deferred)
-        return open_source(option, file, out_set, error);
-    *out_name = strdup(file);
-    return *out_name != NULL ? BG_OK : bgi_error_memory(error, "a name", strlen(file) + 1);
+    *out = strdup(file);
+    return *out != NULL ? BG_OK : bgi_error_memory(error, "a name", strlen(file) + 1);
 }
 
-/* Opens the files whose names were noted, without rows that have missing values. */
+/* Opens the files without rows that have missing values. */
 static bg_status open_complete(sources *s, uint64_t *out_skipped, bg_error *error)
 {
-    const char *names[BG_DATASET_MAX_TENSORS]; /* add_source leaves a place for the target */
+    const char *files[BG_DATASET_MAX_TENSORS]; /* add_source leaves a place for the target */
     bg_dataset *sets[BG_DATASET_MAX_TENSORS] = {NULL};
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < s->count; i++)
-        names[count++] = s->names[i];
+        files[count++] = s->files[i];
     if (s->target_file != NULL)
-        names[count++] = s->target_file;
+        files[count++] = s->target_file;
     if (count == 0)
         return BG_OK;
-    if (bgi_sources_open_complete(names, count, sets, out_skipped, error) != BG_OK)
+    if (bgi_sources_open_complete(files, count, sets, out_skipped, error) != BG_OK)
         return bg_error_context(error, error->status, "--%s with --skip-incomplete", s->option);
     memcpy(s->sets, sets, s->count * sizeof *sets);
     s->target = sets[s->count];
     return BG_OK;
+}
+
+static bg_status open_sources(const onnx_settings *settings, sources *s, uint64_t *out_skipped, bg_error *error)
+{
+    if (settings->skip_incomplete)
+        return open_complete(s, out_skipped, error);
+    for (uint32_t i = 0; i < s->count; i++)
+        BGI_TRY(open_source(s->option, s->files[i], &s->sets[i], error));
+    return s->target_file != NULL ? open_source(target_option(s->option), s->target_file, &s->target, error) : BG_OK;
 }
 
 static bg_status add_source(const onnx_settings *settings, const char *text, bool with_target, sources *s,
@@ -220,9 +229,9 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
         return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; separate the files by a comma: x=FILE,target=FILE",
                             s->option, text);
     if (port == NULL) {
-        if (s->target != NULL || s->target_file != NULL)
+        if (s->target_file != NULL)
             return bg_error_set(error, BG_ERROR_INVALID, "--%s gives target=FILE twice", s->option);
-        return add_file(s, s->option, file, &s->target, &s->target_file, error);
+        return add_file(file, &s->target_file, error);
     }
     for (uint32_t i = 0; i < s->count; i++)
         if (s->ports[i] == port)
@@ -230,7 +239,7 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     if (s->count == BG_DATASET_MAX_TENSORS - 1)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "--%s: more than %d inputs", s->option,
                             BG_DATASET_MAX_TENSORS - 1);
-    BGI_TRY(add_file(s, s->option, file, &s->sets[s->count], &s->names[s->count], error));
+    BGI_TRY(add_file(file, &s->files[s->count], error));
     s->ports[s->count++] = port;
     return BG_OK;
 }
@@ -558,17 +567,14 @@ static bg_status join(onnx_settings *settings, sources *s, onnx_data *out, bg_er
 
 static bg_status open_lists(onnx_settings *settings, sources *training, sources *test, bg_error *error)
 {
-    training->is_deferred = test->is_deferred = settings->skip_incomplete;
     for (uint32_t i = 0; i < settings->inputs.count; i++)
         BGI_TRY(add_source(settings, settings->inputs.values[i], false, training, error));
     for (uint32_t i = 0; i < settings->validation.count; i++)
         BGI_TRY(add_list(settings, settings->validation.values[i], test, error));
     if (settings->target != NULL)
-        BGI_TRY(add_file(training, "target", settings->target, &training->target, &training->target_file, error));
-    if (settings->skip_incomplete) {
-        BGI_TRY(open_complete(training, &settings->data.skipped, error));
-        BGI_TRY(open_complete(test, &settings->test.skipped, error));
-    }
+        BGI_TRY(add_file(settings->target, &training->target_file, error));
+    BGI_TRY(open_sources(settings, training, &settings->data.skipped, error));
+    BGI_TRY(open_sources(settings, test, &settings->test.skipped, error));
     if (training->count > 0)
         BGI_TRY(check_counts(settings, training, error));
     return test->count > 0 || test->target != NULL ? check_counts(settings, test, error) : BG_OK;
@@ -610,6 +616,7 @@ static bg_status open_inputs(onnx_settings *settings, sources *s, bg_error *erro
 {
     for (uint32_t i = 0; i < settings->inputs.count; i++)
         BGI_TRY(add_source(settings, settings->inputs.values[i], false, s, error));
+    BGI_TRY(open_sources(settings, s, &settings->data.skipped, error));
     BGI_TRY(check_counts(settings, s, error));
     BGI_TRY(bind_sizes(settings, s, error));
     BGI_TRY(onnx_try(settings, error));
@@ -623,6 +630,12 @@ bg_status onnx_open_inputs(onnx_settings *settings, bg_error *error)
 
     close_sources(&s);
     return status;
+}
+
+void onnx_print_skipped(const onnx_settings *settings, const onnx_data *data)
+{
+    if (settings->skip_incomplete)
+        printf(" (%" PRIu64 " row%s with missing values left out)", data->skipped, cli_s(data->skipped));
 }
 
 void onnx_close_data(onnx_data *data)

@@ -150,22 +150,10 @@ bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_
     options.freeze_count = settings->freeze.count;
     options.train = settings->unfreeze.values;
     options.train_count = settings->unfreeze.count;
+    options.freeze_option = "--freeze";
+    options.train_option = "--unfreeze";
     options.block_depth = (uint32_t)settings->block_depth;
     return options;
-}
-
-/* Replaces the name of the library's option in an error with the name of the flag. */
-static void name_flag(bg_error *error)
-{
-    static const char *const names[][2] = {{"train: the pattern", "--unfreeze"}, {"freeze: the pattern", "--freeze"}};
-    char text[sizeof error->message];
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strncmp(error->message, names[i][0], strlen(names[i][0])) == 0) {
-            snprintf(text, sizeof text, "%s%s", names[i][1], strchr(error->message, ':'));
-            memcpy(error->message, text, sizeof text);
-            return;
-        }
 }
 
 bg_status onnx_try(onnx_settings *settings, bg_error *error)
@@ -176,8 +164,6 @@ bg_status onnx_try(onnx_settings *settings, bg_error *error)
 
     BGI_TRY(bg_graph_create(&graph, error));
     status = bg_onnx_build(settings->onnx, &options, graph, error);
-    if (status != BG_OK && error != NULL)
-        name_flag(error);
     bg_graph_destroy(graph);
     return status;
 }

@@ -130,6 +130,8 @@ bg_status onnx_open_data(onnx_settings *settings, bg_error *error);
 bg_status onnx_choose_loss(onnx_settings *settings, bg_error *error);
 /* Opens inputs without a target, for inference, and builds the model. */
 bg_status onnx_open_inputs(onnx_settings *settings, bg_error *error);
+/* With --skip-incomplete, prints the number of rows left out, in parentheses. */
+void onnx_print_skipped(const onnx_settings *settings, const onnx_data *data);
 void onnx_close_data(onnx_data *data);
 
 #endif

@@ -138,6 +138,7 @@ void onnx_clear_settings(void *settings)
     free(own->size_memory);
     for (uint32_t i = 0; i < CLI_LIST_LIMIT; i++)
         free(own->made[i]);
+    bgi_weights_source_close(own->recipe.init);
     cli_library_clear(&own->recipe.library);
 }
 
@@ -253,7 +254,7 @@ int onnx_resolve(void *settings, bg_error *error)
     recipe->no_validation = own->validation.count > 0 ? NULL : "give --validation, or use another rule";
     if (check(own, error) != BG_OK)
         return CLI_USAGE;
-    if (cli_weights_check(recipe->init_path, error) != BG_OK)
+    if (cli_weights_open(recipe->init_path, &recipe->init, error) != BG_OK)
         return CLI_FAILED;
     if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {
         if (own->path == NULL)

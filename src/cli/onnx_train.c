@@ -100,12 +100,6 @@ static bg_status check_places(cli_training *training, onnx_run *run, bg_error *e
     return error->status;
 }
 
-static void print_skipped(const onnx_settings *settings, const onnx_data *data)
-{
-    if (settings->skip_incomplete)
-        printf(" (%" PRIu64 " row%s with missing values left out)", data->skipped, data->skipped == 1 ? "" : "s");
-}
-
 static void print_start(const onnx_settings *settings)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(settings->onnx);
@@ -122,10 +116,10 @@ static void print_start(const onnx_settings *settings)
            contents->producer[0] != '\0' ? contents->producer : "unknown producer", contents->opset, parameters,
            tensors, cli_s(tensors));
     printf("Data: %" PRIu64 " samples", bg_dataset_sample_count(settings->data.set));
-    print_skipped(settings, &settings->data);
+    onnx_print_skipped(settings, &settings->data);
     if (settings->test.set != NULL) {
         printf(", %" PRIu64 " for validation", bg_dataset_sample_count(settings->test.set));
-        print_skipped(settings, &settings->test);
+        onnx_print_skipped(settings, &settings->test);
     }
     printf("; loss: %s%s%s", settings->loss_name != NULL ? settings->loss_name : settings->loss->name,
            metric != NULL ? "; metric: " : "", metric != NULL ? metric : "");
@@ -200,7 +194,7 @@ static bg_status begin(cli_training *training, bg_error *error)
 
     BGI_TRY(bg_onnx_set_weights(settings->onnx, weights, error));
     if (recipe->init_path != NULL)
-        BGI_TRY(cli_weights_load(weights, recipe->init_path, error));
+        BGI_TRY(cli_weights_load(weights, &recipe->init, recipe->init_path, error));
     printf("Training...\n");
     fflush(stdout);
     BGI_TRY(cli_checkpoint_resume(recipe, training, &run->common.is_resumed, &owes_validation, error));

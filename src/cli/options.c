@@ -24,11 +24,16 @@ static bool is_end(const cli_option *option)
 
 static bg_status report_unknown(const cli_option *options, const char *name, bg_error *error)
 {
-    /* Names of other frameworks, which are not near to those here. */
+    /* Names of other frameworks and of other commands, which are not near to those here. */
     static const struct {
         const char *other, *own;
-    } aliases[] = {
-        {"lr", "learning-rate"}, {"weights", "init"}, {"model", "init"}, {"bs", "batch-size"}, {"batch", "batch-size"}};
+    } aliases[] = {{"lr", "learning-rate"},
+                   {"weights", "init"},
+                   {"model", "init"},
+                   {"bs", "batch-size"},
+                   {"batch", "batch-size"},
+                   {"limit-test-batches", "limit-val-batches"},
+                   {"limit-val-batches", "limit-test-batches"}};
     const char *names[CLI_OPTION_LIMIT];
     const char *nearest = NULL;
     uint32_t count = 0;

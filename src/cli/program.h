@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "checkpoint/weights_source.h"
 #include "cli/options.h"
 #include "formats/json_write.h"
 
@@ -55,12 +56,12 @@ enum { CLI_LOG_DIGITS = 9 };
 
 /* ---- weight files (weights.c) ---- */
 
-/* Opens a file of --init, in any format of bg_weights_load, and closes it, to find errors early. NULL: nothing is
- * checked. */
-bg_status cli_weights_check(const char *path, bg_error *error);
-/* Loads weights from such a file, which must have every parameter with the right shape, and nothing else. An error
- * lists the first differences. */
-bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
+/* Opens the file of --init, in any format of bg_weights_load, to find errors early. With a NULL path, *out does not
+ * change. */
+bg_status cli_weights_open(const char *path, bgi_weights_source **out, bg_error *error);
+/* Loads weights from such a file, which must have every parameter with the right shape, and nothing else, and closes
+ * it. An error lists the first differences. */
+bg_status cli_weights_load(bg_weights *weights, bgi_weights_source **source, const char *path, bg_error *error);
 /* Saves the weights to a file; with several ranks, the first rank writes it. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
 /* Whether a file's name requests the whole model. cli_model_save writes it: the graph of `graph` with the session's

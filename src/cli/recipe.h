@@ -37,6 +37,7 @@ typedef struct cli_recipe {
     uint64_t num_workers, prefetch;
     bool no_shuffle;
     const char *init_path, *save_path, *log_path;
+    bgi_weights_source *init;   /* the file of init_path, from the check of the options to the load of the weights */
     const char *checkpoint_dir; /* NULL: none */
     uint64_t checkpoint_steps;  /* 0: only at the end */
     bool checkpoint_async;

@@ -12,7 +12,6 @@
 #include <brigade/safetensors.h>
 #include <brigade/weights.h>
 
-#include "checkpoint/weights_source.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -142,22 +141,17 @@ static bg_status fail_weights(const char *path, const bg_weights_report *report,
     return BG_ERROR_SHAPE;
 }
 
-bg_status cli_weights_check(const char *path, bg_error *error)
+bg_status cli_weights_open(const char *path, bgi_weights_source **out, bg_error *error)
 {
-    bgi_weights_source *source = NULL;
-
-    if (path == NULL)
+    if (path == NULL || bgi_weights_source_open(path, out, error) == BG_OK)
         return BG_OK;
-    if (bgi_weights_source_open(path, &source, error) != BG_OK)
-        return bg_error_context(error, error->status, "--init");
-    bgi_weights_source_close(source);
-    return BG_OK;
+    return bg_error_context(error, error->status, "--init");
 }
 
-bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error)
+bg_status cli_weights_load(bg_weights *weights, bgi_weights_source **source, const char *path, bg_error *error)
 {
     bg_weights_report report = {.result_count = 0};
-    bg_status status = bg_weights_load(weights, path, NULL, &report, error);
+    bg_status status = bgi_weights_load_source(weights, *source, path, NULL, &report, error);
 
     if (status != BG_OK)
         status = report.counts[BG_WEIGHTS_MISFIT] + report.counts[BG_WEIGHTS_MISSING] +
@@ -166,6 +160,8 @@ bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *erro
                      ? fail_weights(path, &report, error)
                      : bg_error_context(error, status, "--init");
     bg_weights_report_clear(&report);
+    bgi_weights_source_close(*source);
+    *source = NULL;
     return status;
 }
 

@@ -164,21 +164,6 @@ static void drop_single(bg_array *array)
         array->type = bg_type_make(array->type.dtype, 1, array->type.dims);
 }
 
-/* Whether a table has a header: its first field is not a number. */
-static bool has_header(const char *content)
-{
-    const char *at = content + strspn(content, " \t\"");
-    const size_t length = strcspn(at, ",\"\r\n");
-    char field[64], *end;
-
-    if (length == 0 || length >= sizeof field)
-        return length > 0;
-    memcpy(field, at, length);
-    field[length] = '\0';
-    (void)strtod(field, &end);
-    return end == field || end[strspn(end, " \t")] != '\0';
-}
-
 /* Splits a list of columns, "a,b", in place. */
 static bg_status list_columns(const char *name, char *text, const char **columns, uint32_t *out_count, bg_error *error)
 {
@@ -229,7 +214,7 @@ static void clear_list(column_list *list)
 static bg_status parse_csv(const char *name, const char *part, const char *content, size_t size_bytes, bg_array *out,
                            bg_error *error)
 {
-    bg_csv_options options = {.has_no_header = !has_header(content)};
+    bg_csv_options options = {.has_no_header = !bgi_csv_has_header(content, size_bytes)};
     column_list list;
     bg_status status = make_list(name, part, &list, error);
 
@@ -352,7 +337,7 @@ bg_status bg_dataset_open(const char *source, bg_dataset **out, bg_error *error)
 static bg_status open_list(const char *path, const char *content, size_t size_bytes, const column_list *list,
                            const bgi_csv_columns *all, bg_dataset **out, uint64_t *out_skipped, bg_error *error)
 {
-    const bg_csv_options options = {.has_no_header = !has_header(content),
+    const bg_csv_options options = {.has_no_header = !bgi_csv_has_header(content, size_bytes),
                                     .skip_incomplete = true,
                                     .columns = list->names,
                                     .column_count = list->count,

@@ -38,10 +38,11 @@ static bg_status fail_field(const table *t, const char *what, bg_error *error)
                         what);
 }
 
-/* Columns are chosen by names or by numbers from 0, so messages about their values use these. */
+/* Columns are chosen by names or by numbers from 0, so messages about their values use these. A column without a name
+ * has only its number. */
 static bg_status fail_value(const table *t, const char *what, bg_error *error)
 {
-    if (t->has_header)
+    if (t->has_header && t->names[t->column - 1][0] != '\0')
         return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": column `%s`: %s", t->name, t->line,
                             t->names[t->column - 1], what);
     return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": column %" PRIu64 " (from 0): %s", t->name, t->line,
@@ -73,7 +74,7 @@ static bg_status refuse_number(const table *t, const char *field, bg_error *erro
         snprintf(
             what, sizeof what,
             "%s%.40s%s, but every row needs a number here; fill the gaps, or leave such rows out: --skip-incomplete "
-            "of `brigade train`, skip_incomplete in C",
+            "of `brigade train` and `infer`, skip_incomplete in C",
             field[0] == '\0' ? "the field is empty" : "`", field, field[0] == '\0' ? "" : "` is a missing value");
     else
         snprintf(what, sizeof what, "`%.40s` is not a number", field);
@@ -344,12 +345,61 @@ static bg_status parse_table(table *t, const bg_csv_options *options, const bgi_
     return read_body(t, also, features, labels, out_skipped, error);
 }
 
+/* Returns the length of the mark of UTF-8 at the begin of the content. */
+static size_t measure_mark(const char *content, size_t size_bytes)
+{
+    return size_bytes >= 3 && memcmp(content, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
+/* Whether a field is a name: neither a number nor a missing value. The locale must have a decimal point. */
+static bool is_name(const char *field)
+{
+    char *stop;
+
+    if (is_missing(field))
+        return false;
+    (void)strtod(field, &stop);
+    return stop == field || stop[strspn(stop, " \t")] != '\0';
+}
+
+/* Reads the first line, and returns whether it is a header; false if it cannot be read. */
+static bool begins_with_names(table *t)
+{
+    char field[FIELD_BYTES];
+    bool is_last = false;
+
+    if (take_field(t, field, &is_last, NULL) != BG_OK)
+        return false;
+    if (is_last || !is_missing(field))
+        return is_name(field);
+    while (!is_last)
+        if (take_field(t, field, &is_last, NULL) != BG_OK || !is_name(field))
+            return false;
+    return true;
+}
+
+bool bgi_csv_has_header(const char *content, size_t size_bytes)
+{
+    table t = {
+        .name = "", .at = content + measure_mark(content, size_bytes), .end = content + size_bytes, .delimiter = ','};
+    const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    locale_t usual;
+    bool has_header;
+
+    if (plain == (locale_t)0)
+        return true; /* reading the table reports that memory is out */
+    usual = uselocale(plain);
+    has_header = begins_with_names(&t);
+    uselocale(usual);
+    freelocale(plain);
+    return has_header;
+}
+
 bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
                         const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels, bg_error *error)
 {
-    const size_t mark = size_bytes >= 3 && memcmp(content, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     table t = {.name = name,
-               .at = content + mark,
+               .at = content + measure_mark(content, size_bytes),
                .end = content + size_bytes,
                .delimiter = options->delimiter != '\0' ? options->delimiter : ',',
                .has_header = !options->has_no_header,

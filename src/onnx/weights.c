@@ -272,14 +272,14 @@ static bool matches_any(const char *const *patterns, uint32_t count, const char 
     return false;
 }
 
-static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns, uint32_t count, const char *what,
+static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns, uint32_t count, const char *option,
                                 bg_error *error)
 {
     for (uint32_t i = 0; i < count; i++) {
         const char *other = NULL;
         bool found = false;
 
-        BGI_TRY(bgi_require(patterns[i], what, "bg_onnx_build", error));
+        BGI_TRY(bgi_require(patterns[i], option, "bg_onnx_build", error));
         for (uint32_t k = 0; k < onnx->contents.weight_count && !found; k++)
             if (bg_dtype_is_float(onnx->weights[k].type.dtype)) {
                 found = matches(patterns[i], onnx->weights[k].name);
@@ -287,7 +287,7 @@ static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns
             }
         if (!found)
             return bg_error_set(error, BG_ERROR_INVALID, "%s: the pattern \"%s\" matches no float initializer%s%s%s",
-                                what, patterns[i],
+                                option, patterns[i],
                                 other != NULL ? "; the first of them is `" : ", because the model has none",
                                 other != NULL ? other : "", other != NULL ? "`" : "");
     }
@@ -320,8 +320,10 @@ bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_er
     uses *found;
     bg_status status = BG_OK;
 
-    BGI_TRY(check_patterns(onnx, options->freeze, options->freeze_count, "freeze", error));
-    BGI_TRY(check_patterns(onnx, options->train, options->train_count, "train", error));
+    BGI_TRY(check_patterns(onnx, options->freeze, options->freeze_count,
+                           options->freeze_option != NULL ? options->freeze_option : "options.freeze", error));
+    BGI_TRY(check_patterns(onnx, options->train, options->train_count,
+                           options->train_option != NULL ? options->train_option : "options.train", error));
     found = calloc(onnx->contents.weight_count + 1, sizeof *found);
     if (found == NULL)
         return bgi_error_memory(error, "uses of initializers", onnx->contents.weight_count * sizeof *found);

@@ -5,6 +5,7 @@
 #include "train/trainer.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,16 +232,63 @@ static bg_status take_rates(bgi_compiled *compiled, const bg_trainer_options *op
                : bgi_error_memory(error, "learning rates", compiled->shape.iterations * sizeof *compiled->rates);
 }
 
+/* ---- messages ---- */
+
+/* Whether a plan of the trainer has already given a warning of the compiler; otherwise notes that it is given now.
+ * Without memory the warning is not noted, and may be repeated. Other threads, such as those that write checkpoints,
+ * may log messages about earlier plans at the same time. */
+static bool is_repeated(bg_trainer *trainer, bg_log_level level, const char *text)
+{
+    bgi_warning *warning;
+
+    if (level != BG_LOG_WARNING || atomic_load(&trainer->compiling_thread) != (uintptr_t)pthread_self())
+        return false;
+    warning = trainer->warnings;
+    while (warning != NULL && strcmp(warning->text, text) != 0)
+        warning = warning->next;
+    if (warning != NULL)
+        return true;
+    warning = bgi_arena_allocate(&trainer->arena, 1, sizeof *warning);
+    if (warning != NULL)
+        warning->text = bgi_arena_string(&trainer->arena, text);
+    if (warning != NULL && warning->text != NULL) {
+        warning->next = trainer->warnings;
+        trainer->warnings = warning;
+    }
+    return false;
+}
+
+/* Logs a message about the plan of complete calls. `user` is the task. */
+static void log_whole(void *user, bg_log_level level, const char *text)
+{
+    const bgi_task *task = user;
+
+    is_repeated(task->trainer, level, text);
+    task->options.reporting.log(task->options.reporting.log_user, level, text);
+}
+
 /* Logs a message about the plan of an incomplete call, which has fewer micro-batches than the user requested, so the
- * line begins with what the plan is for. `user` is the options of complete calls. */
+ * line begins with what the plan is for. A warning that another plan gave says nothing new. */
 static void log_rest(void *user, bg_log_level level, const char *text)
 {
-    const bg_options *usual = user;
+    const bgi_task *task = user;
     char line[1024];
 
+    if (is_repeated(task->trainer, level, text))
+        return;
     snprintf(line, sizeof line, "the last, smaller batch: %s", text);
-    usual->reporting.log(usual->reporting.log_user, level, line);
+    task->options.reporting.log(task->options.reporting.log_user, level, line);
 }
+
+static void set_log(bgi_task *task, bool is_rest, bg_options *options)
+{
+    if (options->reporting.log == NULL)
+        return;
+    options->reporting.log = is_rest ? log_rest : log_whole;
+    options->reporting.log_user = task;
+}
+
+/* ---- compiling ---- */
 
 bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const bgi_call_shape *shape, bool is_rest,
                               bgi_compiled *out, bg_error *error)
@@ -261,16 +309,14 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     if (trainer->has_updated)
         options.execution.stop = NULL;
     BGI_TRY(check_files(&options, is_rest, error));
+    set_log(&trainer->tasks[task], is_rest, &options);
     if (is_rest) {
         options.execution.ipu_limits = false;
-        if (options.reporting.log != NULL) {
-            options.reporting.log = log_rest;
-            options.reporting.log_user = &trainer->tasks[task].options;
-        }
         if (shape->replicas != trainer->tasks[task].options.replicas.count)
             options.execution.layout = NULL; /* it may list the devices of all replicas */
         BGI_TRY(adapt_outputs(&options, &requests, error));
     }
+    atomic_store(&trainer->compiling_thread, (uintptr_t)pthread_self());
     if (is_rest && shape->replicas == shape->group)
         BGI_TRY_CLEANUP(adapt_locations(&options, &rules, error));
     BGI_TRY_CLEANUP(make_plan(trainer, task, &options, &compiled, error));
@@ -281,6 +327,7 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     compiled.optimizer_version = trainer->optimizer_version;
     *out = compiled;
 cleanup:
+    atomic_store(&trainer->compiling_thread, 0);
     free(requests);
     free(rules);
     if (status != BG_OK)

@@ -195,6 +195,7 @@ static bg_status set_tasks(bg_trainer *trainer, bg_error *error)
         bgi_task *task = &trainer->tasks[s];
         bg_options *made = &task->options;
 
+        task->trainer = trainer;
         BGI_TRY(bg_ipu_strategy_options(&options->strategy, training, options->accumulate_grad_batches, made, error));
         if ((training ? options->strategy.training_options : options->strategy.inference_options) == NULL) {
             made->numerics.seed = options->seed;

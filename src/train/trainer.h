@@ -7,6 +7,8 @@
 
 #include <brigade/trainer.h>
 
+#include <stdatomic.h>
+
 #include "core/arena.h"
 #include "core/text.h"
 
@@ -161,7 +163,14 @@ bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, cons
 
 /* ---- the trainer (trainer.c, loop.c) ---- */
 
+/* A warning that a plan gave while it was compiled. */
+typedef struct bgi_warning {
+    const char *text;
+    struct bgi_warning *next;
+} bgi_warning;
+
 typedef struct bgi_task {
+    bg_trainer *trainer;
     bg_options options; /* the options after all adjustments */
     bgi_call_shape shape;
     bgi_compiled whole; /* compiled when plan is not NULL */
@@ -173,7 +182,9 @@ typedef struct bgi_task {
 struct bg_trainer {
     bg_trainer_options options;
     bg_options training_options, inference_options; /* copies of the options given to the strategy */
-    bgi_arena arena;                                /* names of arguments */
+    bgi_arena arena;                                /* names of arguments, warnings */
+    bgi_warning *warnings;                          /* each one once; the newest comes first */
+    _Atomic(uintptr_t) compiling_thread;            /* the thread in bgi_compiled_create; 0: none */
     bg_weights *weights;
     bool owns_weights;
     bgi_task tasks[BG_TRAINER_TASK_COUNT];

@@ -44,6 +44,26 @@ rm -rf c
 launch --ranks 2 --restart-on-failure 1 -- "$program" mnist $common --init whole --steps 6 --checkpoint c --save on
 check "weights that it began with are not given again: $(cat err)" test "$(grep -c -e '--init' asked)" -eq 1
 check "and it ends well: $(ls c)" test -f c/checkpoint_train_step_6.safetensors
+printf 'a\n' >failures
+rm -rf c
+launch --ranks 2 --restart-on-failure 1 -- "$program" mnist $common --init=whole --steps 6 --checkpoint old --checkpoint=c
+check "with an equals sign neither: $(cat err)" test "$(grep -c -e '--init' asked)" -eq 1
+check "and the last folder counts: $(ls c)" test -f c/checkpoint_train_step_6.safetensors
+
+# Another launcher, so that no model is trained: it ends at once, and the folder already has a checkpoint.
+mkdir -p bin g
+cat >bin/brigade <<'END'
+#!/bin/sh
+exit 1
+END
+chmod +x bin/brigade
+cp c/checkpoint_train_step_6.safetensors g
+: >failures
+for spelling in "--hf-model test" --hf-model=test "--hf_model test" --hf_model=test; do
+    launch --restart-on-failure 1 -- ./bin/brigade gpt pretrain $spelling --save=g --steps 3
+    check "$spelling is given once: $(cat asked)" test "$(grep -c -e '--hf.model' asked)" -eq 1
+    check "and then the checkpoint" sh -c 'tail -n 1 asked | grep -q -e "--save=g --steps 3 --load g$"'
+done
 
 # A launcher that keeps running after its rank was killed is ended, even if it ignores signals, and the rank is
 # restarted.
@@ -98,11 +118,17 @@ launch --restart-on-failure 5 -- "$program" mnist $common --steps 12 --learning-
 check "a refused update ends it" test $? -eq 1
 check "at once: it would be refused again" test "$(wc -l <asked)" -eq 1
 check "it says so: $(cat err)" grep -q 'update [0-9]* was refused, and a restart would refuse it again, so there is no restart; `sh r/refused-[0-9]*/replay.sh`' err
+cp fake mpirun.fake
+error 2 'the command `./no-such` is not an executable file; give the path of a program' launch --launcher ./mpirun.fake -- ./no-such a
+error 2 'the command `c` is not in a folder of PATH; give the path' launch --launcher ./mpirun.fake -- c
+error 2 'the command begins with the option `-x`; after `--` comes a program' launch --launcher ./mpirun.fake -- -x A=1 "$program" mnist
+launch --launcher ./mpirun.fake --hosts elsewhere:1 -- ./no-such
+check "a program on other hosts is not looked for here: $(cat err)" grep -q -e '--host elsewhere:1 ./no-such$' asked
 error 2 'no command is given; it comes after `--`' launch --ranks 2
-error 2 'the command writes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
-error 2 'it must be names with numbers of ranks' launch --hosts a:0 -- brigade mnist
-error 2 '--min-ranks 3 is more than the 2 ranks' launch --ranks 2 --min-ranks 3 -- brigade mnist
-error 1 'no-such-launcher: cannot be started' launch --launcher ./no-such-launcher -- brigade mnist
+error 2 'the command writes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- "$program" mnist
+error 2 'it must be names with numbers of ranks' launch --hosts a:0 -- "$program" mnist
+error 2 '--min-ranks 3 is more than the 2 ranks' launch --ranks 2 --min-ranks 3 -- "$program" mnist
+error 1 'no-such-launcher: cannot be started' launch --launcher ./no-such-launcher -- "$program" mnist
 
 begin_case hosts
 printf 'a\nb\n' >failures

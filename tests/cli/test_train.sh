@@ -145,6 +145,31 @@ check "a saved model trains like its original" cmp -s model.onnx longer.onnx
 train none "$files/net.onnx" $data --epochs 1
 check "without --save it says so" grep -q '^Nothing is saved; --save OUT.onnx keeps the trained weights$' none.out
 
+begin_case read-once
+# A file of --init is opened once, when the options are checked. Then comes a warning, and the program waits, because
+# standard output is a full pipe. The file is removed before its weights are loaded.
+for file in frozen.npz weights.safetensors; do
+    cp $file once.$file
+    rm -f waits
+    mkfifo waits
+    exec 3<>waits
+    dd if=/dev/zero of=waits bs=4096 oflag=nonblock 2>/dev/null
+    "$program" train "$files/net.onnx" $data --epochs 0 --ranks 1 --init once.$file --save once.out.npz >waits 2>once.err &
+    process=$!
+    for attempt in $(seq 600); do
+        grep -q 'only describes ranks' once.err && break
+        sleep 0.1
+    done
+    rm once.$file
+    cat waits >/dev/null 3>&- &
+    exec 3>&-
+    wait $process
+    check "the weights of $file are those that were checked: $(cat once.err)" test $? -eq 0
+    wait
+    "$program" train "$files/net.onnx" $data --epochs 0 --quiet --init $file --save twice.out.npz >/dev/null
+    check "$file: the same weights" cmp -s once.out.npz twice.out.npz
+done
+
 begin_case schedule
 train rate "$files/net.onnx" $data --steps 10 --quiet --rate-schedule linear:warmup=2 --learning-rate 0.01
 check "rates: $(sed -n 's/.*"lr":\([^,]*\),.*/\1/p' rate.jsonl | tr '\n' ' ')" test \

@@ -106,6 +106,21 @@ check "the same weights" cmp -s gaps.safetensors whole.safetensors
 check "the rows are counted: $(grep '^Data' gaps.out)" grep -q \
     '^Data: 43 samples (2 rows with missing values left out), 43 for validation (2 rows with missing values left out);' gaps.out
 
+
+begin_case incomplete-inference
+# Inference reads no target, so it leaves out only the row without a value in an input.
+sed 3d "$table" >inputs.csv
+for name in gaps inputs; do
+    skip=
+    [ $name = gaps ] && skip=--skip-incomplete
+    "$program" infer "$files/table.onnx" --input x=$name.csv:area,rooms,age $skip --output $name.found.csv >$name.out 2>$name.err ||
+        fail "infer $name: $(cat $name.err)"
+done
+check "the rows are counted: $(cat gaps.out)" grep -q '^Data: 44 samples (1 row with missing values left out)$' gaps.out
+check "the same outputs" cmp -s gaps.found.csv inputs.found.csv
+error 1 'leave such rows out: --skip-incomplete of `brigade train` and `infer`' infer "$files/table.onnx" \
+    --input x=gaps.csv:area,rooms,age --output gaps.out.csv
+
 begin_case fixed-batch
 train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$files/labels.npy" --normalize 0.4,0.3 --epochs 3 \
     $like_pytorch $validation

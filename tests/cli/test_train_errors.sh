@@ -97,6 +97,8 @@ error 2 '--resume is given without a folder; add --checkpoint DIR' train $good -
 error 2 '--optimizer adamx' train $good --optimizer adamx
 error 2 'rmsprop, lamb, adagrad, adadelta; did you mean `adam`?' train $good --optimizer adma
 error 2 'unknown option --lr; did you mean --learning-rate?' train $good --lr 0.1
+error 2 'unknown option --limit-test-batches; did you mean --limit-val-batches?' train $good --limit-test-batches 0
+error 2 'unknown option --limit-val-batches; did you mean --limit-test-batches?' mnist --limit-val-batches 0
 error 2 'unknown option --weights; did you mean --init?' train $good --weights w.npz
 error 2 'unknown option --bs; did you mean --batch-size?' train $good --bs 8
 error 1 '--init: none.npz: cannot open' train "$net" --input x=none.npy --target "$y" --init none.npz

@@ -16,6 +16,7 @@
 #include <brigade/readers.h>
 
 #include "data/source.h"
+#include "formats/csv.h"
 #include "support/folder.h"
 
 #define FILES "tests/oracle/train/"
@@ -119,6 +120,63 @@ static void test_column_values(void **state)
     assert_int_equal(array.type.rank, 1);
     assert_memory_equal(array.data, one, sizeof one);
     bg_array_clear(&array);
+}
+
+/* The first line is a header if its first field is a name; if that is missing, by the other fields. */
+static void test_header_lines(void **state)
+{
+    static const struct {
+        const char *table;
+        bool has_header;
+    } cases[] = {{"a,1\n", true},
+                 {" a , b\n", true},
+                 {"2020-01-01,b\n", true},
+                 {"a", true},
+                 {"\"a,b\",1\n", true},
+                 {",a,b\n0,", true},
+                 {"\"\",\"a\"\r\n", true},
+                 {"nan,a\n", true},
+                 {"\xEF\xBB\xBF,a\n", true},
+                 {"1,a\n", false},
+                 {" 1.5 ,a\n", false},
+                 {"1e3,2\n", false},
+                 {",1,2\n", false},
+                 {",a,2\n", false},
+                 {",a,\n", false},
+                 {",a,NA\n", false},
+                 {"NA,1\n", false},
+                 {"\n1,2\n", false},
+                 {",\n", false},
+                 {"\xEF\xBB\xBF\x31,2\n", false},
+                 {",\"a\n", false},
+                 {"", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (bgi_csv_has_header(cases[i].table, strlen(cases[i].table)) != cases[i].has_header)
+            fail_msg("`%s`", cases[i].table);
+}
+
+/* pandas writes an index as a first column without a name, which has a number. */
+static void test_unnamed_column(void **state)
+{
+    static const char table[] = ",a,b\n0,1,2\n1,3,4\n", bad[] = ",a\nx,1\n";
+    const float named[] = {2, 1, 4, 3}, numbered[] = {0, 1}, all[] = {0, 1, 2, 1, 3, 4};
+    bg_array array = {.data = NULL};
+
+    (void)state;
+    require(bgi_source_parse("t", BGI_SOURCE_CSV, "b,a", table, sizeof table - 1, &array, &error));
+    assert_int_equal(array.type.dims[0], 2);
+    assert_memory_equal(array.data, named, sizeof named);
+    bg_array_clear(&array);
+    require(bgi_source_parse("t", BGI_SOURCE_CSV, "0", table, sizeof table - 1, &array, &error));
+    assert_memory_equal(array.data, numbered, sizeof numbered);
+    bg_array_clear(&array);
+    require(bgi_source_parse("t", BGI_SOURCE_CSV, NULL, table, sizeof table - 1, &array, &error));
+    assert_memory_equal(array.data, all, sizeof all);
+    bg_array_clear(&array);
+    assert_int_equal(bgi_source_parse("t", BGI_SOURCE_CSV, "0", bad, sizeof bad - 1, &array, &error), BG_ERROR_PARSE);
+    assert_says("t:2: column 0 (from 0): `x` is not a number");
 }
 
 /* Rows without a value in one of the columns are left out of all columns. */
@@ -239,6 +297,8 @@ int main(void)
         cmocka_unit_test(test_forms_have_the_same_samples),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_column_values),
+        cmocka_unit_test(test_header_lines),
+        cmocka_unit_test(test_unnamed_column),
         cmocka_unit_test(test_complete_rows),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_files_of_our_own),

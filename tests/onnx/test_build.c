@@ -144,7 +144,9 @@ static void weights_train_as_options_say(void **state)
     assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_PARAMETER);
     options.train = &other;
     refuses(onnx, &options, BG_ERROR_INVALID,
-            "train: the pattern \"v*\" matches no float initializer; the first of them is `w`");
+            "options.train: the pattern \"v*\" matches no float initializer; the first of them is `w`");
+    options.train_option = "--unfreeze";
+    refuses(onnx, &options, BG_ERROR_INVALID, "--unfreeze: the pattern \"v*\" matches no float initializer");
     bg_onnx_destroy(onnx);
 }
 

@@ -231,6 +231,56 @@ static void split_fits_are_warned_of(void **state)
         }
 }
 
+/* The messages with a text, and those of them about a smaller batch. */
+typedef struct message_counts {
+    const char *text;
+    int all, rest;
+} message_counts;
+
+static void count_messages(void *user, bg_log_level level, const char *text)
+{
+    message_counts *counts = user;
+
+    (void)level;
+    if (strstr(text, counts->text) == NULL)
+        return;
+    counts->all++;
+    counts->rest += strncmp(text, "the last, smaller batch: ", 25) == 0;
+}
+
+/* A call has 4 samples, so 7 samples need plans for 4, 2 and 1 of them, and the last two are compiled in each epoch.
+ * Each gives the same warning, which is logged once. */
+static void warnings_are_not_repeated(void **state)
+{
+    const test_net net = {.device_count = 1};
+    message_counts counts = {.text = "stochastic rounding has no effect"};
+    bg_options training = bg_options_defaults();
+    bg_trainer_options options = options_for(&net);
+    bg_loader_options loading = bg_loader_options_defaults();
+    bg_trainer_data data = {.loading = &loading};
+    test_net_samples samples;
+    bg_trainer *trainer;
+
+    (void)state;
+    training.execution.device_iterations = 2;
+    training.numerics.stochastic_rounding = true;
+    training.reporting.log = count_messages;
+    training.reporting.log_user = &counts;
+    options.strategy.training_options = &training;
+    options.max_epochs = 3;
+    loading.drop_last = false;
+    test_net_samples_make(&samples, 7);
+    data.dataset = samples.dataset;
+    trainer = make(&options);
+    if (bg_trainer_fit(trainer, &data, NULL, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(bg_trainer_step(trainer), 3 * 4);
+    if (counts.all != 1 || counts.rest != 0)
+        fail_msg("%d warnings, %d of them of a smaller batch", counts.all, counts.rest);
+    bg_trainer_destroy(trainer);
+    test_net_samples_clear(&samples);
+}
+
 static void keep_line(void *user, bg_log_level level, const char *text)
 {
     (void)level;
@@ -378,6 +428,7 @@ int main(void)
         cmocka_unit_test(accumulation_reaches_the_options),
         cmocka_unit_test(split_models_need_iterations),
         cmocka_unit_test(split_fits_are_warned_of),
+        cmocka_unit_test(warnings_are_not_repeated),
         cmocka_unit_test(odd_numbers_are_said),
         cmocka_unit_test(problems_are_listed),
     };
