@@ -4,6 +4,7 @@
 #include "runtime/session.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "core/arena.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/launcher.h"
 #include "options/optimizer.h"
 #include "options/table.h"
 #include "runtime/agree.h"
@@ -385,12 +387,36 @@ bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_
     return status;
 }
 
+/* Warns, once in a process, if a launcher has started several processes that train alone: each would train the whole
+ * model, and they would write the same files. */
+static void warn_of_launcher(const bg_plan *plan)
+{
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
+    const bgi_launcher *launcher = bgi_launcher_find();
+    const uint64_t count = launcher != NULL && launcher->size != NULL ? bgi_launcher_number(launcher->size) : 1;
+    const char *named = getenv("BRIGADE_MPI");
+    char text[320];
+
+    if (!plan->training || plan->options.execution.transport != NULL || count <= 1 ||
+        (named != NULL && strcmp(named, "none") == 0) || plan->options.reporting.log == NULL ||
+        atomic_flag_test_and_set(&has_warned))
+        return;
+    snprintf(text, sizeof text,
+             "%s has started %" PRIu64
+             " processes, but options.execution.transport is NULL: each process trains the whole model alone. Set it "
+             "to divide the devices among them (bg_transport_mpi_create), or BRIGADE_MPI=none in the environment if "
+             "this is intended",
+             launcher->name, count);
+    bgi_log(&plan->options, BG_LOG_WARNING, text);
+}
+
 bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error)
 {
     bg_error_clear(error);
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (plan == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "a session without a plan");
+    warn_of_launcher(plan);
     return bgi_session_create(plan, weights, plan->training || plan->options.numerics.initialize_missing, out, error);
 }
 
