@@ -141,8 +141,8 @@ static bg_status compare_seeds(const loader *l)
     return warn(l, &line);
 }
 
-/* Reports that the training would continue with other settings, which change the bits of its results. Files of release
- * 0.1 do not record the settings. */
+/* Warns if the training would continue with other settings, which change the bits of its results but are allowed. Files
+ * of release 0.1 do not record the settings. */
 static bg_status compare_runs(const loader *l)
 {
     const bg_plan *plan = l->session != NULL ? bg_session_plan(l->session) : NULL;
@@ -155,9 +155,6 @@ static bg_status compare_runs(const loader *l)
     bgi_checkpoint_describe_run(plan, &now);
     if (now.failed) {
         status = bgi_error_memory(l->error, "settings", 0);
-    } else if (strcmp(before, now.data) != 0 && l->options.differences == BG_CHECKPOINT_REFUSE) {
-        status = bg_error_set(l->error, BG_ERROR_INVALID, "%s: was made with %.200s, this session has %s",
-                              l->found.path, before, now.data);
     } else if (strcmp(before, now.data) != 0) {
         bgi_string_add(&line,
                        "checkpoint %s: was made with %.200s, this session has %s; results differ from those of a run "
