@@ -4,7 +4,6 @@
 #include "runtime/session.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -387,19 +386,17 @@ bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_
     return status;
 }
 
-/* Warns, once in a process, if a launcher has started several processes that train alone: each would train the whole
- * model, and they would write the same files. */
-static void warn_of_launcher(const bg_plan *plan)
+/* Warns if a launcher has started several processes that train alone: each would train the whole model, and they would
+ * write the same files. Later sessions with the same weights do not repeat the warning. */
+static void warn_of_launcher(const bg_plan *plan, const bg_weights *weights)
 {
-    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
     const bgi_launcher *launcher = bgi_launcher_find();
     const uint64_t count = launcher != NULL && launcher->size != NULL ? bgi_launcher_number(launcher->size) : 1;
     const char *named = getenv("BRIGADE_MPI");
     char text[320];
 
-    if (!plan->training || plan->options.execution.transport != NULL || count <= 1 ||
-        (named != NULL && strcmp(named, "none") == 0) || plan->options.reporting.log == NULL ||
-        atomic_flag_test_and_set(&has_warned))
+    if (!plan->training || plan->options.execution.transport != NULL || weights->holder != NULL || count <= 1 ||
+        (named != NULL && strcmp(named, "none") == 0))
         return;
     snprintf(text, sizeof text,
              "%s has started %" PRIu64
@@ -416,7 +413,6 @@ bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (plan == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "a session without a plan");
-    warn_of_launcher(plan);
     return bgi_session_create(plan, weights, plan->training || plan->options.numerics.initialize_missing, out, error);
 }
 
@@ -436,6 +432,7 @@ bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool make
         atomic_fetch_add(&weights->references, 1);
     status = bgi_weights_enter(weights, NULL, "bg_session_create", error);
     if (status == BG_OK) {
+        warn_of_launcher(plan, weights);
         status = bgi_session_make(plan, weights, makes_values, NULL, out, error);
         bgi_weights_leave(weights);
     }

@@ -524,10 +524,12 @@ static void launched_processes_without_a_transport_are_warned(void **state)
     const toy_options options = toy_defaults();
     cycle_notes notes = {0};
     bg_session *session = NULL;
+    bg_weights *weights = NULL;
     bg_plan *plan = toy_plan_create(&options);
 
     (void)state;
     assert_non_null(plan);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
     plan->options.reporting.log = note_cycles;
     plan->options.reporting.log_user = &notes;
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
@@ -537,13 +539,14 @@ static void launched_processes_without_a_transport_are_warned(void **state)
     assert_int_equal(notes.count, 0);
     unsetenv("BRIGADE_MPI");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
+        assert_int_equal(bg_session_create(plan, weights, &session, NULL), BG_OK);
         bg_session_destroy(session);
         assert_int_equal(notes.count, 1);
     }
     assert_int_equal(notes.level, BG_LOG_WARNING);
     assert_non_null(strstr(notes.text, "has started 2 processes, but options.execution.transport is NULL"));
     unsetenv("OMPI_COMM_WORLD_SIZE");
+    bg_weights_destroy(weights);
     toy_plan_destroy(plan);
 }
 
