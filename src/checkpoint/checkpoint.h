@@ -207,8 +207,8 @@ bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint
 uint32_t bgi_checkpoint_find_weight(const bgi_checkpoint_loader *l, const char *name);
 /* Reads options.drop. */
 bg_status bgi_checkpoint_read_drop(bgi_checkpoint_loader *l);
-/* Refuses a file whose seed, optimizer or parameters differ from those of the weights and the
- * session, unless the options allow it, and logs what is dropped. Changes no weight. */
+/* Refuses a file whose seed, optimizer or parameters differ from those of the weights and the session, unless the
+ * options allow it, and logs what is dropped. Changes no weight. */
 bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
 
 /* Keys of the metadata. */

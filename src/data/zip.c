@@ -37,10 +37,9 @@ static bg_status gather_zipped(const bg_dataset *dataset, uint64_t epoch, const 
 }
 
 /* What to do when tables without their incomplete rows do not match. */
-#define COMPLETE_ROWS                                                                                                  \
-    "skip_incomplete checks only the columns that a data set reads; open all columns of the table as one data set, "   \
-    "and "                                                                                                             \
-    "divide its samples with bg_dataset_map"
+static const char complete_rows[] =
+    "skip_incomplete checks only the columns that a data set reads; open all columns of "
+    "the table as one data set, and divide its samples with bg_dataset_map";
 
 /* Refuses tables whose samples are different rows, because skip_incomplete has left out different ones. */
 static bg_status check_rows(bg_dataset *const *sources, uint32_t count, bg_error *error)
@@ -53,8 +52,8 @@ static bg_status check_rows(bg_dataset *const *sources, uint32_t count, bg_error
         if (sources[i]->rows_left_out != 0 && sources[i]->rows_left_out != sources[first]->rows_left_out)
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "data sets %" PRIu32 " and %" PRIu32
-                                " were opened with skip_incomplete and leave out different rows; " COMPLETE_ROWS,
-                                first, i);
+                                " were opened with skip_incomplete and leave out different rows; %s",
+                                first, i, complete_rows);
     }
     return BG_OK;
 }
@@ -66,12 +65,14 @@ static bg_status list_types(bg_dataset *const *sources, uint32_t count, bg_type 
     if (count == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "data set: source_count is 0 but must be at least 1");
     for (uint32_t i = 0; i < count; i++) {
+        const bool has_gaps = sources[i]->rows_left_out != sources[0]->rows_left_out;
+
         if (sources[i]->sample_count != sources[0]->sample_count)
             return bg_error_set(error, BG_ERROR_SHAPE,
                                 "data set %" PRIu32 " has %" PRIu64 " samples, but data set 0 has %" PRIu64
-                                "; all must have the same number%s",
-                                i, sources[i]->sample_count, sources[0]->sample_count,
-                                sources[i]->rows_left_out != sources[0]->rows_left_out ? ". " COMPLETE_ROWS : "");
+                                "; all must have the same number%s%s",
+                                i, sources[i]->sample_count, sources[0]->sample_count, has_gaps ? ". " : "",
+                                has_gaps ? complete_rows : "");
         if (*out_count + sources[i]->tensor_count > BG_DATASET_MAX_TENSORS)
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "data set: each sample would have more than %d tensors, taken from %" PRIu32
