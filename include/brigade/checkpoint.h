@@ -107,7 +107,9 @@ BG_API bg_status bg_checkpoint_release_memory(bg_session *session, bg_error *err
 
 /* What happens if the checkpoint and the session differ in the seed, or if only one of them has the state of automatic
  * loss scaling or, in inference, the optimizer's state. A weight of another type is always an error; `drop` decides
- * about parameters, buffers and the optimizer. */
+ * about parameters, buffers and the optimizer. If a training session has another precision, batch size, micro-batch or
+ * number of replicas than the one that saved, the load logs a warning (except with IGNORE), because results then differ
+ * from those of a run without a stop. */
 typedef enum bg_checkpoint_differences {
     BG_CHECKPOINT_WARN = 0, /* logs one line for each kind; missing weights keep their values */
     BG_CHECKPOINT_IGNORE,   /* logs nothing, not even which parts were dropped */

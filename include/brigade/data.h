@@ -226,7 +226,7 @@ BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_opt
                                       bg_error *error);
 
 /* Makes samples that have the tensors of all sources, in their order. All sources must have the same number of samples
- * (BG_ERROR_SHAPE). */
+ * (BG_ERROR_SHAPE). Tables opened with skip_incomplete must leave out the same rows (BG_ERROR_INVALID). */
 BG_API bg_status bg_dataset_zip(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out, bg_error *error);
 
 /* bg_dataset_convert converts tensor `tensor_index` to another element type and shape. Values do not change. If an

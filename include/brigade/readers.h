@@ -106,7 +106,9 @@ typedef struct bg_csv_options {
 BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
                              bg_array *out_labels, bg_error *error);
 
-/* Opens a table as a data set. A sample has float32 [columns], and int32 [] if there is a label. */
+/* Opens a table as a data set. A sample has float32 [columns], and int32 [] if there is a label. With skip_incomplete,
+ * open all columns that belong together as one data set, and divide its samples with bg_dataset_map: bg_dataset_zip
+ * refuses data sets that leave out different rows. */
 BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *options, bg_dataset **out,
                                      bg_error *error);
 

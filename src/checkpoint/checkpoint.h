@@ -104,6 +104,10 @@ bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key
 bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *name, bgi_checkpoint_record *out,
                                      bg_error *error);
 
+/* Prints the settings of a training plan that decide the bits of its results, besides the seed and the optimizer:
+ * "precision=32 batch=24 micro_batch=4 replicas=2". Canonical reductions do not depend on the replicas. */
+void bgi_checkpoint_describe_run(const bg_plan *plan, bgi_string *out);
+
 /* Returns the kind of state at the end of a name, such as "exp_avg". */
 const char *bgi_checkpoint_kind(const char *state_name);
 /* Sorts `kinds`, and adds each kind once to the string. */
@@ -218,9 +222,11 @@ bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
  * by spaces. */
 #define BGI_CHECKPOINT_OPTIMIZER "optimizer"
 #define BGI_CHECKPOINT_KINDS     "optimizer_state"
-#define BGI_CHECKPOINT_SUM       "checksum"
-#define BGI_CHECKPOINT_WEIGHT    "weight:" /* then the name; value: "state 12" (role, updates) */
-#define BGI_CHECKPOINT_GIVEN     "given"
+/* The settings of the training that decide the bits of its results, as bgi_checkpoint_describe_run prints them. */
+#define BGI_CHECKPOINT_RUN    "run"
+#define BGI_CHECKPOINT_SUM    "checksum"
+#define BGI_CHECKPOINT_WEIGHT "weight:" /* then the name; value: "state 12" (role, updates) */
+#define BGI_CHECKPOINT_GIVEN  "given"
 /* Keys of a manifest: the number of parts, the tag in their names, the checksum and host of each part ("part:0"), and
  * the type of each tensor with the elements in each part ("tensor:NAME", runs.h). */
 #define BGI_CHECKPOINT_PARTS  "parts"

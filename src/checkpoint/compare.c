@@ -141,6 +141,31 @@ static bg_status compare_seeds(const loader *l)
     return warn(l, &line);
 }
 
+/* Warns if the training would continue with other settings, which change the bits of its results but are allowed. Files
+ * of release 0.1 do not record the settings. */
+static bg_status compare_runs(const loader *l)
+{
+    const bg_plan *plan = l->session != NULL ? bg_session_plan(l->session) : NULL;
+    const char *before = bg_safetensors_metadata_find(l->file, BGI_CHECKPOINT_RUN);
+    bgi_string now = {0}, line = {0};
+    bg_status status = BG_OK;
+
+    if (before == NULL || plan == NULL || bg_plan_optimizer(plan) == NULL)
+        return BG_OK;
+    bgi_checkpoint_describe_run(plan, &now);
+    if (now.failed) {
+        status = bgi_error_memory(l->error, "settings", 0);
+    } else if (strcmp(before, now.data) != 0) {
+        bgi_string_add(&line,
+                       "checkpoint %s: was made with %.200s, this session has %s; results differ from those of a run "
+                       "without a stop",
+                       l->found.path, before, now.data);
+        status = warn(l, &line);
+    }
+    bgi_string_clear(&now);
+    return status;
+}
+
 /* ---- optimizers ---- */
 
 /* Finds the optimizers with these kinds of state. Lists their descriptions in `names`, and copies the last one to
@@ -431,6 +456,7 @@ static bg_status compare_names(const loader *l)
 bg_status bgi_checkpoint_compare(loader *l)
 {
     BGI_TRY(compare_seeds(l));
+    BGI_TRY(compare_runs(l));
     BGI_TRY(compare_optimizers(l));
     return compare_names(l);
 }

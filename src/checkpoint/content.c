@@ -14,7 +14,7 @@
 
 /* ---- content ---- */
 
-enum { FIXED_METADATA = 12 };
+enum { FIXED_METADATA = 13 };
 
 static bg_status fetch_weight(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "options/choices.h"
 
 static const char *const role_names[] = {
     [BG_ROLE_PARAMETER] = "parameter",
@@ -65,6 +66,23 @@ bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key
         return bg_error_set(error, BG_ERROR_PARSE, "metadata `%s`: %.40s, but it must be a number from 0 to 2^64 - 1",
                             key, text != NULL ? text : "is missing");
     return BG_OK;
+}
+
+/* ---- settings of the training ---- */
+
+void bgi_checkpoint_describe_run(const bg_plan *plan, bgi_string *out)
+{
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    const bg_numerics_options *numerics = &bg_plan_options(plan)->numerics;
+    const uint64_t batch = (uint64_t)summary.micro_batch * summary.micro_batches_per_step * summary.input_groups;
+
+    bgi_string_add(out, "precision=%s batch=%" PRIu64 " micro_batch=%" PRIu32,
+                   bgi_choices_name(&bgi_precision_choices, numerics->precision, "unknown"), batch,
+                   summary.micro_batch);
+    if (numerics->canonical_reductions)
+        bgi_string_add(out, " canonical_reductions");
+    else
+        bgi_string_add(out, " replicas=%" PRIu32, summary.data_replicas);
 }
 
 /* ---- kinds of state ---- */

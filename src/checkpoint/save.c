@@ -40,6 +40,14 @@ static bg_status add_metric(bgi_checkpoint_content *c, const bg_checkpoint_save_
     return bgi_checkpoint_add_text(c, BGI_CHECKPOINT_METRIC, text, error);
 }
 
+static bg_status add_run(bgi_checkpoint_content *c, const bg_plan *plan, bg_error *error)
+{
+    bgi_string *text = bgi_checkpoint_text(c);
+
+    bgi_checkpoint_describe_run(plan, text);
+    return bgi_checkpoint_add_text(c, BGI_CHECKPOINT_RUN, text, error);
+}
+
 /* Adds the metadata of a checkpoint in one file or of a manifest, except those of weights. */
 static bg_status fill_content(bgi_checkpoint_content *c, const bg_session *session,
                               const bg_checkpoint_save_options *options, bg_error *error)
@@ -52,6 +60,8 @@ static bg_status fill_content(bgi_checkpoint_content *c, const bg_session *sessi
         bg_optimizer_describe_state(trained, optimizer);
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_STEP, bgi_weights_step(c->weights), error));
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_SEED, bg_plan_options(plan)->numerics.seed, error));
+    if (trained != NULL)
+        BGI_TRY(add_run(c, plan, error));
     BGI_TRY(add_copy(c, BGI_CHECKPOINT_INFO, options->info != NULL ? options->info : "", error));
     BGI_TRY(add_metric(c, options, error));
     if (options->blob_bytes > 0)

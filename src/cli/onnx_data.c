@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "data/source.h"
 
@@ -203,7 +204,8 @@ static bg_status open_complete(sources *s, uint64_t *out_skipped, bg_error *erro
     if (count == 0)
         return BG_OK;
     if (bgi_sources_open_complete(files, count, sets, out_skipped, error) != BG_OK)
-        return bg_error_context(error, error->status, "--%s with --skip-incomplete", s->option);
+        return bg_error_context(error, error->status, "--%s%s with --skip-incomplete", s->option,
+                                s->target_file != NULL && target_option(s->option) != s->option ? " or --target" : "");
     memcpy(s->sets, sets, s->count * sizeof *sets);
     s->target = sets[s->count];
     return BG_OK;
@@ -216,32 +218,6 @@ static bg_status open_sources(const onnx_settings *settings, sources *s, uint64_
     for (uint32_t i = 0; i < s->count; i++)
         BGI_TRY(open_source(s->option, s->files[i], &s->sets[i], error));
     return s->target_file != NULL ? open_source(target_option(s->option), s->target_file, &s->target, error) : BG_OK;
-}
-
-static bg_status add_source(const onnx_settings *settings, const char *text, bool with_target, sources *s,
-                            bg_error *error)
-{
-    const bg_onnx_port *port;
-    const char *file;
-
-    BGI_TRY(find_input(settings, s->option, text, with_target, &port, &file, error));
-    if (with_target && strstr(file, ";target=") != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; separate the files by a comma: x=FILE,target=FILE",
-                            s->option, text);
-    if (port == NULL) {
-        if (s->target_file != NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "--%s gives target=FILE twice", s->option);
-        return add_file(file, &s->target_file, error);
-    }
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->ports[i] == port)
-            return bg_error_set(error, BG_ERROR_INVALID, "--%s has input `%s` twice", s->option, port->name);
-    if (s->count == BG_DATASET_MAX_TENSORS - 1)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "--%s: more than %d inputs", s->option,
-                            BG_DATASET_MAX_TENSORS - 1);
-    BGI_TRY(add_file(file, &s->files[s->count], error));
-    s->ports[s->count++] = port;
-    return BG_OK;
 }
 
 /* Returns the length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma
@@ -257,6 +233,35 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
             return (size_t)(comma - text);
     }
     return strlen(text);
+}
+
+static bg_status add_source(const onnx_settings *settings, const char *text, bool with_target, sources *s,
+                            bg_error *error)
+{
+    const bg_onnx_port *port;
+    const char *file;
+
+    BGI_TRY(find_input(settings, s->option, text, with_target, &port, &file, error));
+    if (with_target && strstr(file, ";target=") != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; separate the files by a comma: x=FILE,target=FILE",
+                            s->option, text);
+    if (!with_target && measure_entry(settings, text) < strlen(text) && !bgi_file_exists(file))
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; repeat --%s for each input", s->option, text,
+                            s->option);
+    if (port == NULL) {
+        if (s->target_file != NULL)
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s gives target=FILE twice", s->option);
+        return add_file(file, &s->target_file, error);
+    }
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->ports[i] == port)
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s has input `%s` twice", s->option, port->name);
+    if (s->count == BG_DATASET_MAX_TENSORS - 1)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "--%s: more than %d inputs", s->option,
+                            BG_DATASET_MAX_TENSORS - 1);
+    BGI_TRY(add_file(file, &s->files[s->count], error));
+    s->ports[s->count++] = port;
+    return BG_OK;
 }
 
 /* Adds the sources of an argument: one pair NAME=FILE, or several with commas between them ("x=FILE,target=FILE"). */
@@ -346,6 +351,15 @@ static bool is_scalar_output(const bg_onnx_port *port)
     return port->type.rank == 0 || (port->type.rank == 1 && port->rank == 1 && port->dims[0].size == 1);
 }
 
+/* Whether each sample of the output is one float, so that it has no classes. */
+static bool is_one_number(const bg_onnx_port *port)
+{
+    for (uint32_t i = 1; i < port->type.rank; i++)
+        if (port->type.dims[i] != 1)
+            return false;
+    return bg_dtype_is_float(port->type.dtype);
+}
+
 static const onnx_loss loss_of_output = {"the model's own", ONNX_LOSS_OUTPUT, 0, 0.0};
 
 /* Uses the model's output `name`, which --loss names, as the loss. */
@@ -382,7 +396,7 @@ static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_
     else if (target == NULL && is_scalar_output(output))
         settings->loss = &loss_of_output;
     else
-        settings->loss = onnx_loss_find(output->type.rank < 2 && target == NULL ? "mse" : guessed);
+        settings->loss = onnx_loss_find(target == NULL && is_one_number(output) ? "mse" : guessed);
     return settings->loss != NULL ? BG_OK : take_output(settings, settings->loss_name, error);
 }
 
@@ -552,6 +566,12 @@ static bg_status join_inputs(onnx_settings *settings, sources *s, onnx_data *out
 
 static bg_status join(onnx_settings *settings, sources *s, onnx_data *out, bg_error *error)
 {
+    if (settings->target_name != NULL && s->target == NULL && settings->loss_name == NULL &&
+        strcmp(s->option, "input") == 0)
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "no --target is given; give --target FILE, or name an output of the model that is a loss with "
+            "--loss");
     if (settings->target_name != NULL && s->target == NULL)
         return bg_error_set(
             error, BG_ERROR_INVALID,

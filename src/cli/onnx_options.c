@@ -159,6 +159,12 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     const cli_recipe *recipe = &settings->recipe;
     const char *save = recipe->save_path;
 
+    if (settings->path != NULL && bgi_text_ends_with(settings->path, ".csv"))
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "%s is a table, but the first argument must be the model, an ONNX file; the table belongs to "
+            "--input NAME=FILE.csv:COLUMN,COLUMN and --target FILE.csv:COLUMN",
+            settings->path);
     BGI_TRY(cli_recipe_check(recipe, error));
     BGI_TRY(onnx_check_precision(recipe->library.options.numerics.precision, error));
     if (save != NULL && !bgi_text_ends_with(save, ".onnx") && !bgi_text_ends_with(save, ".safetensors") &&

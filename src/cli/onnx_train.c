@@ -479,6 +479,8 @@ static bg_status save(cli_training *training, bg_error *error)
     if (!run->common.is_saved)
         return bg_error_context(error, error->status, "--save");
     printf("Weights saved to %s\n", run->common.save_path);
+    if (settings->normalize != NULL && !settings->recipe.quiet)
+        printf("The saved model expects normalized inputs: give `brigade infer` --normalize %s\n", settings->normalize);
     return BG_OK;
 }
 

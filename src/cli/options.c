@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <brigade/schedule.h>
+
 #include "core/error.h"
 #include "core/text.h"
 
@@ -140,10 +142,13 @@ const char *cli_option_choices(const cli_option *option, char *text, size_t size
 
 static bg_status refuse_choice(const cli_option *option, const char *text, bg_error *error)
 {
+    const bool is_schedule = strcmp(option->name, "strategy") == 0 && bg_schedule_generator_find(text) != NULL;
     char choices[CHOICES_BYTES];
 
-    return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be one of %s", option->name, text,
-                        cli_option_choices(option, choices, sizeof choices));
+    return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be one of %s%s%s", option->name, text,
+                        cli_option_choices(option, choices, sizeof choices),
+                        is_schedule ? ". This is a schedule: --strategy pipelined --schedule " : "",
+                        is_schedule ? text : "");
 }
 
 static bg_status read_choice(const cli_option *option, const char *text, const char **out, bg_error *error)

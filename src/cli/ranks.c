@@ -17,6 +17,7 @@
 #include "cli/program.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/launcher.h"
 
 enum { PATH_BYTES = 4096, AGREED_BYTES = 1024, LATER_S = 2, LATEST = 8, FORWARD_NS = 200000000 };
 
@@ -36,55 +37,18 @@ static struct {
     uint64_t rank; /* set by the launcher, until there is a transport */
 } mpi;
 
-/* The variables that launchers set for each process. */
-typedef struct launcher {
-    const char *name, *mpi, *size, *rank;
-} launcher;
-
-/* Processes of `srun --mpi=pmi2` have the variables of the second and third rows, and need an MPI with PMI. */
-static const launcher launchers[] = {
-    {"Open MPI's mpirun", "openmpi", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-    {"MPICH's mpirun or PMI", "mpich", "PMI_SIZE", "PMI_RANK"},
-    {"srun", "openmpi", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
-};
-enum { SRUN = 2 };
-
-/* Launchers that have only PMIx, such as `prun`, set a rank but no number of processes, which MPI reports. */
-static const launcher pmix = {"PMIx", "openmpi", NULL, "PMIX_RANK"};
-
-static uint64_t read_number(const char *name)
-{
-    const char *text = getenv(name);
-
-    return text != NULL ? strtoull(text, NULL, 10) : 0;
-}
-
-/* Finds the launcher of this process; returns NULL if the process was started alone. If a process of one launcher runs
- * another launcher, the variables of the outer one may say 1 although the inner one has started several processes. */
-static const launcher *find_launcher(void)
-{
-    bool has_size = false;
-
-    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
-        if (read_number(launchers[i].size) > 1)
-            return &launchers[i];
-        has_size = has_size || getenv(launchers[i].size) != NULL;
-    }
-    return !has_size && getenv(pmix.rank) != NULL ? &pmix : NULL;
-}
-
 const char *cli_ranks_launcher(void)
 {
-    const launcher *found = find_launcher();
+    const bgi_launcher *found = bgi_launcher_find();
 
     return found != NULL ? found->name : "none";
 }
 
 bool cli_ranks_is_spare(void)
 {
-    const launcher *found = find_launcher();
+    const bgi_launcher *found = bgi_launcher_find();
 
-    return found != NULL && read_number(found->rank) > 0;
+    return found != NULL && bgi_launcher_number(found->rank) > 0;
 }
 
 /* Loads the library for an MPI. It searches the program's folder, the folder of libraries beside it, that of the
@@ -111,7 +75,7 @@ static void *load(const char *name)
     return library != NULL ? library : dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-static bg_status load_functions(const launcher *found, const char *name, bg_error *error)
+static bg_status load_functions(const bgi_launcher *found, const char *name, bg_error *error)
 {
     void *library = load(name);
     void *begin, *end;
@@ -144,37 +108,37 @@ static void mute(void)
 
 /* Checks for an interface between srun and MPI, because without one Open MPI ends the process with a page of
  * messages. */
-static bg_status check_interface(const launcher *found, const char *named, bg_error *error)
+static bg_status check_interface(const bgi_launcher *found, const char *named, bg_error *error)
 {
-    if (found != &launchers[SRUN] || named != NULL || getenv(pmix.rank) != NULL || getenv(launchers[1].rank) != NULL)
+    if (!found->needs_interface || named != NULL || bgi_launcher_has_interface())
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "srun has started %llu processes without an interface to MPI: start them with srun --mpi=pmix "
                         "for Open MPI, or --mpi=pmi2 for MPICH (srun --mpi=list lists the available ones); or set "
                         "BRIGADE_MPI to the MPI (openmpi, mpich), or to none to run each process alone",
-                        (unsigned long long)read_number(found->size));
+                        (unsigned long long)bgi_launcher_number(found->size));
 }
 
 /* Checks that MPI sees several processes. PMIx does not give their number, so with PMIx a single process is not a
  * mistake. */
-static bg_status check_count(const launcher *found, bg_error *error)
+static bg_status check_count(const bgi_launcher *found, bg_error *error)
 {
-    if (mpi.transport->rank_count > 1 || found == &pmix)
+    if (mpi.transport->rank_count > 1 || found->size == NULL)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "the launcher has started %llu processes, but MPI sees one (%s): set BRIGADE_MPI to the "
                         "launcher's MPI (openmpi, mpich), or to none to run each process alone",
-                        (unsigned long long)read_number(found->size), mpi.transport->name);
+                        (unsigned long long)bgi_launcher_number(found->size), mpi.transport->name);
 }
 
 bg_status cli_ranks_begin(bg_error *error)
 {
-    const launcher *found = find_launcher();
+    const bgi_launcher *found = bgi_launcher_find();
     const char *named = getenv("BRIGADE_MPI");
 
     if (found == NULL || (named != NULL && strcmp(named, "none") == 0))
         return BG_OK;
-    mpi.rank = read_number(found->rank);
+    mpi.rank = bgi_launcher_number(found->rank);
     if (named != NULL && strcmp(named, "openmpi") != 0 && strcmp(named, "mpich") != 0)
         return bg_error_set(error, BG_ERROR_INVALID, "$BRIGADE_MPI is `%s`; it must be openmpi, mpich or none", named);
     BGI_TRY(check_interface(found, named, error));

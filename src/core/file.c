@@ -406,16 +406,23 @@ static void remove_temporary(const bgi_file_writer *writer, bg_error *error)
 bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error)
 {
     bg_status status = BG_OK;
+    bool is_gone = false;
     int problem;
 
     flush_writer(writer);
     /* Some file systems report only here that the disk is full. */
     if (close(writer->descriptor) != 0 && errno != EINTR && writer->first_errno == 0)
         writer->first_errno = errno;
-    if (writer->first_errno == 0 && rename(writer->temporary_path, writer->path) != 0)
+    if (writer->first_errno == 0 && rename(writer->temporary_path, writer->path) != 0) {
         writer->first_errno = errno;
+        is_gone = errno == ENOENT;
+    }
     if (writer->first_errno != 0) {
-        status = fail_write(writer, error);
+        status = is_gone ? bg_error_set(error, BG_ERROR_IO,
+                                        "%s: the temporary file %s is gone before it was complete; another process may "
+                                        "be writing to this folder",
+                                        writer->path, writer->temporary_path)
+                         : fail_write(writer, error);
         remove_temporary(writer, error);
     } else if ((problem = sync_folder_of(writer->path)) != 0) {
         status = fail_io(error, writer->path, "flush the folder, so a power failure may undo the write", problem);

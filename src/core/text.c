@@ -171,7 +171,8 @@ const char *bgi_text_nearest(const char *name, const char *const *names, uint32_
 {
     const size_t length = strlen(name);
     const char *best = NULL;
-    uint32_t best_distance = (uint32_t)length / 2 + 1;
+    /* A word of six letters with half of them changed is another word (`target`, `stages`). */
+    uint32_t best_distance = (uint32_t)(length < 6 ? length / 2 : 2 * length / 5) + 1;
 
     for (uint32_t i = 0; i < count; i++) {
         const size_t other = strlen(names[i]);

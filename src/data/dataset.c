@@ -58,6 +58,7 @@ bg_status bgi_dataset_derive(bg_dataset *source, uint64_t sample_count, bg_datas
     (*out)->source = source;
     (*out)->scratch_bytes = source->scratch_bytes;
     (*out)->is_copied = source->is_copied;
+    (*out)->rows_left_out = source->rows_left_out;
     return BG_OK;
 }
 

@@ -23,6 +23,9 @@ struct bg_dataset {
     size_t scratch_bytes; /* scratch bytes of one call of gather, including those of its sources; a multiple of 64 */
     bool is_copied;       /* a sample costs about as much as copying it */
     bool may_skip;        /* tensors[t] may be NULL, and gather then skips this tensor */
+    /* The table's rows that skip_incomplete has left out of this data set or its source, as bgi_csv_read hashes them;
+     * 0: the data set was not made in this way. */
+    uint64_t rows_left_out;
     struct bg_dataset *source; /* NULL: this data set makes the samples itself */
     void *state;               /* data of this kind of data set */
     void (*release)(void *state);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/dataset.h"
+#include "formats/csv.h"
 
 bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_dataset **out, bg_error *error)
 {
@@ -91,10 +92,13 @@ bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *options, b
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_csv_options", NULL, error));
 
     bg_array arrays[2] = {{.data = NULL}};
+    uint64_t rows_left_out = 0;
     bg_status status;
 
-    BGI_TRY(bg_csv_read(path, options, &arrays[0], &arrays[1], error));
+    BGI_TRY(bgi_csv_read(path, options, &arrays[0], &arrays[1], &rows_left_out, error));
     status = bgi_dataset_own_arrays(arrays, options->label != NULL ? 2 : 1, out, error);
+    if (status == BG_OK && options->skip_incomplete)
+        (*out)->rows_left_out = rows_left_out;
     bg_array_clear(&arrays[0]);
     bg_array_clear(&arrays[1]);
     return status;

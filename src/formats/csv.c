@@ -25,6 +25,7 @@ typedef struct table {
     uint64_t line, column; /* line and column of the next field, from 1 */
     char delimiter;
     bool has_header, skips;
+    uint64_t rows_left_out;     /* FNV-1a of the numbers of the rows left out */
     char (*names)[FIELD_BYTES]; /* the fields of the first line */
     uint32_t column_count;
     uint32_t *features; /* column of each feature */
@@ -269,8 +270,10 @@ static bg_status read_rows(table *t, uint64_t row_count, double *values, const b
         bool is_complete;
 
         BGI_TRY(read_row(t, values, is_wanted, &is_complete, error));
-        if (!is_complete)
+        if (!is_complete) {
+            t->rows_left_out = (t->rows_left_out ^ row) * UINT64_C(0x100000001B3);
             continue;
+        }
         BGI_TRY(take_row(t, values, (float *)features->data + kept * t->feature_count,
                          labels->data != NULL ? (int32_t *)labels->data + kept : NULL, error));
         kept++;
@@ -395,15 +398,18 @@ bool bgi_csv_has_header(const char *content, size_t size_bytes)
     return has_header;
 }
 
-bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
-                        const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels, bg_error *error)
+/* bgi_csv_parse, which also sets *out_rows_left_out: see bgi_csv_read. */
+static bg_status parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
+                       const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels,
+                       uint64_t *out_rows_left_out, bg_error *error)
 {
     table t = {.name = name,
                .at = content + measure_mark(content, size_bytes),
                .end = content + size_bytes,
                .delimiter = options->delimiter != '\0' ? options->delimiter : ',',
                .has_header = !options->has_no_header,
-               .skips = options->skip_incomplete};
+               .skips = options->skip_incomplete,
+               .rows_left_out = UINT64_C(0xCBF29CE484222325)};
     bg_array features = {.data = NULL}, labels = {.data = NULL};
     uint64_t skipped = 0;
     locale_t plain, usual;
@@ -432,7 +438,29 @@ bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes
         *out_labels = labels;
     if (options->out_skipped != NULL)
         *options->out_skipped = skipped;
+    *out_rows_left_out = t.rows_left_out | 1;
     return BG_OK;
+}
+
+bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
+                        const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels, bg_error *error)
+{
+    uint64_t ignored;
+
+    return parse(name, content, size_bytes, options, also, out_features, out_labels, &ignored, error);
+}
+
+bg_status bgi_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features, bg_array *out_labels,
+                       uint64_t *out_rows_left_out, bg_error *error)
+{
+    char *content = NULL;
+    size_t size_bytes = 0;
+    bg_status status;
+
+    BGI_TRY(bgi_file_load(path, LARGEST_FILE_BYTES, &content, &size_bytes, error));
+    status = parse(path, content, size_bytes, options, NULL, out_features, out_labels, out_rows_left_out, error);
+    free(content);
+    return status;
 }
 
 bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features, bg_array *out_labels,
@@ -446,12 +474,7 @@ bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array 
     if (options->label != NULL)
         BGI_TRY(bgi_require(out_labels, "out_labels", __func__, error));
 
-    char *content = NULL;
-    size_t size_bytes = 0;
-    bg_status status;
+    uint64_t ignored;
 
-    BGI_TRY(bgi_file_load(path, LARGEST_FILE_BYTES, &content, &size_bytes, error));
-    status = bgi_csv_parse(path, content, size_bytes, options, NULL, out_features, out_labels, error);
-    free(content);
-    return status;
+    return bgi_csv_read(path, options, out_features, out_labels, &ignored, error);
 }

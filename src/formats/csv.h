@@ -18,6 +18,11 @@ typedef struct bgi_csv_columns {
 bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
                         const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels, bg_error *error);
 
+/* bg_csv_read with valid arguments. *out_rows_left_out becomes a hash of the numbers of the rows that skip_incomplete
+ * leaves out, which is never 0. */
+bg_status bgi_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features, bg_array *out_labels,
+                       uint64_t *out_rows_left_out, bg_error *error);
+
 /* Whether the first line of a table with commas is a header: its first field is a name. If that field is blank or a
  * missing value, all other fields must be names, as in a table that pandas wrote with its index. */
 bool bgi_csv_has_header(const char *content, size_t size_bytes);

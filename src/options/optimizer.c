@@ -436,7 +436,7 @@ static bool is_word(const char *text, size_t length, const char *word)
 static bg_status refuse_kind(const char *text, size_t length, bg_error *error)
 {
     const char *known[ROW_COUNT], *nearest;
-    char names[128] = "", wrong[65];
+    char names[128] = "", wrong[65], lower[65];
 
     for (size_t i = 0; i < ROW_COUNT; i++) {
         known[i] = rows[i].name;
@@ -444,7 +444,15 @@ static bg_status refuse_kind(const char *text, size_t length, bg_error *error)
         strcat(names, rows[i].name);
     }
     snprintf(wrong, sizeof wrong, "%.*s", (int)(length < 64 ? length : 64), text);
-    nearest = bgi_text_nearest(wrong, known, ROW_COUNT);
+    memcpy(lower, wrong, strlen(wrong) + 1);
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (strncmp(wrong, known[i], strlen(known[i])) == 0 && wrong[strlen(known[i])] == ',')
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "optimizer: there is no `%s`; settings follow a colon: `%s:%s`", wrong, known[i],
+                                wrong + strlen(known[i]) + 1);
+    for (size_t i = 0; lower[i] != '\0'; i++)
+        lower[i] = (char)(lower[i] >= 'A' && lower[i] <= 'Z' ? lower[i] - 'A' + 'a' : lower[i]);
+    nearest = bgi_text_nearest(lower, known, ROW_COUNT);
     return bg_error_set(error, BG_ERROR_INVALID, "optimizer: there is no `%s`; the optimizers are %s%s%s%s", wrong,
                         names, nearest != NULL ? "; did you mean `" : "", nearest != NULL ? nearest : "",
                         nearest != NULL ? "`?" : "");

@@ -11,6 +11,7 @@
 #include "core/arena.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/launcher.h"
 #include "options/optimizer.h"
 #include "options/table.h"
 #include "runtime/agree.h"
@@ -385,6 +386,27 @@ bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_
     return status;
 }
 
+/* Warns if a launcher has started several processes that train alone: each would train the whole model, and they would
+ * write the same files. Later sessions with the same weights do not repeat the warning. */
+static void warn_of_launcher(const bg_plan *plan, const bg_weights *weights)
+{
+    const bgi_launcher *launcher = bgi_launcher_find();
+    const uint64_t count = launcher != NULL && launcher->size != NULL ? bgi_launcher_number(launcher->size) : 1;
+    const char *named = getenv("BRIGADE_MPI");
+    char text[320];
+
+    if (!plan->training || plan->options.execution.transport != NULL || weights->holder != NULL || count <= 1 ||
+        (named != NULL && strcmp(named, "none") == 0))
+        return;
+    snprintf(text, sizeof text,
+             "%s has started %" PRIu64
+             " processes, but options.execution.transport is NULL: each process trains the whole model alone. Set it "
+             "to divide the devices among them (bg_transport_mpi_create), or BRIGADE_MPI=none in the environment if "
+             "this is intended",
+             launcher->name, count);
+    bgi_log(&plan->options, BG_LOG_WARNING, text);
+}
+
 bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error)
 {
     bg_error_clear(error);
@@ -410,6 +432,7 @@ bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool make
         atomic_fetch_add(&weights->references, 1);
     status = bgi_weights_enter(weights, NULL, "bg_session_create", error);
     if (status == BG_OK) {
+        warn_of_launcher(plan, weights);
         status = bgi_session_make(plan, weights, makes_values, NULL, out, error);
         bgi_weights_leave(weights);
     }

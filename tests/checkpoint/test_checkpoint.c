@@ -599,6 +599,30 @@ static void test_other_types_and_seeds(void **state)
     assert_scrambled(f);
 }
 
+/* A load into a session that trains in another way says so, with both sides. */
+static void test_other_settings(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+
+    save(f, STEP, NULL);
+    assert_int_equal(load_as(f, BG_CHECKPOINT_WARN, &error), BG_OK);
+    assert_string_equal(f->log, "");
+    f->plan->options.numerics.precision = BG_PRECISION_BF16_MIXED;
+    assert_int_equal(load_as(f, BG_CHECKPOINT_WARN, &error), BG_OK);
+    assert_non_null(strstr(f->log, "was made with precision=32 batch="));
+    assert_non_null(strstr(f->log, "this session has precision=bf16-mixed batch="));
+    assert_int_equal(load_as(f, BG_CHECKPOINT_IGNORE, &error), BG_OK);
+    assert_string_equal(f->log, "");
+    assert_int_equal(load_as(f, BG_CHECKPOINT_REFUSE, &error), BG_OK);
+    assert_non_null(strstr(f->log, "this session has precision=bf16-mixed"));
+    f->plan->options.numerics.precision = BG_PRECISION_32;
+    f->plan->options.numerics.canonical_reductions = true;
+    assert_int_equal(load_as(f, BG_CHECKPOINT_WARN, &error), BG_OK);
+    assert_non_null(strstr(f->log, "results differ from those of a run without a stop"));
+    f->plan->options.numerics.canonical_reductions = false;
+}
+
 /* Values that a failed run lost cannot be saved; loading a checkpoint restores them. */
 static void test_lost_weights(void **state)
 {
@@ -990,6 +1014,7 @@ int main(void)
         FIXTURE_TEST(test_hostile_metadata),
         FIXTURE_TEST(test_missing_and_extra_names),
         FIXTURE_TEST(test_other_types_and_seeds),
+        FIXTURE_TEST(test_other_settings),
         FIXTURE_TEST(test_lost_weights),
         FIXTURE_TEST(test_newest_are_kept),
         FIXTURE_TEST(test_refusals),

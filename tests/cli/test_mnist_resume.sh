@@ -85,8 +85,11 @@ shape="--batch-size $batch --gradient-accumulation 2 --device-iterations 5 --str
 error 1 'was made with seed 0, this session has 1' mnist --data-dir data $shape --checkpoint c3 --resume --seed 1
 error 1 'is from a training without --no-shuffle; leave it out' \
     mnist --data-dir data $shape --checkpoint c3 --resume --no-shuffle
-error 1 "no call of $((80 * batch)) images begins" mnist --data-dir data --batch-size $batch --gradient-accumulation 8 \
-    --device-iterations 10 --checkpoint c3 --resume
+"$program" mnist --data-dir data --batch-size $batch --gradient-accumulation 8 --device-iterations 10 --checkpoint c3 \
+    --resume >out 2>err
+check "another call is refused: $(cat err)" test $? -eq 1
+check "the reason" grep -q "no call of $((80 * batch)) images begins" err
+check "a warning about the batch" grep -q "was made with precision=32 batch=$((2 * batch)) .* this session has precision=32 batch=$((8 * batch)) " err
 error 2 '--resume is given without a folder; add --checkpoint' mnist --resume
 error 2 '--checkpoint-steps is given without a folder; add --checkpoint' mnist --checkpoint-steps 3
 error 2 '--resume is given with --init w' mnist --checkpoint c1 --resume --init w

@@ -42,7 +42,7 @@ error 1 '--input: gaps.csv:3: column `rooms`: `NA` is a missing value, but every
     train "$files/table.onnx" --input x=gaps.csv:area,rooms,age --target gaps.csv:price
 error 2 'gaps.csv and '"$files"'/table.csv are different files, whose rows cannot be left out together' train "$files/table.onnx" \
     --input x=gaps.csv:0,1,2 --target "$files/table.csv:price" --skip-incomplete
-error 2 '--input with --skip-incomplete: '"$files"'/images.npy: rows with missing values can be left out only of a CSV file' train "$net" \
+error 2 '--input or --target with --skip-incomplete: '"$files"'/images.npy: rows with missing values can be left out only of a CSV file' train "$net" \
     --input $x --target "$y" --skip-incomplete
 error 2 '--validation is `x=a.npy;target=b.npy`; separate the files by a comma: x=FILE,target=FILE' train "$net" --input $x \
     --target "$y" --validation 'x=a.npy;target=b.npy'
@@ -50,7 +50,11 @@ head -c 500 "$files/images.npy" >cut.npy
 error 1 'cut.npy' train "$net" --input x=cut.npy --target "$y"
 
 begin_case target
-error 2 '--input: there is no target for --loss cross-entropy; give --target FILE' train "$net" --input $x
+error 2 'no --target is given; give --target FILE' train "$net" --input $x
+error 2 '--input: there is no target for --loss mse; give --target FILE' train "$net" --input $x --loss mse
+error 2 'table.csv is a table, but the first argument must be the model' train table.csv --target y.npy
+error 2 'repeat --input for each input' train "$net" --input $x,${x%%=*}=other.npy
+error 2 'This is a schedule: --strategy pipelined --schedule gpipe' train "$net" --strategy gpipe
 error 2 '--target is given without --input' train "$net" --target "$y"
 error 2 '--validation is given without --input' train "$net" --validation $x
 error 2 '--validation: there is no target for --loss cross-entropy; add target=FILE' train "$net" --input $x --target "$y" --validation $x

@@ -439,6 +439,20 @@ static void test_folder_create_and_join(void **state)
     free(bare);
 }
 
+/* Another process that removes incomplete files from the folder is the usual reason. */
+static void test_temporary_file_that_vanished(void **state)
+{
+    fixture *f = *state;
+    bgi_file_writer writer = {0};
+    bg_error error = {0};
+
+    assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
+    bgi_file_write(&writer, "x", 1);
+    assert_int_equal(remove(writer.temporary_path), 0);
+    assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "another process may be writing to this folder"));
+}
+
 /* A second lock of a folder fails, even in the same process. */
 static void test_folder_hold(void **state)
 {
@@ -482,6 +496,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_load_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folder_create_and_join, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folder_hold, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_temporary_file_that_vanished, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_content, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folder_that_cannot_be_flushed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folder_that_cannot_be_locked, set_up, tear_down),

@@ -9,8 +9,11 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <brigade/readers.h>
 
 #include "core/narrow.h"
 #include "data/dataset.h"
@@ -301,6 +304,60 @@ static void test_zips_that_cannot_be(void **state)
     bg_dataset_destroy(sources[1]);
 }
 
+static bg_dataset *open_columns(const char *path, const char *columns)
+{
+    const char *names[2] = {(char[]){columns[0], 0}, (char[]){columns[1], 0}};
+    const bg_csv_options options = {
+        .skip_incomplete = true, .columns = names, .column_count = columns[1] != '\0' ? 2 : 1};
+    bg_dataset *set = NULL;
+
+    require(bg_dataset_open_csv(path, &options, &set, &error));
+    return set;
+}
+
+/* Data sets of one table match if skip_incomplete leaves out the same rows of it, not if it leaves out as many. */
+static void test_zip_of_complete_rows(void **state)
+{
+    static const char path[] = "build/tests/data/complete_rows.csv";
+    static const struct {
+        const char *columns[2];
+        bg_status status;
+        const char *words;
+    } cases[] = {
+        {{"ab", "c"}, BG_ERROR_INVALID, "data sets 0 and 2 were opened with skip_incomplete and leave out different"},
+        {{"ab", "d"},
+         BG_ERROR_SHAPE,
+         "data set 2 has 3 samples, but data set 0 has 2; all must have the same number. "},
+        {{"ab", "a"}, BG_OK, NULL},
+        {{"ab", "c"}, BG_ERROR_INVALID, "divide its samples with bg_dataset_map"},
+        {{"b", "d"}, BG_OK, NULL},
+    };
+    FILE *file = fopen(path, "w");
+    (void)state;
+
+    assert_non_null(file);
+    assert_true(fputs("a,b,c,d\n1,2,,4\n,6,7,8\n9,10,11,12\n", file) >= 0 && fclose(file) == 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_dataset *sources[3] = {open_columns(path, cases[i].columns[0]), NULL,
+                                  open_columns(path, cases[i].columns[1])};
+        bg_dataset *set = NULL, *taken = NULL;
+
+        sources[1] = make(bg_vector(BG_FLOAT32, (int64_t)bg_dataset_sample_count(sources[0])), floats);
+        assert_int_equal(bg_dataset_zip(sources, 3, &set, &error), cases[i].status);
+        if (cases[i].words != NULL)
+            assert_says(cases[i].words);
+        require(bg_dataset_take(sources[2], 2, &taken, &error)); /* now the numbers of samples are equal */
+        bg_dataset_destroy(sources[2]);
+        sources[2] = taken;
+        if (cases[i].status == BG_ERROR_SHAPE)
+            assert_int_equal(bg_dataset_zip(sources, 3, &set, &error), BG_ERROR_INVALID);
+        for (int s = 0; s < 3; s++)
+            bg_dataset_destroy(sources[s]);
+        bg_dataset_destroy(set);
+    }
+    assert_int_equal(remove(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_conversions_that_cannot_be),
         cmocka_unit_test(test_zip),
         cmocka_unit_test(test_zips_that_cannot_be),
+        cmocka_unit_test(test_zip_of_complete_rows),
     };
     return cmocka_run_group_tests_name("data/convert", tests, NULL, NULL);
 }

@@ -232,6 +232,8 @@ static void test_wrong_texts(void **state)
     } wrong[] = {
         {"adagradient", "the optimizers are sgd, adam, adamw"},
         {"", "there is no ``"},
+        {"SGD", "did you mean `sgd`?"},
+        {"sgd,momentum=0.9", "settings follow a colon: `sgd:momentum=0.9`"},
         {"sgd:beta1=0.9", "sgd has no setting `beta1`"},
         {"sgd:", "sgd has no setting ``"},
         {"sgd:momentum", "it needs a number"},

@@ -470,7 +470,7 @@ static void workers_are_listed(void **state)
 typedef struct cycle_notes {
     uint32_t count;
     bg_log_level level;
-    char text[64];
+    char text[400];
 } cycle_notes;
 
 static void note_cycles(void *user, bg_log_level level, const char *text)
@@ -517,6 +517,39 @@ static void cycles_are_counted(void **state)
     free(r);
 }
 
+/* ---- launchers ---- */
+
+static void launched_processes_without_a_transport_are_warned(void **state)
+{
+    const toy_options options = toy_defaults();
+    cycle_notes notes = {0};
+    bg_session *session = NULL;
+    bg_weights *weights = NULL;
+    bg_plan *plan = toy_plan_create(&options);
+
+    (void)state;
+    assert_non_null(plan);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
+    plan->options.reporting.log = note_cycles;
+    plan->options.reporting.log_user = &notes;
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    setenv("BRIGADE_MPI", "none", 1);
+    assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
+    bg_session_destroy(session);
+    assert_int_equal(notes.count, 0);
+    unsetenv("BRIGADE_MPI");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(bg_session_create(plan, weights, &session, NULL), BG_OK);
+        bg_session_destroy(session);
+        assert_int_equal(notes.count, 1);
+    }
+    assert_int_equal(notes.level, BG_LOG_WARNING);
+    assert_non_null(strstr(notes.text, "has started 2 processes, but options.execution.transport is NULL"));
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    bg_weights_destroy(weights);
+    toy_plan_destroy(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,6 +564,7 @@ int main(void)
         cmocka_unit_test(touched_bytes_equal_the_plan),
         cmocka_unit_test(workers_are_listed),
         cmocka_unit_test(cycles_are_counted),
+        cmocka_unit_test(launched_processes_without_a_transport_are_warned),
     };
 
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
