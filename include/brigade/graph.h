@@ -82,7 +82,7 @@ struct bg_op_type {
     uint32_t minimum_inputs;
     uint32_t maximum_inputs;
     uint32_t output_count;   /* the largest number of outputs; infer may leave trailing ones untyped (dtype NONE), and
-                                they are absent */
+                                they are absent, but it must set the type of output 0 */
     size_t attributes_bytes; /* copied into the graph with each op. Equal attributes should have equal bytes, including
                                 padding, because cached plans are found by them */
     uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
