@@ -82,7 +82,7 @@ struct bg_op_type {
     uint32_t minimum_inputs;
     uint32_t maximum_inputs;
     uint32_t output_count; /* the largest number of outputs; `infer` may leave the last ones untyped (dtype NONE), which
-                              are then absent */
+                              are then absent, but it must set the type of output 0 */
     size_t attributes_bytes; /* size of the attributes, which are copied into the graph with each op. Equal attributes
                                 should have equal bytes, including padding, because the key of a cached plan contains
                                 them */

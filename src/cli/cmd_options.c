@@ -112,6 +112,11 @@ static void add_flag(bgi_string *text, const bgi_option *option)
                    is_mnist && is_gpt ? ", and of brigade " : "", is_gpt ? "gpt pretrain and bench" : "");
 }
 
+static void add_constants(bgi_string *text, const bgi_option *option)
+{
+    bgi_option_print_constants(option, text);
+}
+
 static void explain(const bgi_option *option)
 {
     char text[128];
@@ -129,6 +134,8 @@ static void explain(const bgi_option *option)
         print_words("rule", option->rule);
     snprintf(text, sizeof text, "options.%s", option->path);
     print_words("in C", text);
+    if (option->choices != NULL)
+        print_row_words("constants", option, add_constants);
     if (option->flag != NULL)
         print_row_words("flag", option, add_flag);
     if (bgi_option_has_text(option)) {

@@ -475,6 +475,12 @@ static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, cons
         bg_graph_fail(graph, BG_ERROR_INVALID, "attributes is NULL but must have %zu bytes", op_type->attributes_bytes);
         return false;
     }
+    if (op_type->attributes_bytes == 0 && attributes != NULL) {
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "attributes are given, but `attributes_bytes` of the op type is 0; set it to the size of their "
+                      "struct");
+        return false;
+    }
     op->name = bgi_arena_string(&graph->arena, name);
     op->inputs = bgi_arena_allocate(&graph->arena, op->input_count, sizeof *op->inputs);
     op->outputs = bgi_arena_allocate(&graph->arena, op_type->output_count, sizeof *op->outputs);
@@ -498,6 +504,10 @@ static bool infer_outputs(bg_graph *graph, const bgi_op *op, bg_type *output_typ
         types[i] = graph->values[op->inputs[i].id].type;
     if (op->type->infer(&signature, output_types, &graph->error) != BG_OK) {
         bgi_error_unexplained(&graph->error, BG_ERROR_INTERNAL, "the shape rule");
+        return false;
+    }
+    if (op->type->output_count > 0 && output_types[0].dtype == BG_DTYPE_NONE) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the shape rule returned BG_OK but set no type for output 0");
         return false;
     }
     for (uint32_t i = 0; i < op->type->output_count; i++)

@@ -240,13 +240,11 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
     return bg_error_set(
         error, BG_ERROR_INVALID,
         "operand %u, element %lld (at %.9g): %s %.9g but central differences give %.9g; they may differ by at most "
-        "%.3g%s",
+        "%.3g. The check passes float64 operands to the kernels, so kernels must read and write the dtype in "
+        "`call->types`; one that always uses float32 fails here",
         (unsigned)i, (long long)e, at,
         bg_value_is_null(c->gradients[i]) ? "the rule gives no gradient, which means" : "the rule gives", analytic,
-        numeric, allowed,
-        c->widened
-            ? ". The check passes float64 operands to the kernels, so a kernel that always reads float32 fails here"
-            : "");
+        numeric, allowed);
 }
 
 static bg_status compare_operand(checker *c, uint32_t i, const double *analytic, bg_error *error)

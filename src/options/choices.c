@@ -7,56 +7,95 @@
 
 #include <brigade/kernel.h>
 
-#define CHOICES(label, ...)                                                                                            \
-    static const char *const label##_names[] = {__VA_ARGS__};                                                          \
-    const bgi_choices bgi_##label##_choices = {label##_names, sizeof label##_names / sizeof label##_names[0], NULL};
+/* Each list is a macro of rows: the constant, and the value's name in strings. */
+#define NAME_OF(constant, name)     [constant] = name,
+#define CONSTANT_OF(constant, name) [constant] = #constant,
 
-CHOICES(strategy, [BG_STRATEGY_SINGLE] = "single", [BG_STRATEGY_SHARDED] = "sharded",
-        [BG_STRATEGY_PIPELINED] = "pipelined", [BG_STRATEGY_PHASED] = "phased")
-CHOICES(auto_stage, [BG_AUTO_STAGE_SAME_AS_IPU] = "same_as_ipu", [BG_AUTO_STAGE_INCREMENT] = "auto_increment")
-CHOICES(grouping, [BG_GROUPING_CONSECUTIVE] = "consecutive", [BG_GROUPING_ORTHOGONAL] = "orthogonal",
-        [BG_GROUPING_ALL] = "all", [BG_GROUPING_NONE] = "none")
+#define CHOICES_AND_SYNONYMS(label, rows, synonyms)                                                                    \
+    static const char *const label##_names[] = {rows(NAME_OF)};                                                        \
+    static const char *const label##_constants[] = {rows(CONSTANT_OF)};                                                \
+    const bgi_choices bgi_##label##_choices = {label##_names, label##_constants,                                       \
+                                               sizeof label##_names / sizeof label##_names[0], synonyms};
+#define CHOICES(label, rows) CHOICES_AND_SYNONYMS(label, rows, NULL)
+
+/* clang-format off */
+#define STRATEGY(ROW) \
+    ROW(BG_STRATEGY_SINGLE, "single") ROW(BG_STRATEGY_SHARDED, "sharded") ROW(BG_STRATEGY_PIPELINED, "pipelined") \
+    ROW(BG_STRATEGY_PHASED, "phased")
+CHOICES(strategy, STRATEGY)
+#define AUTO_STAGE(ROW) \
+    ROW(BG_AUTO_STAGE_SAME_AS_IPU, "same_as_ipu") ROW(BG_AUTO_STAGE_INCREMENT, "auto_increment")
+CHOICES(auto_stage, AUTO_STAGE)
+#define GROUPING(ROW) \
+    ROW(BG_GROUPING_CONSECUTIVE, "consecutive") ROW(BG_GROUPING_ORTHOGONAL, "orthogonal") \
+    ROW(BG_GROUPING_ALL, "all") ROW(BG_GROUPING_NONE, "none")
+CHOICES(grouping, GROUPING)
 /* The names are Lightning's, whose synonyms are accepted too. */
-static const char *const precision_names[] = {[BG_PRECISION_32] = "32",
-                                              [BG_PRECISION_BF16_MIXED] = "bf16-mixed",
-                                              [BG_PRECISION_16_MIXED] = "16-mixed",
-                                              [BG_PRECISION_BF16_TRUE] = "bf16-true",
-                                              [BG_PRECISION_16_TRUE] = "16-true"};
+#define PRECISION(ROW) \
+    ROW(BG_PRECISION_32, "32") ROW(BG_PRECISION_BF16_MIXED, "bf16-mixed") ROW(BG_PRECISION_16_MIXED, "16-mixed") \
+    ROW(BG_PRECISION_BF16_TRUE, "bf16-true") ROW(BG_PRECISION_16_TRUE, "16-true")
 static const bgi_synonym precision_synonyms[] = {
     {"32-true", BG_PRECISION_32}, {"16", BG_PRECISION_16_MIXED}, {"bf16", BG_PRECISION_BF16_MIXED}, {NULL, 0}};
-const bgi_choices bgi_precision_choices = {precision_names, sizeof precision_names / sizeof precision_names[0],
-                                           precision_synonyms};
-CHOICES(weights_type, [BG_WEIGHTS_FLOAT] = "float", [BG_WEIGHTS_INT8] = "int8", [BG_WEIGHTS_INT4] = "int4",
-        [BG_WEIGHTS_BFLOAT16] = "bfloat16", [BG_WEIGHTS_CAST] = "cast")
-CHOICES(accumulation, [BG_ACCUMULATE_MEAN] = "mean", [BG_ACCUMULATE_SUM] = "sum",
-        [BG_ACCUMULATE_MEAN_RUNNING] = "mean-running")
-CHOICES(replica_reduction, [BG_REPLICAS_LIKE_ACCUMULATION] = "default", [BG_REPLICAS_MEAN] = "mean",
-        [BG_REPLICAS_SUM] = "sum")
-CHOICES(
-    reduce_time, [BG_REDUCE_IN_BACKWARD] = "backward", [BG_REDUCE_IN_UPDATE] = "update", [BG_REDUCE_BESIDE] = "beside")
+CHOICES_AND_SYNONYMS(precision, PRECISION, precision_synonyms)
+#define WEIGHTS_TYPE(ROW) \
+    ROW(BG_WEIGHTS_FLOAT, "float") ROW(BG_WEIGHTS_INT8, "int8") ROW(BG_WEIGHTS_INT4, "int4") \
+    ROW(BG_WEIGHTS_BFLOAT16, "bfloat16") ROW(BG_WEIGHTS_CAST, "cast")
+CHOICES(weights_type, WEIGHTS_TYPE)
+#define ACCUMULATION(ROW) \
+    ROW(BG_ACCUMULATE_MEAN, "mean") ROW(BG_ACCUMULATE_SUM, "sum") ROW(BG_ACCUMULATE_MEAN_RUNNING, "mean-running")
+CHOICES(accumulation, ACCUMULATION)
+#define REPLICA_REDUCTION(ROW) \
+    ROW(BG_REPLICAS_LIKE_ACCUMULATION, "default") ROW(BG_REPLICAS_MEAN, "mean") ROW(BG_REPLICAS_SUM, "sum")
+CHOICES(replica_reduction, REPLICA_REDUCTION)
+#define REDUCE_TIME(ROW) \
+    ROW(BG_REDUCE_IN_BACKWARD, "backward") ROW(BG_REDUCE_IN_UPDATE, "update") ROW(BG_REDUCE_BESIDE, "beside")
+CHOICES(reduce_time, REDUCE_TIME)
 /* A callback can only be set in C. */
-CHOICES(accumulator, [BG_ACCUMULATOR_DEFAULT] = "default", [BG_ACCUMULATOR_SAME] = "same",
-        [BG_ACCUMULATOR_GIVEN] = "given", [BG_ACCUMULATOR_CALLBACK] = NULL)
-CHOICES(
-    float, [BG_DTYPE_NONE] = "default", [BG_FLOAT32] = "float32", [BG_BFLOAT16] = "bfloat16", [BG_FLOAT16] = "float16")
-CHOICES(
-    partials, [BG_DTYPE_NONE] = "none", [BG_FLOAT32] = "float32", [BG_BFLOAT16] = "bfloat16", [BG_FLOAT16] = "float16")
-CHOICES(recompute, [BG_RECOMPUTE_NONE] = "none", [BG_RECOMPUTE_STAGE] = "stage",
-        [BG_RECOMPUTE_CHECKPOINTS] = "checkpoints", [BG_RECOMPUTE_FRACTION] = "fraction", [BG_RECOMPUTE_AUTO] = "auto")
-CHOICES(recompute_order, [BG_RECOMPUTE_INTERLEAVED] = "interleaved", [BG_RECOMPUTE_THEN] = "then")
-CHOICES(place, [BG_PLACE_DEFAULT] = "default", [BG_PLACE_DEVICE] = "device", [BG_PLACE_REMOTE] = "remote")
-CHOICES(liveness, [BG_LIVE_ALWAYS] = "always_live", [BG_LIVE_OFF_CHIP_AFTER_FWD] = "off_chip_after_fwd",
-        [BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP] = "off_chip_after_fwd_no_overlap",
-        [BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE] = "off_chip_after_each_phase")
-CHOICES(pinning, [BG_PINNING_NONE] = "none", [BG_PINNING_COMPACT] = "compact", [BG_PINNING_SPREAD] = "spread")
-CHOICES(memmap, [BG_MEMMAP_CONTINUE] = "continue", [BG_MEMMAP_RENEW] = "renew", [BG_MEMMAP_READ_ONLY] = "read_only")
-CHOICES(output_mode, [BG_OUTPUT_DEFAULT] = "default", [BG_OUTPUT_FINAL] = "final", [BG_OUTPUT_ALL] = "all",
-        [BG_OUTPUT_SUM] = "sum", [BG_OUTPUT_EVERY_N] = "every_n")
-CHOICES(kernels, [BG_KERNELS_FAST] = "fast", [BG_KERNELS_REFERENCE] = "reference", [BG_KERNELS_PORTABLE] = "portable",
-        [BG_KERNELS_AVX2] = "avx2", [BG_KERNELS_AVX512] = "avx512", [BG_KERNELS_AVX512_BF16] = "avx512-bf16",
-        [BG_KERNELS_NEON] = "neon")
-CHOICES(location_class, [BG_LOCATION_ACTIVATIONS] = "activations", [BG_LOCATION_WEIGHTS] = "weights",
-        [BG_LOCATION_STATE] = "optimizer", [BG_LOCATION_ACCUMULATORS] = "accumulators")
+#define ACCUMULATOR(ROW) \
+    ROW(BG_ACCUMULATOR_DEFAULT, "default") ROW(BG_ACCUMULATOR_SAME, "same") ROW(BG_ACCUMULATOR_GIVEN, "given") \
+    ROW(BG_ACCUMULATOR_CALLBACK, NULL)
+CHOICES(accumulator, ACCUMULATOR)
+#define FLOAT(ROW) \
+    ROW(BG_DTYPE_NONE, "default") ROW(BG_FLOAT32, "float32") ROW(BG_BFLOAT16, "bfloat16") ROW(BG_FLOAT16, "float16")
+CHOICES(float, FLOAT)
+#define PARTIALS(ROW) \
+    ROW(BG_DTYPE_NONE, "none") ROW(BG_FLOAT32, "float32") ROW(BG_BFLOAT16, "bfloat16") ROW(BG_FLOAT16, "float16")
+CHOICES(partials, PARTIALS)
+#define RECOMPUTE(ROW) \
+    ROW(BG_RECOMPUTE_NONE, "none") ROW(BG_RECOMPUTE_STAGE, "stage") ROW(BG_RECOMPUTE_CHECKPOINTS, "checkpoints") \
+    ROW(BG_RECOMPUTE_FRACTION, "fraction") ROW(BG_RECOMPUTE_AUTO, "auto")
+CHOICES(recompute, RECOMPUTE)
+#define RECOMPUTE_ORDER(ROW) \
+    ROW(BG_RECOMPUTE_INTERLEAVED, "interleaved") ROW(BG_RECOMPUTE_THEN, "then")
+CHOICES(recompute_order, RECOMPUTE_ORDER)
+#define PLACE(ROW) \
+    ROW(BG_PLACE_DEFAULT, "default") ROW(BG_PLACE_DEVICE, "device") ROW(BG_PLACE_REMOTE, "remote")
+CHOICES(place, PLACE)
+#define LIVENESS(ROW) \
+    ROW(BG_LIVE_ALWAYS, "always_live") ROW(BG_LIVE_OFF_CHIP_AFTER_FWD, "off_chip_after_fwd") \
+    ROW(BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP, "off_chip_after_fwd_no_overlap") \
+    ROW(BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE, "off_chip_after_each_phase")
+CHOICES(liveness, LIVENESS)
+#define PINNING(ROW) \
+    ROW(BG_PINNING_NONE, "none") ROW(BG_PINNING_COMPACT, "compact") ROW(BG_PINNING_SPREAD, "spread")
+CHOICES(pinning, PINNING)
+#define MEMMAP(ROW) \
+    ROW(BG_MEMMAP_CONTINUE, "continue") ROW(BG_MEMMAP_RENEW, "renew") ROW(BG_MEMMAP_READ_ONLY, "read_only")
+CHOICES(memmap, MEMMAP)
+#define OUTPUT_MODE(ROW) \
+    ROW(BG_OUTPUT_DEFAULT, "default") ROW(BG_OUTPUT_FINAL, "final") ROW(BG_OUTPUT_ALL, "all") \
+    ROW(BG_OUTPUT_SUM, "sum") ROW(BG_OUTPUT_EVERY_N, "every_n")
+CHOICES(output_mode, OUTPUT_MODE)
+#define KERNELS(ROW) \
+    ROW(BG_KERNELS_FAST, "fast") ROW(BG_KERNELS_REFERENCE, "reference") ROW(BG_KERNELS_PORTABLE, "portable") \
+    ROW(BG_KERNELS_AVX2, "avx2") ROW(BG_KERNELS_AVX512, "avx512") ROW(BG_KERNELS_AVX512_BF16, "avx512-bf16") \
+    ROW(BG_KERNELS_NEON, "neon")
+CHOICES(kernels, KERNELS)
+#define LOCATION_CLASS(ROW) \
+    ROW(BG_LOCATION_ACTIVATIONS, "activations") ROW(BG_LOCATION_WEIGHTS, "weights") \
+    ROW(BG_LOCATION_STATE, "optimizer") ROW(BG_LOCATION_ACCUMULATORS, "accumulators")
+CHOICES(location_class, LOCATION_CLASS)
+/* clang-format on */
 
 const char *bgi_choices_name(const bgi_choices *choices, uint32_t value, const char *otherwise)
 {

@@ -56,6 +56,7 @@ typedef struct bgi_synonym {
 /* Names of an enumeration's values from 0 on; NULL for a value without a name. */
 typedef struct bgi_choices {
     const char *const *names;
+    const char *const *constants; /* the values' constants in C: "BG_STRATEGY_SINGLE" */
     uint32_t count;
     const bgi_synonym *synonyms; /* other strings that are accepted, ending with a NULL name; NULL: no synonyms */
 } bgi_choices;
@@ -146,7 +147,8 @@ void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_s
 bg_status bgi_option_refuse(const bgi_option *option, const char *text, bg_error *error);
 /* Sets BG_ERROR_NOT_FOUND, with the nearest name. */
 bg_status bgi_option_unknown(const char *name, bg_error *error);
-/* Appends the values of a choice, "a, b, c". */
+/* Appends the values of a choice, "a, b, c", and their constants in C, "BG_A, BG_B, BG_C". */
 void bgi_option_print_choices(const bgi_option *option, bgi_string *text);
+void bgi_option_print_constants(const bgi_option *option, bgi_string *text);
 
 #endif

@@ -59,6 +59,17 @@ void bgi_option_print_choices(const bgi_option *option, bgi_string *text)
         }
 }
 
+void bgi_option_print_constants(const bgi_option *option, bgi_string *text)
+{
+    const char *separator = "";
+
+    for (uint32_t value = 0; option->choices != NULL && value < option->choices->count; value++)
+        if (option->choices->constants[value] != NULL) {
+            bgi_string_add(text, "%s%s", separator, option->choices->constants[value]);
+            separator = ", ";
+        }
+}
+
 /* ---- from text ---- */
 
 static bool read_whole(const char *text, uint64_t most, uint64_t *out)

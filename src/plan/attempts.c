@@ -97,6 +97,13 @@ static bg_status compile_once(const bgi_request *request, bg_plan *plan, bgi_cut
     return status;
 }
 
+/* Returns the error that says most about plans that do not fit. A refusal before the first plan was placed holds for
+ * every cut. */
+static const bg_error *find_cause(const bgi_cuts *cuts, const bg_error *newest)
+{
+    return cuts->tries == 0 ? newest : cuts->bound_error.status != BG_OK ? &cuts->bound_error : &cuts->first_error;
+}
+
 bg_status bgi_attempt_plans(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
 {
     held_log logs[2] = {{.texts = NULL}}, *held = &logs[0]; /* the logs of the first and the newest attempt */
@@ -119,7 +126,7 @@ bg_status bgi_attempt_plans(const bgi_request *request, bgi_cache *cache, bg_pla
     release_log(status == BG_OK ? held : &logs[0], *plan);
 cleanup:
     if (status != BG_OK && error != NULL && error->status == BG_OK)
-        *error = status == BG_ERROR_BUDGET ? cuts.first_error : reason;
+        *error = status == BG_ERROR_BUDGET ? *find_cause(&cuts, &reason) : reason;
     bgi_arena_clear(&logs[0].arena);
     bgi_arena_clear(&logs[1].arena);
     bgi_cuts_clear(&cuts);

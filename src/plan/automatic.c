@@ -458,6 +458,23 @@ static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
+/* Whether a plan needs at least the estimated memory: everything stays on its device, every stage has a device of its
+ * own, and nothing is recomputed. */
+static bool is_bound(const bgi_chooser *c)
+{
+    const bg_options *options = c->options;
+
+    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)
+        if (bgi_find_location(options, (bg_location_class)k, "", INT64_MAX).place == BG_PLACE_REMOTE)
+            return false;
+    for (uint32_t s = 0; s < c->stage_count; s++)
+        for (uint32_t t = 0; t < s; t++)
+            if (c->cuts->stage_devices[t] == c->cuts->stage_devices[s])
+                return false;
+    return options->memory.recompute == BG_RECOMPUTE_NONE && options->memory.location_rule_count == 0 &&
+           strcmp(c->compiler->scheduling->generator->name, "sequential") != 0;
+}
+
 /* Chooses the next cut. The estimated memory may be too large, because a plan may recompute, or keep fewer
  * micro-batches. So when no cut seems to fit, chooses the cut that exceeds the budgets least. */
 static bg_status choose_cut(bgi_chooser *c, const bgi_balance *balance, double *longest, bg_error *error)
@@ -466,8 +483,8 @@ static bg_status choose_cut(bgi_chooser *c, const bgi_balance *balance, double *
     bg_status status = bgi_balance_cut(balance, c->first, longest, &reason);
 
     if (status == BG_ERROR_BUDGET) {
-        if (c->cuts->first_error.status == BG_OK)
-            c->cuts->first_error = reason;
+        if (c->cuts->tries == 0 && is_bound(c)) /* later budgets are smaller by what the first plan missed */
+            c->cuts->bound_error = reason;
         return bgi_balance_cut_tightly(balance, c->first, longest, error);
     }
     return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", reason.message);

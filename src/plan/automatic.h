@@ -11,7 +11,8 @@
  * and messages; a plan that is made from the cut counts them. The struct begins zeroed. */
 typedef struct bgi_cuts {
     bgi_arena arena;
-    bg_error first_error; /* why the first cut does not fit */
+    bg_error bound_error; /* no cut can fit, because of bytes that stay on the devices under every cut */
+    bg_error first_error; /* why the plan of the first cut does not fit */
     uint32_t tries, most_tries;
     /* the newest cut: stages, and their first items */
     uint32_t stage_count;

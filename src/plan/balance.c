@@ -148,6 +148,28 @@ bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes
     return status;
 }
 
+/* Returns the bytes that the largest item holds in every stage. */
+static size_t largest_held_bytes(const bgi_balance *balance)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < balance->item_count; i++)
+        most = balance->items[i].held_bytes > most ? balance->items[i].held_bytes : most;
+    return most;
+}
+
+static size_t largest_budget(const bgi_balance *balance)
+{
+    size_t most = 0;
+
+    for (uint32_t s = 0; s < balance->stage_count; s++) {
+        if (balance->stage_budgets == NULL || balance->stage_budgets[s] == 0)
+            return SIZE_MAX;
+        most = balance->stage_budgets[s] > most ? balance->stage_budgets[s] : most;
+    }
+    return most;
+}
+
 static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
 {
     size_t least = 0;
@@ -155,9 +177,12 @@ static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
     BGI_TRY(bgi_balance_least_budget(balance, &least, error));
     return bg_error_set(
         error, BG_ERROR_BUDGET,
-        "no cut into %u stages fits the devices' memory; every stage needs a budget of at least %zu bytes for weights, "
-        "gradients, state and stash, plus the kernels' working memory: raise the budget, or use more stages",
-        balance->stage_count, least);
+        "no cut into %u stages fits the devices' memory; in every cut, one of the stages needs a budget of at least "
+        "%zu bytes for weights, gradients, state and stash, plus the kernels' working memory: raise the budget%s",
+        balance->stage_count, least,
+        largest_held_bytes(balance) > largest_budget(balance)
+            ? " (more stages do not help, because a part of the model that is never divided exceeds it)"
+            : ", or use more stages");
 }
 
 /* Returns the time of items first .. end - 1 as stage `stage`. */

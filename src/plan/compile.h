@@ -20,7 +20,7 @@
  *     final.c     cuts backwards where gradients are final; beside.c: which sums go on beside what follows
  *     outputs.c, leaves.c   what goes in and out; variables, constants, blocks
  *     phases.c    what each pass over a stage holds of that
- *     budget.c    the summary; whether devices are within their memory
+ *     budget.c    the summary; whether updates and devices are within their memory
  *     describe.c  tables and listings of a finished plan
  */
 #ifndef BGI_PLAN_COMPILE_H
@@ -88,6 +88,8 @@ bg_status bgi_partition_graph(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_streams(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
+/* Refuses a graph in which the update of one parameter alone needs more than its device's memory. */
+bg_status bgi_check_updates(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
 
 /* problem.c. bgi_adapt_generator runs when the devices of stages are known. It chooses the sequential schedule if there

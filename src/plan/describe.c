@@ -157,77 +157,144 @@ static bg_memory_class find_largest_class(const bg_plan *plan, uint32_t device)
     return largest;
 }
 
-/* The largest number of micro-batches in the stash of a device. */
-static uint32_t find_stash_depth(const bg_plan *plan, uint32_t device)
-{
-    uint32_t depth = 0;
+/* ---- advice for a device that is over its budget ---- */
 
-    for (uint32_t e = 0; e < plan->edge_count; e++)
-        if (plan->edges[e].is_stash && plan->edges[e].to_device == device && plan->edges[e].depth > depth)
-            depth = plan->edges[e].depth;
-    return depth;
+/* What would make a class of memory smaller: "a, b, or c". */
+typedef struct advice {
+    const char *items[4];
+    unsigned count;
+    char smaller[64], schedule[128]; /* texts that items refer to */
+} advice;
+
+static void add_advice(advice *a, const char *item)
+{
+    a->items[a->count++] = item;
 }
 
-static void add_stash_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, const char *smaller)
+static void add_smaller_micro_batch(advice *a, const bg_plan *plan)
 {
-    const bool has_several = find_stash_depth(plan, device) > 1;
+    const uint32_t micro_batch = bg_plan_summarize(plan).micro_batch;
+
+    if (micro_batch <= 1)
+        return;
+    snprintf(a->smaller, sizeof a->smaller, "use a smaller micro-batch (now %u)", micro_batch);
+    add_advice(a, a->smaller);
+}
+
+static void print_advice(bgi_string *text, const advice *a)
+{
+    for (unsigned i = 0; i < a->count; i++)
+        bgi_string_add(text, "%s%s", i == 0 ? "; " : i + 1 < a->count ? ", " : ", or ", a->items[i]);
+}
+
+/* Finds the edge with the largest slots of a device together; NULL: the device has none. */
+static const bgi_plan_edge *find_largest_edge(const bg_plan *plan, uint32_t device, bool is_stash)
+{
+    const bgi_plan_edge *largest = NULL;
+    size_t most = 0;
+
+    for (uint32_t e = 0; e < plan->edge_count; e++) {
+        const bgi_plan_edge *edge = &plan->edges[e];
+        if (edge->to_device == device && !edge->is_ring && edge->is_stash == is_stash &&
+            edge->slot_bytes * edge->depth > most) {
+            most = edge->slot_bytes * edge->depth;
+            largest = edge;
+        }
+    }
+    return largest;
+}
+
+/* Adds the schedules that would make the largest stash of the device smaller. In a pipeline of N stages, `interleaved`
+ * has N - k of them in stage k, and `sequential` has one. */
+static void add_schedule_advice(advice *a, const bg_plan *plan, uint32_t device)
+{
+    const char *name = plan->options.execution.schedule;
+    const bgi_plan_edge *largest = find_largest_edge(plan, device, true);
+    bool is_shorter;
+
+    if (plan->options.execution.strategy != BG_STRATEGY_PIPELINED || plan->device_count == 1 || largest == NULL ||
+        largest->depth <= 1 || (name != NULL && strcmp(name, "sequential") == 0))
+        return;
+    is_shorter = name != NULL && strcmp(name, "interleaved") != 0 &&
+                 largest->depth > plan->stage_count - plan->problem.edges[largest - plan->edges].to_stage;
+    snprintf(a->schedule, sizeof a->schedule, "use a schedule with fewer micro-batches in flight (%s`sequential`)",
+             is_shorter ? "`interleaved` or " : "");
+    add_advice(a, a->schedule);
+}
+
+static void add_stash_remedy(bgi_string *text, const bg_plan *plan, uint32_t device)
+{
+    advice a = {.count = 0};
 
     if (plan->options.memory.recompute == BG_RECOMPUTE_NONE)
-        bgi_string_add(text, "recompute activations instead of stashing them (--recompute auto), %s%smore stages%s",
-                       has_several ? "use a schedule with fewer micro-batches in flight, " : "use ",
-                       has_several && smaller[0] == '\0' ? "or " : "", smaller);
-    else if (plan->device_count > 1 && has_several)
-        bgi_string_add(text, "use schedule `interleaved` or `sequential`, which have fewer micro-batches in flight%s",
-                       smaller);
-    else
-        bgi_string_add(text, "use more stages%s", smaller);
+        add_advice(&a, "recompute activations instead of stashing them (--recompute auto)");
+    add_schedule_advice(&a, plan, device);
+    add_advice(&a, "use more stages");
+    add_smaller_micro_batch(&a, plan);
+    print_advice(text, &a);
+}
+
+/* A device that works on one stage at a time holds fewer remote tensors when it loads them on demand. A device with one
+ * stage needs them all. */
+static void add_window_remedy(bgi_string *text, const bg_plan *plan)
+{
+    advice a = {.count = 0};
+
+    add_advice(&a, "use more stages");
+    if (plan->options.execution.strategy == BG_STRATEGY_PHASED && !plan->options.execution.phases_parallel &&
+        plan->options.memory.phase_liveness != BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE)
+        add_advice(&a, "load remote tensors on demand (--phase-liveness off_chip_after_each_phase)");
+    print_advice(text, &a);
 }
 
 /* Names only what is not in use yet. */
-static void add_transient_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, const char *smaller)
+static void add_transient_remedy(bgi_string *text, const bg_plan *plan, uint32_t device)
 {
     const bool offloads = plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0,
                recomputes = plan->options.memory.recompute == BG_RECOMPUTE_NONE &&
                             plan->devices[device].class_bytes[BG_MEMORY_STASH] > 0;
+    advice a = {.count = 0};
 
-    bgi_string_add(text, "use more stages%s, or split this op over devices (tensor parallelism)", smaller);
+    add_advice(&a, "use more stages");
+    add_smaller_micro_batch(&a, plan);
+    add_advice(&a, "split this op over devices (tensor parallelism)");
     if (offloads || recomputes)
-        bgi_string_add(text, ", or keep something else off the device (%s%s%s)", offloads ? "--offload optimizer" : "",
-                       offloads && recomputes ? ", " : "", recomputes ? "--recompute auto" : "");
+        add_advice(&a, offloads && recomputes
+                           ? "keep something else off the device (--offload optimizer, --recompute auto)"
+                       : offloads ? "keep something else off the device (--offload optimizer)"
+                                  : "keep something else off the device (--recompute auto)");
+    print_advice(text, &a);
 }
 
 /* Adds advice that makes a class of memory smaller. */
 static void add_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, bg_memory_class class)
 {
-    const uint32_t micro_batch = bg_plan_summarize(plan).micro_batch;
-    char smaller[64] = "";
+    advice a = {.count = 0};
 
-    if (micro_batch > 1)
-        snprintf(smaller, sizeof smaller, ", or a smaller micro-batch (now %u)", micro_batch);
-    bgi_string_add(text, "; ");
     switch (class) {
     case BG_MEMORY_STATE:
-        bgi_string_add(text, "offload the optimizer's state (--offload optimizer), or use more stages");
+        add_advice(&a, "offload the optimizer's state (--offload optimizer)");
+        add_advice(&a, "use more stages");
         break;
     case BG_MEMORY_WINDOW:
-        bgi_string_add(text, "use more stages, or load remote tensors on demand (--phase-liveness "
-                             "off_chip_after_each_phase)");
+        add_window_remedy(text, plan);
         break;
     case BG_MEMORY_STASH:
-        add_stash_remedy(text, plan, device, smaller);
+        add_stash_remedy(text, plan, device);
         break;
     case BG_MEMORY_TRANSIENT:
-        add_transient_remedy(text, plan, device, smaller);
+        add_transient_remedy(text, plan, device);
         break;
     case BG_MEMORY_STREAM:
-        bgi_string_add(text, "use more stages%s", smaller);
+        add_advice(&a, "use more stages");
+        add_smaller_micro_batch(&a, plan);
         break;
     default:
-        bgi_string_add(text, "use more stages%s",
-                       plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0
-                           ? ", or offload the optimizer's state (--offload optimizer)"
-                           : "");
+        add_advice(&a, "use more stages");
+        if (plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0)
+            add_advice(&a, "offload the optimizer's state (--offload optimizer)");
     }
+    print_advice(text, &a);
 }
 
 /* Returns the bytes that a call reads and writes in its device's transient memory (the end of the arena), plus its
@@ -270,22 +337,14 @@ static void add_largest_op(bgi_string *text, const bgi_plan_device *device)
 
 static void add_largest_edge(bgi_string *text, const bg_plan *plan, uint32_t device, bool is_stash)
 {
-    const bgi_plan_edge *largest = NULL;
-    size_t most = 0;
+    const bgi_plan_edge *largest = find_largest_edge(plan, device, is_stash);
     char size[32];
 
-    for (uint32_t e = 0; e < plan->edge_count; e++) {
-        const bgi_plan_edge *edge = &plan->edges[e];
-        if (edge->to_device == device && !edge->is_ring && edge->is_stash == is_stash &&
-            edge->slot_bytes * edge->depth > most) {
-            most = edge->slot_bytes * edge->depth;
-            largest = edge;
-        }
-    }
     if (largest != NULL)
         bgi_string_add(text, ", and the largest part of it is %s of stage %u, %u slot%s of %zu bytes, %s",
                        is_stash ? "the stash" : "the stream", plan->problem.edges[largest - plan->edges].to_stage,
-                       largest->depth, largest->depth == 1 ? "" : "s", largest->slot_bytes, bgi_bytes_text(most, size));
+                       largest->depth, largest->depth == 1 ? "" : "s", largest->slot_bytes,
+                       bgi_bytes_text(largest->slot_bytes * largest->depth, size));
 }
 
 static void add_largest_variable(bgi_string *text, const bg_plan *plan, uint32_t device)
@@ -324,15 +383,15 @@ static size_t bytes_over(const bg_plan *plan, uint32_t device)
     return budget != 0 && need > budget ? need - budget : 0;
 }
 
-bg_status bgi_describe_over_budget(const bg_plan *plan, uint32_t device, bg_error *error)
+bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
 {
     bgi_string text = {0};
     char need[32], have[32], part[32];
-    uint32_t worst = device != UINT32_MAX ? device : 0;
+    uint32_t worst = 0;
     bg_memory_class largest;
     size_t budget;
 
-    for (uint32_t d = 1; d < plan->device_count && device == UINT32_MAX; d++)
+    for (uint32_t d = 1; d < plan->device_count; d++)
         if (bytes_over(plan, d) > bytes_over(plan, worst))
             worst = d;
     budget = bgi_options_budget(&plan->options, worst);

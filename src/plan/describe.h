@@ -6,9 +6,8 @@
 
 #include "plan/plan.h"
 
-/* Returns BG_ERROR_BUDGET. Its message names the device, the bytes that it needs and has, its largest values and a
- * remedy, and ends with the table of all devices. With `device` UINT32_MAX it reports the device that is furthest over
- * its budget. */
-bg_status bgi_describe_over_budget(const bg_plan *plan, uint32_t device, bg_error *error);
+/* Returns BG_ERROR_BUDGET. Its message names the device that is furthest over its budget, the bytes that it needs and
+ * has, its largest values and a remedy, and ends with the table of all devices. */
+bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error);
 
 #endif

@@ -38,6 +38,7 @@ typedef struct bgi_search {
     uint32_t count, capacity, current;
     uint32_t best; /* the choice that needed the fewest bytes so far */
     size_t best_bytes;
+    bool is_at_end; /* no choice of the list is left, so `current` is the one that needs the fewest bytes */
 } bgi_search;
 
 typedef struct bgi_chooser {
@@ -265,26 +266,6 @@ static void set_choices(bgi_chooser *s)
         set_choice(s, &s->searches[d], s->searches[d].proposals[s->searches[d].current].is_given_up);
 }
 
-/* Reports that no choice fits on a device, with the memory of the choice that needs least. */
-static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_error *error)
-{
-    bg_plan *plan = NULL;
-    bg_status status;
-
-    search->current = search->best;
-    if (search->best == 0) /* no choice was worth a trial, so the one with the smallest lower bound is reported */
-        for (uint32_t i = 1; i < search->count; i++)
-            if (search->proposals[i].least_bytes < search->proposals[search->current].least_bytes)
-                search->current = i;
-    set_choices(s);
-    BGI_TRY(try_choice(s, &plan, error));
-    status = bg_error_context(error, bgi_describe_over_budget(plan, search->device, error),
-                              "no choice of recomputation fits the memory of device %u; the choice that needs least",
-                              search->device);
-    bg_plan_destroy(plan);
-    return status;
-}
-
 /* Devices are searched separately, but a value that one device keeps can need slots on another device. So before the
  * search fails, it tries two rules that choose for all devices together: keeping only what stages stash, and
  * recomputing everything. */
@@ -307,10 +288,41 @@ static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
     return BG_OK;
 }
 
+/* At the end of a list, takes the choice that needed the fewest bytes or, if no choice was worth a trial, the one with
+ * the smallest lower bound. */
+static void take_smallest(bgi_search *search)
+{
+    search->is_at_end = true;
+    search->current = search->best;
+    for (uint32_t i = 1; search->best == 0 && i < search->count; i++)
+        if (search->proposals[i].least_bytes < search->proposals[search->current].least_bytes)
+            search->current = i;
+}
+
+/* Tries the choices that the lists ended with. If they do not fit, reports the memory of these choices, and the device
+ * that is furthest over its budget. */
+static bg_status try_smallest_choices(bgi_chooser *s, bool *is_done, bg_error *error)
+{
+    bg_plan *plan = NULL;
+    bg_status status = BG_OK;
+
+    set_choices(s);
+    BGI_TRY(try_choice(s, &plan, error));
+    *is_done = true;
+    for (uint32_t d = 0; d < s->c->stages->device_count; d++)
+        *is_done &= fits(s, d, plan->devices[d].arena_bytes);
+    if (!*is_done)
+        status = bg_error_context(error, bgi_describe_over_budget(plan, error),
+                                  "no choice of recomputation fits; with the choice that needs least");
+    bg_plan_destroy(plan);
+    return status;
+}
+
 /* Tests the current choices; devices over their budget take their next ones. Sets *is_done when no device is over its
  * budget. */
 static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
 {
+    bool is_left = false;
     bg_plan *plan = NULL;
 
     set_choices(s);
@@ -326,14 +338,16 @@ static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
         if (fits(s, d, bytes))
             continue;
         *is_done = false;
-        if (!next_choice(s, search)) {
-            bg_plan_destroy(plan);
-            BGI_TRY(try_rules(s, is_done, error));
-            return *is_done ? BG_OK : report_smallest_choice(s, search, error);
-        }
+        if (!search->is_at_end && next_choice(s, search))
+            is_left = true;
+        else if (!search->is_at_end)
+            take_smallest(search);
     }
     bg_plan_destroy(plan);
-    return BG_OK;
+    if (*is_done || is_left)
+        return BG_OK;
+    BGI_TRY(try_rules(s, is_done, error));
+    return *is_done ? BG_OK : try_smallest_choices(s, is_done, error);
 }
 
 static bg_status search(bgi_chooser *s, bg_error *error)

@@ -75,7 +75,7 @@ fi
 
 begin_case device-memory
 # The memory table follows the line.
-"$program" mnist $small --device-memory 10K >/dev/null 2>"$folder/err"
+"$program" mnist $small --device-memory 1320K >/dev/null 2>"$folder/err"
 check "too little memory is a failure" test $? -eq 1
 check "the first line says device, need and remedy" sh -c \
     'head -n 1 "$0" | grep -q "^brigade mnist: device 2 needs .* its budget is .*--offload optimizer"' "$folder/err"
@@ -87,18 +87,30 @@ error_first() { # WORDS ARGUMENT...: exit code 1, and the words in the first lin
     check "$*: a failure" test $? -eq 1
     check "$*: $first_words" sh -c 'head -n 1 "$1" | grep -q -F -e "$2"' sh "$folder/err" "$first_words"
 }
-error_first 'device 2 needs' mnist $small --device-memory 64M,64M,10K,64M
-error_first 'device 3 needs' mnist $small --device-memory 64M,64M,64M,1K
+error_first 'device 2 needs' mnist $small --device-memory 64M,64M,1320K,64M
+error_first 'device 3 needs' mnist $small --device-memory 64M,64M,64M,60K
 # Phases are already offloaded and recomputed, so the advice does not name these options.
 "$program" gpt pretrain --config tiny --set hidden_size=128 sequence_length=64 precision=float32 tensor_parallel_1=1 tensor_parallel_2=1 \
-    max_positional_length=64 data_parallel=1 global_batch_size=8 micro_batch_size=4 --strategy phased --device-memory 100K >/dev/null 2>"$folder/err"
+    max_positional_length=64 data_parallel=1 global_batch_size=8 micro_batch_size=4 --strategy phased --device-memory 1100K >/dev/null 2>"$folder/err"
 check "phased: the block, and the size of the micro-batch: $(cat "$folder/err")" \
     grep -q 'of block [A-Za-z0-9-]* needs .* smaller micro-batch (now 4)' "$folder/err"
 check "phased: no option that is in use" sh -c '! grep -q -e --offload -e --recompute "$1"' sh "$folder/err"
 "$program" gpt pretrain --config tiny --set hidden_size=128 layers=2 precision=float32 tensor_parallel_1=1 tensor_parallel_2=1 \
-    data_parallel=1 global_batch_size=64 micro_batch_size=64 --strategy single --device-memory 100K >/dev/null 2>"$folder/err"
+    data_parallel=1 global_batch_size=64 micro_batch_size=64 --strategy single --device-memory 1100K >/dev/null 2>"$folder/err"
 check "single: one slot: $(cat "$folder/err")" grep -q ', 1 slot of ' "$folder/err"
 check "single: no schedule with fewer micro-batches" sh -c '! grep -q "in flight" "$1"' sh "$folder/err"
+# Advice does not name the schedule that is in use; --phase-liveness is for phases.
+"$program" plan mnist --gradient-accumulation 16 --kernels portable --device-memory 1500K,64M --batch-size 80 --stages 'B1,B2|B3,B4' \
+    --schedule interleaved >/dev/null 2>"$folder/err"
+check "interleaved: not itself: $(cat "$folder/err")" grep -q 'micro-batches in flight (`sequential`)' "$folder/err"
+phased="--strategy phased --batch-size 8 --gradient-accumulation 8 --kernels portable --device-memory 1330K"
+"$program" plan mnist $phased >/dev/null 2>"$folder/err"
+check "windows of phases: $(cat "$folder/err")" grep -q 'most of it is windows .*; use more stages, or load .*--phase-liveness' "$folder/err"
+"$program" plan mnist $phased --phase-liveness off_chip_after_each_phase >/dev/null 2>"$folder/err"
+check "windows, loaded on demand: $(cat "$folder/err")" sh -c '! grep -q -e --phase-liveness "$1"' sh "$folder/err"
+"$program" mnist $small --device-memory 100K --offload optimizer,weights,accumulators >/dev/null 2>"$folder/err"
+check "an update that is too large: $(cat "$folder/err")" grep -q \
+    'the update of `layer3.weight` alone needs 1.31 MB .* but the budget of device 2 is 102 kB' "$folder/err"
 "$program" mnist $small --device-memory 64M --save "$folder/kept.safetensors" >/dev/null 2>"$folder/err"
 check "enough memory is no failure" test $? -eq 0
 

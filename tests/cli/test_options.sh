@@ -157,6 +157,7 @@ begin_case explain
 check "values" grep -q '^  values  *interleaved, then$' one.out
 check "the default" grep -q '^  default  *interleaved$' one.out
 check "the member" grep -q '^  in C  *options\.memory\.recompute_order$' one.out
+check "the constants" grep -q '^  constants  *BG_RECOMPUTE_INTERLEAVED, BG_RECOMPUTE_THEN$' one.out
 check "the flag" grep -q '^  flag  *--recompute-order of brigade mnist, train and plan' one.out
 for name in gradient_accumulation Training.gradientAccumulation gradient_accumulation_steps gradient-accumulation; do
     "$program" options $name >other.out 2>&1

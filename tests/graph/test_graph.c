@@ -76,6 +76,18 @@ static void add_without_attributes(bg_graph *g, bg_value x)
 {
     bg_graph_add(g, &toy_sum, "s", &x, 1, NULL, NULL);
 }
+static void add_unexpected_attributes(bg_graph *g, bg_value x)
+{
+    bg_graph_add(g, &toy_view, "v", &x, 1, &(toy_sum_attributes){0}, NULL);
+}
+static void add_untyped_result(bg_graph *g, bg_value x)
+{
+    bg_op_type type = toy_view;
+
+    type.alias_input = BG_NO_OPERAND;
+    type.infer = toy_infer_nothing;
+    bg_graph_add(g, &type, "v", &x, 1, NULL, NULL);
+}
 static void add_write_of_input(bg_graph *g, bg_value x)
 {
     bg_graph_add(g, &toy_tick, "t", (bg_value[]){x, x}, 2, NULL, NULL);
@@ -310,6 +322,9 @@ static void test_errors(void **state)
     } cases[] = {
         {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands are given; it takes 1 to 1"},
         {add_without_attributes, BG_ERROR_INVALID, "attributes is NULL"},
+        {add_unexpected_attributes, BG_ERROR_INVALID,
+         "view `v`: attributes are given, but `attributes_bytes` of the op type is 0"},
+        {add_untyped_result, BG_ERROR_INVALID, "view `v`: the shape rule returned BG_OK but set no type for output 0"},
         {add_nameless_op, BG_ERROR_INVALID, "view `view_1`: 2 operands are given; it takes 1 to 1"},
         {add_without_operands, BG_ERROR_INVALID, "view `view_0`: `inputs` is NULL; it must hold the 1 operands"},
         {add_no_type, BG_ERROR_INVALID, "op `s`: the op type is NULL"},

@@ -80,6 +80,12 @@ static bg_status infer_swish(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
+static bg_status infer_nothing(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    (void)op, (void)outputs, (void)error;
+    return BG_OK;
+}
+
 static bg_status refuse_float64(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     outputs[0] = op->types[0];
@@ -264,6 +270,28 @@ static void test_attributes_reach_every_rule(void **state)
     assert_non_null(strstr(error.message, "the factor is inf but must be finite"));
 }
 
+static void test_attributes_without_a_size_are_refused(void **state)
+{
+    const bg_type x = bg_vector(BG_FLOAT64, 5);
+    bg_op_type type = scale;
+    bg_error error = {0};
+
+    (void)state;
+    type.attributes_bytes = 0;
+    assert_int_equal(bg_gradient_check(&type, &(scale_attributes){.factor = 2.5}, &x, NULL, 1, NULL, &error),
+                     BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "scale `checked`: attributes are given, but `attributes_bytes`"));
+}
+
+static void test_a_shape_rule_without_a_type_is_named(void **state)
+{
+    bg_op_type type = swish;
+
+    (void)state;
+    type.infer = infer_nothing;
+    check_fails(&type, NULL, BG_ERROR_INVALID, "swish `checked`: the shape rule returned BG_OK but set no type");
+}
+
 static void test_a_forgotten_gradient_is_named(void **state)
 {
     const bg_op_type type = with_gradient(derive_half);
@@ -291,6 +319,7 @@ static void test_the_check_says_that_it_is_over_float64(void **state)
 
     (void)state;
     refusing.infer = refuse_float64;
+    check_fails(&type, NULL, BG_ERROR_INVALID, "The check passes float64 operands to the kernels");
     assert_int_equal(bg_gradient_check(&type, NULL, single, NULL, 2, NULL, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "The check passes float64 operands to the kernels"));
     assert_int_equal(bg_gradient_check(&refusing, NULL, single, NULL, 2, NULL, &error), BG_ERROR_SHAPE);
@@ -389,6 +418,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_users_op_is_right),
         cmocka_unit_test(test_attributes_reach_every_rule),
+        cmocka_unit_test(test_attributes_without_a_size_are_refused),
+        cmocka_unit_test(test_a_shape_rule_without_a_type_is_named),
         cmocka_unit_test(test_a_forgotten_gradient_is_named),
         cmocka_unit_test(test_a_wrong_element_is_named),
         cmocka_unit_test(test_the_check_says_that_it_is_over_float64),

@@ -201,7 +201,7 @@ static void check_line(const line *l, uint64_t seed)
     status = bgi_balance_cut(b, first, &longest, &error);
     if (isinf(best)) {
         char part[64];
-        snprintf(part, sizeof part, "every stage needs a budget of at least %zu bytes", least);
+        snprintf(part, sizeof part, "one of the stages needs a budget of at least %zu bytes", least);
         if (status != BG_ERROR_BUDGET || strstr(error.message, part) == NULL)
             fail_msg("seed %llu: `%s` instead of `%s`", (unsigned long long)seed, error.message, part);
         return;

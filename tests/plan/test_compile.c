@@ -493,8 +493,8 @@ static void test_refusals(void **state)
     options.execution.gradient_accumulation = 7;
     expect_training(&m, &options, BG_OK, NULL);
     options = bg_options_defaults();
-    options.memory.device_memory_bytes = 1000;
-    expect_training(&m, &options, BG_ERROR_BUDGET, "its budget is 1.00 kB (1000 bytes)");
+    options.memory.device_memory_bytes = 1100;
+    expect_training(&m, &options, BG_ERROR_BUDGET, "its budget is 1.10 kB (1100 bytes)");
     m.loss = (bg_value){0};
     options = bg_options_defaults();
     expect_training(&m, &options, BG_ERROR_INVALID, "the loss is not a value of the graph");

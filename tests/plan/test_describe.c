@@ -159,24 +159,39 @@ static void test_over_budget(void **state)
     bg_error error = {0};
 
     (void)state;
-    assert_int_equal(make_plan(2000, &plan, &error), BG_ERROR_BUDGET);
+    assert_int_equal(make_plan(3000, &plan, &error), BG_ERROR_BUDGET);
     assert_null(plan);
     assert_string_equal(error.message,
-                        "device 0 needs 3.20 kB (3200 bytes), but its budget is 2.00 kB (2000 bytes); most of it is "
+                        "device 0 needs 3.20 kB (3200 bytes), but its budget is 3.00 kB (3000 bytes); most of it is "
                         "weights (1.15 kB), and the largest variable is `w1`, 1.02 kB; use more stages\n"
                         "bytes        weights   gradients       state       stash   transient      stream      device"
                         "      budget      remote\n"
                         "device 0        1152        1024           0         512           0         512        3200"
-                        "        2000           0\n"
+                        "        3000           0\n"
                         "device 1        1216        1024           0         512         320           0        3072"
-                        "        2000           0");
+                        "        3000           0");
+}
+
+static void test_update_over_budget(void **state)
+{
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    assert_int_equal(make_plan(2000, &plan, &error), BG_ERROR_BUDGET);
+    assert_string_equal(error.message,
+                        "the update of `w1` alone needs 2.11 kB (2112 bytes) at once for the weight and its gradient, "
+                        "but the budget of device 0 is 2.00 kB (2000 bytes). Offloading, recomputation and more stages "
+                        "do not make an update smaller: raise the budget, or divide the layer over devices (tensor "
+                        "parallelism: docs/strategies.md)");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placement), cmocka_unit_test(test_memory),  cmocka_unit_test(test_phases),
-        cmocka_unit_test(test_timetable), cmocka_unit_test(test_program), cmocka_unit_test(test_over_budget),
+        cmocka_unit_test(test_placement),          cmocka_unit_test(test_memory),  cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_timetable),          cmocka_unit_test(test_program), cmocka_unit_test(test_over_budget),
+        cmocka_unit_test(test_update_over_budget),
     };
 
     return cmocka_run_group_tests_name("plan/describe", tests, NULL, NULL);
