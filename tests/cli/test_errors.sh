@@ -113,7 +113,7 @@ error 1 'device_mapping and @ in stages' plan mnist --stages 'B1@0|B2,B3,B4@1' -
 error 1 'needs one device for each stage, but there are 4 stages and 2 devices' plan mnist --devices 2
 error 1 'the model can be cut into at most 4 stages at block borders' plan mnist --stages auto:9
 error 1 'stages are `auto:none`' plan mnist --stages auto:none
-error 1 'no cut into 2 stages fits' plan mnist --stages auto:2 --device-memory 1500K
+error 1 'no cut into 2 stages fits' plan mnist --stages auto:2 --device-memory 1400K
 error 1 'the update of `layer3.weight` alone needs' plan mnist --stages auto:2 --device-memory 500K
 error 2 'devices[1].speed is 0' plan mnist --device-speeds 1,0,1,1
 error 1 'matmul_proportions has 2 shares, but the stages are on 4' plan mnist --matmul-proportion 0.1,0.2

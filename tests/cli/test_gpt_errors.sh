@@ -224,8 +224,11 @@ done
 # ---- invalid positions of calls ----
 
 "$program" gpt pretrain $one --steps 3 --save third >out 2>&1
-error 1 'step 3, where the run would resume, is not divisible by execution.device_iterations 2' \
-    gpt pretrain $one device_iterations=2 --steps 8 --load third --set global_batch_size=8
+"$program" gpt pretrain $one device_iterations=2 --steps 8 --load third --set global_batch_size=8 >out 2>err
+check "a position between calls is refused: $(cat err)" test $? -eq 1
+check "and the error gives it: $(cat err)" grep -q \
+    'step 3, where the run would resume, is not divisible by execution.device_iterations 2' err
+check "after a warning about another batch: $(cat err)" grep -q 'batch=16 .* this session has .*batch=8 ' err
 check "what is done is done" "$program" gpt pretrain $one device_iterations=2 --load third --save-weights third.safetensors \
     --set global_batch_size=8 >out 2>err
 check "and saved" test -s third.safetensors

@@ -43,9 +43,9 @@ check "its memory is the budget" sh -c 'grep -q "^memory: device 2 needs the mos
 check "this machine's cores are not asked" sh -c '! grep -q "shared by them" "$1"' sh ipu.out
 "$program" plan mnist --device h100 --device-memory 4M >own.out 2>&1
 check "but one that is given stays" grep -q '^device 3 .* 4194304 ' own.out
-sed 's/"memory_bytes": [0-9]*/"memory_bytes": 1e6/' "$devices/ipu-mk2.json" >small.json
+sed 's/"memory_bytes": [0-9]*/"memory_bytes": 1.4e6/' "$devices/ipu-mk2.json" >small.json
 "$program" plan mnist --device small.json >small.out 2>&1
-check "what does not fit is refused with the table" test "$? $(grep -c 'device 2 needs 2.16 MB .*its budget is 1.00 MB' small.out)" = "1 1"
+check "what does not fit is refused with the table" test "$? $(grep -c 'device 2 needs 2.16 MB .*its budget is 1.40 MB' small.out)" = "1 1"
 sed 's/"devices": 64/"devices": 0/' small.json >wrong.json
 error 2 'wrong.json: `link.devices` is 0; it must be a whole number from 1 to 1.67772e+07' plan mnist --device wrong.json
 error 2 '--device ipu-mk3: the file does not exist, and neither does ipu-mk3.json in' plan mnist --device ipu-mk3

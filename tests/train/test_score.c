@@ -209,7 +209,7 @@ static void scores_that_cannot_be_are_refused(void **state)
     } cases[] = {
         {{.output = "classes"}, "scores[0] has no name or no output"},
         {{.name = "f1", .output = "likelihoods"}, "score `f1` of output `likelihoods`"},
-        {{.name = "loss", .output = "classes"}, "score `loss`: the task has a metric of this name"},
+        {{.name = "loss", .output = "classes"}, "score `loss`: the task already has a metric of this name"},
         {{.name = "f1", .output = "sides", .average = BG_SCORE_BINARY, .class_index = 9},
          "below the number of classes, 2"},
     };
