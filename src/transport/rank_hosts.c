@@ -108,12 +108,14 @@ static bg_status report_wait(ranks *r, const char *what, uint32_t rank, bg_error
                         silent_count > 0 ? silent : name, limit_s);
 }
 
-/* Tells all other ranks that this rank waits, when its last such note is old. */
+/* Tells all other ranks that this rank waits, when its last such note, or the beginning of the wait, is long ago. */
 static void say_so(ranks *r, patience *p, uint64_t now_ns)
 {
     const double pause_s = r->base.setup.ranks->wait_limit_s / NOTES_A_LIMIT;
 
-    if ((double)(now_ns - p->begun_ns) * 1e-9 < pause_s || (double)(now_ns - p->said_ns) * 1e-9 < pause_s)
+    if (p->said_ns == 0) /* a short wait needs no note */
+        p->said_ns = now_ns;
+    if ((double)(now_ns - p->said_ns) * 1e-9 < pause_s)
         return;
     p->said_ns = now_ns;
     for (uint32_t i = 0; i < r->carrier->rank_count; i++)
