@@ -49,7 +49,7 @@ BG_API bg_plan_edge bg_plan_edge_at(const bg_plan *plan, uint32_t index);
 /* One instruction of a device's program, which runs once for each weight update (training) or call (inference). */
 typedef struct bg_plan_instruction {
     bg_action action;
-    size_t transient_bytes; /* the largest number of bytes that only this instruction uses */
+    size_t transient_bytes; /* peak of the bytes that are live only during this instruction */
     bool copies;            /* moves bytes; false for a SEND whose message was written in place */
     bool is_beside;         /* the instruction starts a reduction and does not wait for its end */
 } bg_plan_instruction;

@@ -1,5 +1,5 @@
 /*
- * mnist.c: defines `brigade mnist`, the pipelining tutorial's program, as a row of the models' table.
+ * mnist.c: defines `brigade mnist`, the program of PopTorch's pipelining tutorial, as a row of the models' table.
  */
 #include "cli/mnist.h"
 
@@ -230,8 +230,8 @@ const cli_model cli_model_mnist = {
     .name = "mnist",
     .program = "mnist",
     .says = "mnist",
-    .summary = "train the digit network of the pipelining tutorial and test it",
-    .purpose = "Trains the digit network of the pipelining tutorial on four virtual devices, and tests it.\n",
+    .summary = "train the digit network of PopTorch's pipelining tutorial and test it",
+    .purpose = "Trains the digit network of PopTorch's pipelining tutorial on four virtual devices, and tests it.\n",
     .plan =
         "Shows stages, memory and timetable of `brigade mnist` with the same options. --debug shows the program too.\n",
     .common = "epochs batch-size gradient-accumulation stages learning-rate strategy schedule save checkpoint resume",

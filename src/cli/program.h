@@ -120,7 +120,7 @@ typedef struct cli_library {
 
 /* Returns all defaults, for a command that changes none of them. */
 cli_library cli_library_defaults(void);
-/* Whether the command line has the flag; false if the command does not have the flag. */
+/* Whether the flag is given on the command line; false if the command has no such flag. */
 bool cli_library_is_given(const cli_library *library, const char *flag);
 /* If --dump-after requests the list of passes, prints the list and returns true; the program must then end. */
 bool cli_library_list_passes(const cli_library *library);

@@ -1,6 +1,7 @@
 /*
  * train.c: trains a model of the table: it reads the command line, compiles, and trains with the library's trainer. It
- * checks everything before the training begins. Functions of the model's row print and write.
+ * checks everything before the training begins. The functions in the model's row print the output and write the
+ * result files.
  */
 #include "cli/model.h"
 

@@ -545,7 +545,8 @@ bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_
     bg_status status;
 
     if (length == 0 || assignment[length] == '\0')
-        return bg_error_set(error, BG_ERROR_INVALID, "`%.100s` is not KEY=VALUE, as in model.layers=4", assignment);
+        return bg_error_set(error, BG_ERROR_INVALID, "`%.100s` must have the form KEY=VALUE, such as model.layers=4",
+                            assignment);
     snprintf(name, sizeof name, "%.*s", (int)length, assignment);
     BGI_TRY(find_named(name, &f, error));
     BGI_TRY(read_text(f, assignment + length + 1, &document, error));
@@ -553,7 +554,7 @@ bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_
     if (value != NULL && json_object_size(document.root) == 1)
         assign(config, f, value, &problems);
     else
-        bgi_problems_add(&problems, NULL, "`%.100s` is not KEY=VALUE, as in model.layers=4", assignment);
+        bgi_problems_add(&problems, NULL, "`%.100s` must have the form KEY=VALUE, such as model.layers=4", assignment);
     status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
     bgi_problems_clear(&problems);
     bgi_document_clear(&document);

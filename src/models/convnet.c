@@ -1,6 +1,6 @@
 /*
- * convnet.c: builds the digit network of the pipelining tutorial. Layers pool before the ReLU, as in the tutorial; the
- * other order computes the same values at a different cost.
+ * convnet.c: builds the digit network of PopTorch's pipelining tutorial. Layers pool before the ReLU, as in the
+ * tutorial; the other order computes the same values at a different cost.
  */
 #include <brigade/convnet.h>
 

@@ -46,7 +46,8 @@ void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Adds the parameter name.SUFFIX_l0 or name.SUFFIX_l0_reverse; its values are uniform in +-1/sqrt(H). */
+/* Adds the parameter NAME.WHAT_lN or NAME.WHAT_lN_reverse of layer N; its initial values are uniform in
+ * +-1/sqrt(width). */
 static bg_value add_parameter(recurrent_layers *l, const char *what, int64_t layer, bool reverse, bg_type type)
 {
     const double bound = 1.0 / sqrt((double)l->width);

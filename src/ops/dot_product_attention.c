@@ -43,7 +43,8 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
         return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g; it must be at least 0 and below 1",
                             attributes->probability);
     if (!(attributes->alibi >= 0.0 && isfinite(attributes->alibi)))
-        return bg_error_set(error, BG_ERROR_INVALID, "alibi is %g; it must be above 0 (the paper has 8), or 0 for none",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "alibi is %g; it must be finite and above 0 (the paper has 8), or 0 for none",
                             attributes->alibi);
     if (attributes->alibi > 0.0 && attributes->axis != BG_MESH_NONE)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,

@@ -86,7 +86,7 @@ static bg_status check_unary_function(const bg_op_signature *op, bg_error *error
                             "clamp has the bounds %g and %g; the lower bound must come first, and neither may be NaN",
                             a, b);
     if (function == BG_SOFTPLUS && !(a > 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "parameter a of softplus is %g; it must be above 0", a);
+        return bg_error_set(error, BG_ERROR_INVALID, "parameter a of softplus is %g; it must be finite and above 0", a);
     if (bgi_unary_has_parameters(function) && function != BG_CLAMP && !(isfinite(a) && isfinite(b)))
         return bg_error_set(error, BG_ERROR_INVALID, "the parameters are %g and %g; both must be finite", a, b);
     return BG_OK;

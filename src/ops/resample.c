@@ -30,7 +30,8 @@ static bg_status check_attributes(const bgi_resample_attributes *a, bg_error *er
 
         if (!isfinite(axis->scale) || axis->scale < 0.0)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "a scale is %g; it must be above 0, or 0 for the ratio of the sizes", axis->scale);
+                                "a scale is %g; it must be finite and above 0, or 0 for the ratio of the sizes",
+                                axis->scale);
         if (axis->in < 1 || axis->out < 1 || axis->in > INT32_MAX || axis->out > INT32_MAX)
             return bg_error_set(
                 error, BG_ERROR_SHAPE,

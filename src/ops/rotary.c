@@ -28,15 +28,16 @@ static bg_status check_numbers(const bg_type *x, const bgi_rotary_attributes *at
                             "features is %lld; it must be even, at least 2 and at most the width of a head, %lld",
                             (long long)features, (long long)(width / heads));
     if (!(attributes->base > 0.0 && isfinite(attributes->base)))
-        return bg_error_set(error, BG_ERROR_INVALID, "base is %g; it must be above 0 (the paper has 10000)",
+        return bg_error_set(error, BG_ERROR_INVALID, "base is %g; it must be finite and above 0 (the paper has 10000)",
                             attributes->base);
     if (!(attributes->scaling > 0.0 && isfinite(attributes->scaling)))
-        return bg_error_set(error, BG_ERROR_INVALID, "scaling is %g; it must be above 0 (1 means no scaling)",
-                            attributes->scaling);
-    if (attributes->magnitude < 0.0 || !isfinite(attributes->magnitude))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "magnitude is %g; it must be above 0, or 0 for the magnitude of the scaling rule",
-                            attributes->magnitude);
+                            "scaling is %g; it must be finite and above 0 (1 means no scaling)", attributes->scaling);
+    if (attributes->magnitude < 0.0 || !isfinite(attributes->magnitude))
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "magnitude is %g; it must be finite and above 0, or 0 for the magnitude of the scaling rule",
+            attributes->magnitude);
     if (attributes->kind == BG_ROTARY_LINEAR)
         return BG_OK;
     if (attributes->kind != BG_ROTARY_YARN && attributes->kind != BG_ROTARY_LLAMA3)

@@ -291,8 +291,8 @@ static bool is_named(const pass *p, uint32_t i)
     return (pointers[i].result & (p->needs | p->makes)) != 0;
 }
 
-/* Whether the pass must not see pointer `i`: its row does not name the result, which exists. Before that, the pointer
- * may refer to an unfinished result. */
+/* Whether the pass must not see pointer `i`: the result exists, and the pass's row does not name it. Until the result
+ * exists, the pointer may refer to an unfinished one. */
 static bool is_hidden(const bgi_compiler *c, const pass *p, uint32_t i)
 {
     return !is_named(p, i) && (c->made & pointers[i].result) != 0;

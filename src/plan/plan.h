@@ -120,7 +120,7 @@ typedef struct bgi_reduced {
     bgi_operand operand; /* the whole variable */
     bg_dtype dtype;      /* element type of a REDUCE: float32 or float64 */
     int64_t element_count;
-    int64_t piece_count; /* REDUCE: replica r gets the sum of its r-th piece of `piece_count` elements; 0: the whole
+    int64_t piece_count; /* REDUCE: replica r gets the sum of the r-th piece, of `piece_count` elements; 0: the whole
                             sum. GATHER: replica r has the r-th piece */
 } bgi_reduced;
 

@@ -57,14 +57,15 @@ bg_status bgi_sampling_check(const bg_sampling *sampling, bg_error *error)
 {
     BGI_TRY(bgi_struct_check(sampling->struct_bytes, sizeof *sampling, "bg_sampling", "bg_sampling_defaults()", error));
     if (!(sampling->temperature >= 0.0 && isfinite(sampling->temperature)))
-        return bg_error_set(error, BG_ERROR_INVALID, "temperature is %g; it must be at least 0", sampling->temperature);
+        return bg_error_set(error, BG_ERROR_INVALID, "temperature is %g; it must be finite and at least 0",
+                            sampling->temperature);
     BGI_TRY(check_share("top_p", sampling->top_p, error));
     BGI_TRY(check_share("typical_p", sampling->typical_p, error));
     if (!(sampling->min_p >= 0.0 && sampling->min_p <= 1.0))
         return bg_error_set(error, BG_ERROR_INVALID, "min_p is %g; it must be from 0 to 1", sampling->min_p);
     if (!(sampling->repetition_penalty > 0.0 && isfinite(sampling->repetition_penalty)))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "repetition_penalty is %g; it must be above 0, and 1 means no penalty",
+                            "repetition_penalty is %g; it must be finite and above 0, and 1 means no penalty",
                             sampling->repetition_penalty);
     if (!isfinite(sampling->presence_penalty) || !isfinite(sampling->frequency_penalty))
         return bg_error_set(

@@ -295,8 +295,9 @@ static bg_status cross_operand(bgi_cutter *c, uint32_t op, bg_value operand, bg_
         if (c->writer_stage[root.id] == NOWHERE || c->writer_stage[root.id] == stage)
             return BG_OK;
         if (c->kinds[op] != BGI_SEGMENT_UPDATE)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` reads `%s` of stage %u", c->graph->ops[op].name,
-                                value->name, c->writer_stage[root.id]);
+            return bg_error_set(error, BG_ERROR_INTERNAL,
+                                "op `%s` reads `%s`, which stage %u writes; only an op of an update may do this",
+                                c->graph->ops[op].name, value->name, c->writer_stage[root.id]);
         from = bgi_partition_find(c->out, BGI_SEGMENT_UPDATE, c->writer_stage[root.id], c->write_level[root.id]);
         break;
     default:

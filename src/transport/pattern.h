@@ -35,7 +35,8 @@ typedef struct bgi_pattern {
                       unused */
 } bgi_pattern;
 
-/* `rows` times `length` elements, at a distance of `stride`. */
+/* `rows` rows of `length` elements each. The first row begins at element `first`, and each next one `stride` elements
+ * later. */
 typedef struct bgi_region {
     size_t first, length, stride, rows; /* empty when length or rows is 0 */
 } bgi_region;

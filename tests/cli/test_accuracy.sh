@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade mnist` learns as well as the program of the pipelining tutorial. Its authors accept 97.5 to 99.9 % after two
+# `brigade mnist` learns as well as the program of PopTorch's pipelining tutorial. Its authors accept 97.5 to 99.9 % after two
 # epochs, in both strategies, with and without offload, and published 98.4 % after three. The data are MNIST in
 # $BRIGADE_TEST_DATA, or generated digits, which are about as hard. BRIGADE_TEST_ALL trains with five seeds; sanitizer
 # runs skip this test.

@@ -316,14 +316,14 @@ static void test_wrong_files(void **state)
 static void test_wrong_values(void **state)
 {
     (void)state;
-    refuse_set("layers", "is not KEY=VALUE");
-    refuse_set("=3", "is not KEY=VALUE");
+    refuse_set("layers", "must have the form KEY=VALUE");
+    refuse_set("=3", "must have the form KEY=VALUE");
     refuse_set("model.layer=3", "did you mean `model.layers`?");
     refuse_set("layer=3", "did you mean `model.layers`?");
     refuse_set("steps=3", "`steps` can mean training.steps or checkpoint.steps; give the full name");
     refuse_set("model.layers=x", "model.layers is \"x\"");
     refuse_set("model.layers=", "model.layers is null");
-    refuse_set("model.layers=1\nother: 2", "is not KEY=VALUE");
+    refuse_set("model.layers=1\nother: 2", "must have the form KEY=VALUE");
     refuse_set("model.layers=[", "model.layers:");
     refuse_set("model.dropout_prob=1", "model.dropout_prob is 1; it must be a number from 0 to");
     refuse_set("checkpoint.save=", "checkpoint.save is \"\"");

@@ -161,7 +161,7 @@ static void test_parameters_that_make_no_sense_are_refused(void **state)
     } wrong[] = {
         {{"", BG_CLAMP, true, 2, 1, 0, 0}, "clamp has the bounds 2 and 1; the lower bound must come first"},
         {{"", BG_CLAMP, true, NAN, 1, 0, 0}, "neither may be NaN"},
-        {{"", BG_SOFTPLUS, true, 0, 20, 0, 0}, "parameter a of softplus is 0; it must be above 0"},
+        {{"", BG_SOFTPLUS, true, 0, 20, 0, 0}, "parameter a of softplus is 0; it must be finite and above 0"},
         {{"", BG_SOFTPLUS, true, 1, INFINITY, 0, 0}, "both must be finite"},
         {{"", BG_ELU, true, NAN, 0, 0, 0}, "both must be finite"},
         {{"", BG_POWER, true, INFINITY, 0, 0, 0}, "the parameters are inf and 0; both must be finite"},

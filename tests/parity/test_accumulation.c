@@ -138,7 +138,8 @@ static void set_running(bg_options *options)
     options->numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
 }
 
-/* The mean over labels is the same for all counts of the micro-batches, even if the first ones count 0. */
+/* The running mean over labels equals the mean of the whole batch for every size of micro-batch, even if no label of
+ * the first micro-batches counts. */
 static void test_a_running_mean_equals_the_whole(void **state)
 {
     static const struct {

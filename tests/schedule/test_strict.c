@@ -1,6 +1,6 @@
 /*
  * test_strict.c: for a strict problem, the simulated actions of a step are one sequence over all devices, in the order
- * of the data flow. So is the timetable.
+ * of the data flow. The timetable shows the same sequence.
  */
 #include <stdarg.h>
 #include <stddef.h>

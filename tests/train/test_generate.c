@@ -279,7 +279,7 @@ static void test_messages(void **state)
     assert_null(bg_generator_logits(generator));
     refuse_sampling(generator, 1.0, 1.0, "no tokens to continue");
     require(bg_generator_feed(generator, tokens, 1, &error), &error);
-    refuse_sampling(generator, -1.0, 1.0, "temperature is -1; it must be at least 0");
+    refuse_sampling(generator, -1.0, 1.0, "temperature is -1; it must be finite and at least 0");
     refuse_sampling(generator, INFINITY, 1.0, "temperature is inf");
     refuse_sampling(generator, 1.0, 0.0, "top_p is 0; it must be above 0 and at most 1");
     refuse_sampling(generator, 1.0, 1.5, "top_p is 1.5");

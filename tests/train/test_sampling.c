@@ -184,7 +184,7 @@ static void test_messages(void **state)
     refuse(&sampling, "typical_p is 0; it must be above 0");
     sampling = bg_sampling_defaults();
     sampling.repetition_penalty = 0.0;
-    refuse(&sampling, "repetition_penalty is 0; it must be above 0");
+    refuse(&sampling, "repetition_penalty is 0; it must be finite and above 0");
     sampling = bg_sampling_defaults();
     sampling.frequency_penalty = INFINITY;
     refuse(&sampling, "they must be finite");

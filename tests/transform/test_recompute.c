@@ -402,7 +402,8 @@ static void test_giving_up_is_measured(void **state)
     }
 }
 
-/* If stashing another value of the same size would replace a value, memory is not saved, and nothing is recomputed. */
+/* If recomputing a value requires that another value of the same size is stashed instead, no memory is saved, so
+ * nothing is recomputed. */
 static void test_nothing_is_gained(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 3);
