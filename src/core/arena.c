@@ -156,7 +156,7 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 }
 
 /* Only allocations of at least half a huge page use huge pages, so that rounding up at most doubles the memory. */
-enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = HUGE_PAGE_BYTES / 2 };
+enum { HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = HUGE_PAGE_BYTES / 2 };
 
 static size_t round_to_huge_pages(size_t size_bytes)
 {
@@ -212,7 +212,7 @@ void *bgi_take_pages(size_t count, size_t element_bytes)
 {
     if (element_bytes != 0 && count > SIZE_MAX / element_bytes / 2)
         return NULL;
-    return bgi_aligned_allocate(PAGE_BYTES, (count * element_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
+    return bgi_aligned_allocate(BGI_PAGE_BYTES, bgi_whole_pages(count * element_bytes));
 }
 
 void *bgi_memory_reserve(const bg_allocator *allocator, size_t alignment, size_t size_bytes)

@@ -33,6 +33,12 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* Does the same without zeroing the memory. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
+enum { BGI_PAGE_BYTES = 4096 };
+/* Rounds up to whole pages. */
+static inline size_t bgi_whole_pages(size_t size_bytes)
+{
+    return (size_bytes + BGI_PAGE_BYTES - 1) / BGI_PAGE_BYTES * BGI_PAGE_BYTES;
+}
 /* Returns zeroed memory for `count` elements in whole pages, or NULL; release with free(). It is for data that a thread
  * writes in each run. If such data shared a cache line with memory of another thread's session, both threads would wait
  * for the line. Separate lines of the same page are not enough, because processors prefetch within a page. */

@@ -9,8 +9,6 @@
 #include "core/arena.h"
 #include "core/error.h"
 
-enum { PAGE_BYTES = 4096 };
-
 typedef struct cpu_device {
     bgi_device base;
     bool owns_store;
@@ -21,8 +19,8 @@ typedef struct cpu_device {
 static void *reserve(const bgi_device_setup *setup, size_t size_bytes)
 {
     if (setup->allocate == NULL)
-        return bgi_aligned_reserve(PAGE_BYTES, (size_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
-    return setup->allocate(setup->allocator_user, PAGE_BYTES, size_bytes > 0 ? size_bytes : PAGE_BYTES);
+        return bgi_aligned_reserve(BGI_PAGE_BYTES, bgi_whole_pages(size_bytes));
+    return setup->allocate(setup->allocator_user, BGI_PAGE_BYTES, size_bytes > 0 ? size_bytes : BGI_PAGE_BYTES);
 }
 
 static void release(const bgi_device_setup *setup, void *memory, size_t size_bytes)
@@ -30,7 +28,7 @@ static void release(const bgi_device_setup *setup, void *memory, size_t size_byt
     if (setup->allocate == NULL)
         free(memory);
     else if (memory != NULL)
-        setup->release(setup->allocator_user, memory, size_bytes > 0 ? size_bytes : PAGE_BYTES);
+        setup->release(setup->allocator_user, memory, size_bytes > 0 ? size_bytes : BGI_PAGE_BYTES);
 }
 
 static void destroy(bgi_device *device)
