@@ -230,7 +230,7 @@ const cli_model cli_model_mnist = {
     .name = "mnist",
     .program = "mnist",
     .says = "mnist",
-    .summary = "train the digit network of PopTorch's pipelining tutorial and test it",
+    .summary = "train and test the digit network of PopTorch's tutorial",
     .purpose = "Trains the digit network of PopTorch's pipelining tutorial on four virtual devices, and tests it.\n",
     .plan =
         "Shows stages, memory and timetable of `brigade mnist` with the same options. --debug shows the program too.\n",

@@ -131,10 +131,6 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
         return bg_error_set(error, r->lost_status, "%s: %s", what, r->lost_why);
     if (bgi_ranks_move(r, true))
         return BG_OK;
-    if (++p->looks < SPINS) {
-        sched_yield();
-        return BG_OK;
-    }
     now_ns = bgi_clock_ns();
     if (atomic_load(&r->heard) != p->heard || p->begun_ns == 0) {
         p->heard = atomic_load(&r->heard);
@@ -144,7 +140,10 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
         return report_wait(r, what, rank, error);
     if (p->says_so)
         say_so(r, p, now_ns);
-    bgi_clock_sleep(SLEEP_NS);
+    if (++p->looks < SPINS) /* on a busy machine these take longer than a short limit */
+        sched_yield();
+    else
+        bgi_clock_sleep(SLEEP_NS);
     return BG_OK;
 }
 

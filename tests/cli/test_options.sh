@@ -6,10 +6,10 @@ cd "$folder" || exit 1
 
 # All commands that --help of the program and of its commands lists.
 commands() {
-    "$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | while read -r command; do
+    "$program" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' | while read -r command; do
         echo "$command"
     done
-    "$program" gpt --help | sed -n 's/^  \([a-z]*\) .*/gpt \1/p'
+    "$program" gpt --help | sed -n 's/^  \([a-z][a-z]*\) .*/gpt \1/p'
     printf 'data bench\ndata tokenize\ndata digits\n'
 }
 

@@ -510,9 +510,18 @@ enum { RUN_MS = 60, TRIES = 25 };
 
 typedef struct runner {
     pthread_t thread;
-    net net;
+    net *net; /* NULL: plain arithmetic */
     uint64_t calls;
 } runner;
+
+/* Work of one thread that shares nothing with others. */
+static void calculate(void)
+{
+    volatile float sum = 0.0f;
+
+    for (int i = 0; i < 20000; i++)
+        sum = sum * 0.5f + 1.0f;
+}
 
 static void *run_for_a_while(void *argument)
 {
@@ -520,18 +529,24 @@ static void *run_for_a_while(void *argument)
     const uint64_t end_ns = bgi_clock_ns() + RUN_MS * UINT64_C(1000000);
 
     for (r->calls = 0; bgi_clock_ns() < end_ns; r->calls++)
-        if (bg_session_run(r->net.session, (const void *[]){r->net.images}, (void *[]){r->net.logits}, NULL) != BG_OK)
+        if (r->net == NULL)
+            calculate();
+        else if (bg_session_run(r->net->session, (const void *[]){r->net->images}, (void *[]){r->net->logits}, NULL) !=
+                 BG_OK)
             return "a run failed";
     return NULL;
 }
 
-static uint64_t count_calls(runner *runners, uint32_t count)
+static uint64_t count_calls(net *nets, uint32_t count)
 {
+    runner runners[2];
     uint64_t calls = 0;
     void *failure = NULL;
 
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        runners[i].net = nets != NULL ? &nets[i] : NULL;
         assert_int_equal(pthread_create(&runners[i].thread, NULL, run_for_a_while, &runners[i]), 0);
+    }
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(pthread_join(runners[i].thread, &failure), 0);
         assert_null(failure);
@@ -540,12 +555,21 @@ static uint64_t count_calls(runner *runners, uint32_t count)
     return calls;
 }
 
-/* Two threads, each with a session of one worker, have at least 1.4 times the throughput of one thread. */
+/* Returns the throughput of two threads over that of one. */
+static double ratio_of_two(net *nets)
+{
+    const uint64_t alone = count_calls(nets, 1);
+
+    return (double)count_calls(nets, 2) / (double)alone;
+}
+
+/* Two threads, each with a session of one worker, have at least 1.4 times the throughput of one thread, or, where
+ * other programs use the processors, 0.8 of what plain arithmetic reaches. */
 static void sessions_of_two_threads_run_side_by_side(void **state)
 {
     const cpu_set_t set = affinity_of(pthread_self());
-    static runner runners[2];
-    double best = 0.0;
+    static net nets[2];
+    double best = 0.0, best_plain = 0.0;
 
     (void)state;
     if (CPU_COUNT(&set) < 2) {
@@ -553,16 +577,17 @@ static void sessions_of_two_threads_run_side_by_side(void **state)
         skip();
     }
     for (int i = 0; i < 2; i++)
-        open_net(&runners[i].net, 16, 1, BG_PINNING_NONE);
+        open_net(&nets[i], 16, 1, BG_PINNING_NONE);
     for (int attempt = 0; attempt < TRIES && best < 1.4; attempt++) {
-        const uint64_t alone = count_calls(runners, 1), together = count_calls(runners, 2);
-        const double ratio = (double)together / (double)alone;
+        const double plain = ratio_of_two(NULL), ratio = ratio_of_two(nets);
         best = ratio > best ? ratio : best;
+        best_plain = plain > best_plain ? plain : best_plain;
     }
     for (int i = 0; i < 2; i++)
-        close_net(&runners[i].net);
-    if (best < 1.4)
-        fail_msg("two threads did %.2f times the calls of one in the best of %d tries", best, TRIES);
+        close_net(&nets[i]);
+    if (best < 1.4 && best < 0.8 * best_plain)
+        fail_msg("two threads did %.2f times the calls of one in the best of %d tries, and %.2f times the arithmetic",
+                 best, TRIES, best_plain);
 }
 
 int main(void)
