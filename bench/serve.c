@@ -5,9 +5,11 @@
  *     serve [SECONDS]       the time of each measurement; 1 by default
  *
  *     one op, digit         time of a call in one thread (median, 99th percentile)
- *     threads, processes    calls per second of one thread, of two at a time over one set of weights, and of two
- *                           processes. They take turns in rounds, and the median of the rounds counts. The same by
- *                           processor time: the speed of a call beside another one, independent of other load
+ *     threads, processes    calls per second of one thread or process on each of two cores, alone and both at the same
+ *                           time; threads share one set of weights. Each is bound to its core, because the cores of a
+ *                           virtual machine can differ in speed. Both together are compared with the mean of each
+ *                           alone, and each process with itself alone. All take turns in rounds, and the median of the
+ *                           rounds counts; "by processor time" does not contain waits for a core
  *     arithmetic            the same for additions and multiplications without shared memory: the speed that the
  *                           machine gives two threads and two processes in the same rounds. The rows "with both cores"
  *                           are medians of the rounds in which arithmetic had them
@@ -21,6 +23,7 @@
 #include <brigade/session.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,42 +247,87 @@ static rates rate(const server *s)
     return (rates){(double)s->calls / s->elapsed, (double)s->calls / s->worked};
 }
 
-/* Returns the rate of all threads together. If `readers` is NULL, threads do plain arithmetic. */
-static rates rate_of_threads(bg_session *const *readers, int count)
+/* The first two processors of this process. */
+static int processors[2];
+
+static bool find_processors(void)
 {
-    server servers[2];
+    cpu_set_t set;
+    int count = 0;
+
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return false;
+    for (int i = 0; i < CPU_SETSIZE && count < 2; i++)
+        if (CPU_ISSET(i, &set))
+            processors[count++] = i;
+    return count == 2;
+}
+
+static void bind_to(int core)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(processors[core], &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        exit(1);
+}
+
+/* The work of a round: runs of `readers` in threads, or of sessions with their own weights in processes, on cores
+ * [first, first + count). */
+typedef struct work {
+    bg_session *const *readers; /* NULL: plain arithmetic */
+    bool in_processes;
+    bg_plan *plan; /* of processes; NULL: plain arithmetic */
+} work;
+
+typedef struct bound_server {
+    server server;
+    int core;
+} bound_server;
+
+static void *serve_bound(void *argument)
+{
+    bound_server *s = argument;
+
+    bind_to(s->core);
+    return serve(&s->server);
+}
+
+static void run_threads(const work *w, int first, int count, rates *each)
+{
+    bound_server servers[2];
     pthread_t threads[2];
-    rates sum = {0};
 
     for (int i = 0; i < count; i++) {
-        servers[i] = digit_server(readers != NULL ? readers[i] : NULL, seconds / ROUNDS_A_MEASUREMENT);
-        if (pthread_create(&threads[i], NULL, serve, &servers[i]) != 0)
+        servers[i] = (bound_server){
+            .server = digit_server(w->readers != NULL ? w->readers[first + i] : NULL, seconds / ROUNDS_A_MEASUREMENT),
+            .core = first + i};
+        if (pthread_create(&threads[i], NULL, serve_bound, &servers[i]) != 0)
             exit(1);
     }
     for (int i = 0; i < count; i++) {
         pthread_join(threads[i], NULL);
-        sum.calls += rate(&servers[i]).calls;
-        sum.worked += rate(&servers[i]).worked;
+        each[i] = rate(&servers[i].server);
     }
-    return sum;
 }
 
-/* Starts processes with separate weights, which begin to count at the same time. Returns the rate of the slowest
- * one. */
-static rates rate_of_processes(bool is_digit, int count)
+/* Starts processes with separate weights, which begin to count at the same time. */
+static void run_processes(const work *w, int first, int count, rates *each)
 {
     struct shared {
         atomic_int ready;
         rates each[2];
     } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    rates slowest;
 
     if (shared == MAP_FAILED)
         exit(1);
     fflush(stdout);
     for (int i = 0; i < count; i++)
         if (fork() == 0) {
-            server s = digit_server(is_digit ? make_session(make_digit(true)) : NULL, seconds / ROUNDS_A_MEASUREMENT);
+            server s = digit_server(NULL, seconds / ROUNDS_A_MEASUREMENT);
+            bind_to(first + i);
+            s.session = w->plan != NULL ? make_session(w->plan) : NULL;
             atomic_fetch_add(&shared->ready, 1);
             while (atomic_load(&shared->ready) < count)
                 usleep(100);
@@ -289,40 +337,40 @@ static rates rate_of_processes(bool is_digit, int count)
         }
     for (int i = 0; i < count; i++)
         wait(NULL);
-    slowest = shared->each[0];
-    if (count == 2 && shared->each[1].calls < slowest.calls)
-        slowest.calls = shared->each[1].calls;
-    if (count == 2 && shared->each[1].worked < slowest.worked)
-        slowest.worked = shared->each[1].worked;
+    memcpy(each, shared->each, (size_t)count * sizeof *each);
     munmap(shared, sizeof *shared);
-    return slowest;
 }
 
-/* The results of each round: the rate of one thread or process, the rate of two, and their ratio. */
+/* The results of each round: the rate on each core alone; that of both threads together, or of the slower process; and
+ * the ratio of two to one. */
 typedef struct rounds {
-    double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
+    double first[ROUNDS], second[ROUNDS], both[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
 } rounds;
 
-static void add_round(rounds *r, int round, rates one, rates two)
+static double smaller(double a, double b)
 {
-    r->one[round] = one.calls;
-    r->two[round] = two.calls;
-    r->times[round] = two.calls / one.calls;
-    r->times_worked[round] = two.worked / one.worked;
+    return a < b ? a : b;
 }
 
-static void add_threads(rounds *r, int round, bg_session *const *readers)
+static void add_round(rounds *r, int round, const work *w)
 {
-    const rates one = rate_of_threads(readers, 1);
+    void (*const run)(const work *, int, int, rates *) = w->in_processes ? run_processes : run_threads;
+    rates alone[2], both[2];
 
-    add_round(r, round, one, rate_of_threads(readers, 2));
-}
-
-static void add_processes(rounds *r, int round, bool is_digit)
-{
-    const rates one = rate_of_processes(is_digit, 1);
-
-    add_round(r, round, one, rate_of_processes(is_digit, 2));
+    run(w, 0, 1, &alone[0]);
+    run(w, 1, 1, &alone[1]);
+    run(w, 0, 2, both);
+    r->first[round] = alone[0].calls;
+    r->second[round] = alone[1].calls;
+    if (w->in_processes) {
+        r->both[round] = smaller(both[0].calls, both[1].calls);
+        r->times[round] = smaller(both[0].calls / alone[0].calls, both[1].calls / alone[1].calls);
+        r->times_worked[round] = smaller(both[0].worked / alone[0].worked, both[1].worked / alone[1].worked);
+    } else {
+        r->both[round] = both[0].calls + both[1].calls;
+        r->times[round] = 2.0 * r->both[round] / (alone[0].calls + alone[1].calls);
+        r->times_worked[round] = 2.0 * (both[0].worked + both[1].worked) / (alone[0].worked + alone[1].worked);
+    }
 }
 
 /* Prints the median over the rounds directly before and after which plain arithmetic had both cores. */
@@ -340,34 +388,42 @@ static void print_with_both_cores(const char *what, const rounds *served, const 
                count, ROUNDS);
 }
 
+static void print_rounds(const char *what, rounds *r, bool has_rates, const char *unit)
+{
+    if (has_rates) {
+        printf("%s,1,%.0f,calls/s on the first core\n", what, bench_median(r->first, ROUNDS));
+        printf("%s,1,%.0f,calls/s on the second core\n", what, bench_median(r->second, ROUNDS));
+        printf("%s,2,%.0f,calls/s\n", what, bench_median(r->both, ROUNDS));
+    }
+    printf("%s,2,%.2f,%s\n", what, bench_median(r->times, ROUNDS), unit);
+    printf("%s,2,%.2f,%s by processor time\n", what, bench_median(r->times_worked, ROUNDS), unit);
+}
+
 static void measure_several(bg_session *const *readers)
 {
     static rounds threads, processes, plain_threads, plain_processes;
+    bg_plan *own = make_digit(true);
 
+    if (!find_processors()) {
+        fprintf(stderr, "serve: there is one processor; threads and processes need two\n");
+        return;
+    }
     for (int i = 0; i < ROUNDS; i++) {
-        add_threads(&threads, i, readers);
-        add_threads(&plain_threads, i, NULL);
+        add_round(&threads, i, &(work){.readers = readers});
+        add_round(&plain_threads, i, &(work){0});
     }
     /* Processes have separate rounds, because after a fork the first writes to this process's pages copy them. */
     for (int i = 0; i < ROUNDS; i++) {
-        add_processes(&processes, i, true);
-        add_processes(&plain_processes, i, false);
+        add_round(&processes, i, &(work){.in_processes = true, .plan = own});
+        add_round(&plain_processes, i, &(work){.in_processes = true});
     }
+    bg_plan_destroy(own);
     print_with_both_cores("threads", &threads, &plain_threads, two_cores, "times one");
-    print_with_both_cores("processes", &processes, &plain_processes, each_core, "of one alone");
-    printf("threads,1,%.0f,calls/s\n", bench_median(threads.one, ROUNDS));
-    printf("threads,2,%.0f,calls/s\n", bench_median(threads.two, ROUNDS));
-    printf("threads,2,%.2f,times one\n", bench_median(threads.times, ROUNDS));
-    printf("threads,2,%.2f,times one by processor time\n", bench_median(threads.times_worked, ROUNDS));
-    printf("arithmetic,2,%.2f,times one thread\n", bench_median(plain_threads.times, ROUNDS));
-    printf("arithmetic,2,%.2f,times one thread by processor time\n", bench_median(plain_threads.times_worked, ROUNDS));
-    printf("processes,1,%.0f,calls/s\n", bench_median(processes.one, ROUNDS));
-    printf("processes,2,%.0f,calls/s of the slower one\n", bench_median(processes.two, ROUNDS));
-    printf("processes,2,%.2f,of one alone\n", bench_median(processes.times, ROUNDS));
-    printf("processes,2,%.2f,of one alone by processor time\n", bench_median(processes.times_worked, ROUNDS));
-    printf("arithmetic,2,%.2f,of one process alone\n", bench_median(plain_processes.times, ROUNDS));
-    printf("arithmetic,2,%.2f,of one process alone by processor time\n",
-           bench_median(plain_processes.times_worked, ROUNDS));
+    print_with_both_cores("processes", &processes, &plain_processes, each_core, "of itself alone");
+    print_rounds("threads", &threads, true, "times one");
+    print_rounds("arithmetic", &plain_threads, false, "times one thread");
+    print_rounds("processes", &processes, true, "of itself alone");
+    print_rounds("arithmetic", &plain_processes, false, "of a process alone");
     fflush(stdout);
 }
 

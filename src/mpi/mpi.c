@@ -11,7 +11,9 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,8 @@
 enum {
     NAME_BYTES = 128,
     MESSAGE_BYTES = 1 << 30,
-    LOOKS = 2, /* calls of MPI_Testsome of a poll */
+    LOOKS = 2,    /* calls of MPI_Testsome of a poll */
+    YIELDS = 100, /* of a thread that waits for another one to leave MPI, before it sleeps */
     CLOSE_LIMIT_MS = 1000,
     END_LIMIT_S = 3, /* the limit is one second longer for every RANKS_A_SECOND ranks */
     RANKS_A_SECOND = 4
@@ -62,7 +65,7 @@ typedef struct lane {
 typedef struct mpi {
     bg_transport base;
     MPI_Comm comm;
-    pthread_mutex_t mutex;
+    atomic_bool is_busy; /* a thread is inside MPI */
     char name[NAME_BYTES];
     uint32_t *hosts;
     bool owns_mpi;
@@ -92,6 +95,27 @@ static void clear(bg_error *error)
 static bg_status out_of_memory(bg_error *error)
 {
     return fail(error, BG_ERROR_MEMORY, "out of memory", MPI_SUCCESS);
+}
+
+/* ---- one thread at a time ---- */
+
+/* Waits until no other thread is inside MPI. Calls are short, so this usually succeeds at once. In contrast to a mutex,
+ * leaving is a plain store: it does not wait until the processor has written the message that was just sent. */
+static void enter(mpi *m)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+
+    for (int looks = 0; atomic_exchange_explicit(&m->is_busy, true, memory_order_acquire); looks++) {
+        if (looks < YIELDS)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+static void leave(mpi *m)
+{
+    atomic_store_explicit(&m->is_busy, false, memory_order_release);
 }
 
 /* ---- lanes ---- */
@@ -136,9 +160,9 @@ static bg_status open_lane(void *user, void **out_lane, bg_error *error)
         return fail(error, BG_ERROR_IO, "a rank was lost in the middle of a message; only a new process can continue",
                     MPI_SUCCESS);
     }
-    pthread_mutex_lock(&m->mutex);
+    enter(m);
     code = MPI_Comm_idup(m->comm, &l->comm, &l->opening);
-    pthread_mutex_unlock(&m->mutex);
+    leave(m);
     if (code != MPI_SUCCESS) {
         free(l);
         return fail(error, BG_ERROR_IO, "MPI_Comm_idup", code);
@@ -190,7 +214,7 @@ static void close_lane(void *user, void *of)
     lane *l = of;
     int is_over = 0;
 
-    pthread_mutex_lock(&m->mutex);
+    enter(m);
     MPI_Finalized(&is_over);
     if (!is_over && !(end_opening(l) && end_receives(l)))
         m->is_stuck = true;
@@ -199,7 +223,7 @@ static void close_lane(void *user, void *of)
             MPI_Request_free(&l->requests[i]);
     if (!is_over && !m->is_stuck)
         MPI_Comm_free(&l->comm);
-    pthread_mutex_unlock(&m->mutex);
+    leave(m);
     free(l->waiting);
     free(l->requests);
     free(l->operations);
@@ -267,9 +291,9 @@ static bg_status begin(mpi *m, lane *l, const waiting *w, bg_error *error)
 {
     bg_status status;
 
-    pthread_mutex_lock(&m->mutex);
+    enter(m);
     status = l->opening != MPI_REQUEST_NULL ? begin_later(l, w, error) : begin_now(l, w, error);
-    pthread_mutex_unlock(&m->mutex);
+    leave(m);
     return status;
 }
 
@@ -346,12 +370,12 @@ static bg_status poll_lane(void *user, void *of, void **out_operations, uint32_t
     bg_status status = BG_OK;
     int code;
 
-    pthread_mutex_lock(&m->mutex);
+    enter(m);
     if (l->opening != MPI_REQUEST_NULL)
         status = look_at_opening(l, error);
     code = look_at_requests(l);
     *out_count = hand_out(l, out_operations, most);
-    pthread_mutex_unlock(&m->mutex);
+    leave(m);
     return code == MPI_SUCCESS ? status : fail(error, BG_ERROR_IO, "MPI_Testsome", code);
 }
 
@@ -440,7 +464,6 @@ void bg_transport_mpi_destroy(bg_transport *transport)
     MPI_Finalized(&is_over);
     if (m->comm != MPI_COMM_NULL && !is_over && !m->is_stuck)
         MPI_Comm_free(&m->comm);
-    pthread_mutex_destroy(&m->mutex);
     free(m->hosts);
     free(m);
 }
@@ -470,10 +493,6 @@ bg_status bg_transport_mpi_create(MPI_Comm comm, bg_transport **out, bg_error *e
     if (m == NULL)
         return out_of_memory(error);
     m->comm = MPI_COMM_NULL;
-    if (pthread_mutex_init(&m->mutex, NULL) != 0) {
-        free(m);
-        return fail(error, BG_ERROR_IO, "the system refused a mutex", MPI_SUCCESS);
-    }
     status = fill(m, comm, error);
     if (status != BG_OK)
         bg_transport_mpi_destroy(&m->base);
