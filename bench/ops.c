@@ -119,6 +119,13 @@ static const struct {
     {"conv", {8, 1024, 14, 14, 2048, 1, 2, 0, 1}},
     {"conv", {8, 2048, 7, 7, 512, 1, 1, 0, 1}},
     {"conv", {8, 512, 7, 7, 512, 3, 1, 1, 1}},
+    /* the convolutions of ResNet-18 on 32 x 32, in bfloat16 */
+    {"conv_bfloat16", {32, 64, 32, 32, 64, 3, 1, 1, 1}},
+    {"conv_bfloat16", {32, 64, 32, 32, 128, 3, 2, 1, 1}},
+    {"conv_bfloat16", {32, 64, 32, 32, 128, 1, 2, 0, 1}},
+    {"conv_bfloat16", {32, 128, 16, 16, 128, 3, 1, 1, 1}},
+    {"conv_bfloat16", {32, 256, 8, 8, 256, 3, 1, 1, 1}},
+    {"conv_bfloat16", {32, 512, 4, 4, 512, 3, 1, 1, 1}},
     /* the convolutions of MobileNet with a filter for each channel */
     {"conv", {8, 32, 112, 112, 32, 3, 1, 1, 32}},
     {"conv", {8, 64, 112, 112, 64, 3, 2, 1, 64}},
@@ -433,13 +440,15 @@ static void fused_norm(bench_work *work, const int64_t *d)
     CALL(FUSED_BATCH_NORM_BACKWARD, &attributes, 5, dy, x, statistics, gamma, beta, dx, dgamma, dbeta);
 }
 
-static void conv(bench_work *work, const int64_t *d)
+static void convolve(bench_work *work, const int64_t *d, bg_dtype dtype)
 {
     static bgi_conv2d_attributes attributes;
     const int64_t oh = (d[2] + 2 * d[7] - d[5]) / d[6] + 1, ow = (d[3] + 2 * d[7] - d[5]) / d[6] + 1;
-    const int x = make(work, F32(d[0], d[1], d[2], d[3]), 1), w = make(work, F32(d[4], d[1] / d[8], d[5], d[5]), 1);
-    const int y = make(work, F32(d[0], d[4], oh, ow), 1), dy = make_like(work, y), dx = make_like(work, x);
-    const int dw = make_like(work, w);
+    const bg_type image = bg_type_make(dtype, 4, (const int64_t[]){d[0], d[1], d[2], d[3]});
+    const bg_type filter = bg_type_make(dtype, 4, (const int64_t[]){d[4], d[1] / d[8], d[5], d[5]});
+    const bg_type result = bg_type_make(dtype, 4, (const int64_t[]){d[0], d[4], oh, ow});
+    const int x = make(work, image, 1), w = make(work, filter, 1), y = make(work, result, 1), dy = make_like(work, y);
+    const int dx = make_like(work, x), dw = make_like(work, w);
 
     attributes = (bgi_conv2d_attributes){{0, {d[6], d[6]}, {d[7], d[7]}, {1, 1}, d[8]}};
     CALL(CONV2D, &attributes, 2, x, w, y);
@@ -447,6 +456,16 @@ static void conv(bench_work *work, const int64_t *d)
         CALL(CONV2D_BACKWARD_INPUT, &attributes, 2, dy, w, dx);
     CALL(CONV2D_BACKWARD_WEIGHTS, &attributes, 2, dy, x, dw);
     work->flops = (d[1] != 3 ? 3.0 : 2.0) * 2.0 * (double)(d[0] * d[4] * oh * ow) * (double)(d[1] / d[8] * d[5] * d[5]);
+}
+
+static void conv(bench_work *work, const int64_t *d)
+{
+    convolve(work, d, BG_FLOAT32);
+}
+
+static void conv_bfloat16(bench_work *work, const int64_t *d)
+{
+    convolve(work, d, BG_BFLOAT16);
 }
 
 /* Measures a transposed convolution, the result of which has the shape of a convolution's input. */
@@ -1102,6 +1121,7 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
                  {"conv_pool", conv_pool},
                  {"fused_conv", fused_conv},
                  {"fused_norm", fused_norm},
+                 {"conv_bfloat16", conv_bfloat16},
                  {"linear_bfloat16", linear_bfloat16},
                  {"quantized", quantized},
                  {"batch_norm", batch_norm},

@@ -34,7 +34,7 @@ DIMENSIONS.update({"conv1d": 5, "conv3d": 5, "max_pool1d": 4, "max_pool3d": 4, "
 
 def spell(op, dims):
     """Describes a case's shape."""
-    if op in ("conv", "conv_transpose"):
+    if op in ("conv", "conv_bfloat16", "conv_transpose"):
         n, c, h, w, o, k, s, p, g = dims
         return f"{n} x {c} x {h} x {w}, {o} of {k} x {k}" + (f", stride {s}" if s > 1 else "") + (f", {g} groups" if g > 1 else "")
     if op.startswith("adaptive"):

@@ -32,6 +32,12 @@ def conv(n, c, h, w, o, k, s, p, g):
     return with_gradient(lambda x, w: F.conv2d(x, w, None, s, p, 1, g), x, leaf(o, c // g, k, k))
 
 
+def conv_bfloat16(n, c, h, w, o, k, s, p, g):
+    x, f = (torch.randn(*shape).bfloat16().to(memory_format=torch.channels_last).requires_grad_()
+            for shape in ((n, c, h, w), (o, c // g, k, k)))
+    return with_gradient(lambda x, f: F.conv2d(x, f, None, s, p, 1, g), x, f)
+
+
 def conv_transpose(n, c, h, w, o, k, s, p, g):
     return with_gradient(lambda x, w: F.conv_transpose2d(x, w, None, s, p, 0, g), leaf(n, c, h, w), leaf(c, o // g, k, k))
 
@@ -320,6 +326,7 @@ OPS = {
     "matmul": lambda b, m, k, n, *_: with_gradient(torch.matmul, leaf(b, m, k), leaf(b, k, n)),
     "attention": attention,
     "attention_bfloat16": attention_bfloat16,
+    "conv_bfloat16": conv_bfloat16,
     "dot_product_attention": dot_product_attention,
     "rotary": rotary,
     "lstm": lambda *dims: recurrent(torch.nn.LSTM, *dims),

@@ -309,9 +309,15 @@ static bg_status begin_receive(void *user, void *of, uint32_t from, uint32_t tag
     return begin(user, of, &(waiting){true, from, tag, data, size_bytes, operation}, error);
 }
 
-static int by_number(const void *a, const void *b)
+/* Sorts the numbers of finished requests. MPI libraries usually report them in this order. */
+static void sort(int *numbers, int count)
 {
-    return *(const int *)a - *(const int *)b;
+    for (int i = 1; i < count; i++)
+        for (int at = i; at > 0 && numbers[at - 1] > numbers[at]; at--) {
+            const int larger = numbers[at - 1];
+            numbers[at - 1] = numbers[at];
+            numbers[at] = larger;
+        }
 }
 
 /* Moves finished requests to the completed operations, the last one first, so that the numbers of the requests not yet
@@ -320,8 +326,7 @@ static bool take_finished(lane *l, int finished_count)
 {
     bool has_receive = false;
 
-    if (finished_count > 1)
-        qsort(l->finished, (size_t)finished_count, sizeof *l->finished, by_number);
+    sort(l->finished, finished_count);
     for (int i = 0; i < finished_count; i++) {
         l->done[l->done_count++] = l->operations[l->finished[i]];
         has_receive |= l->are_receives[l->finished[i]];

@@ -96,18 +96,13 @@ static const char *find_term(const share *s, uint32_t from, size_t row, size_t a
     return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
 }
 
-/* Returns the address for a reader's result; NULL: this reader gets nothing from this member, or the transport copies
- * the result from the caller's. */
-static void *find_result(const share *s, uint32_t reader, size_t row, size_t at)
+/* Returns the memory for a reader's result. Its `data` is NULL if this reader gets nothing from this member, or if the
+ * transport copies the result from the caller's. */
+static bgi_strip find_result(const share *s, uint32_t reader)
 {
-    bgi_strip piece;
-
     if (bgi_pattern_put(&s->exchange->pattern, s->member, reader).rows == 0)
-        return NULL;
-    piece = result(s, reader);
-    if (piece.data == NULL)
-        return NULL;
-    return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
+        return (bgi_strip){NULL, 0};
+    return result(s, reader);
 }
 
 /* Computes ((x0 + x1) + x2) + ... of the members' elements of one row from `at` on. */
@@ -158,50 +153,58 @@ static bool is_one_pass(const bgi_exchange *exchange)
            exchange->pattern.size <= (exchange->is_tree ? 3 : MOST_TERMS);
 }
 
-/* Sums a part of a row into the result of its first reader, and copies it to the other readers. */
-static void sum_to_readers(const share *s, bgi_add add, size_t row, size_t at, size_t count)
+/* Returns the address of element `at` of a row. */
+static float *element(const bgi_strip *strip, size_t row, size_t at)
+{
+    return (float *)(void *)(strip->data + row * strip->stride) + at;
+}
+
+/* Sums in blocks that stay in the nearest cache, into the results of the first reader, and copies each block to the
+ * other readers. */
+static void sum_in_one_pass(const share *s, const bgi_region *own)
 {
     const bgi_exchange *exchange = s->exchange;
+    const bgi_add add = bgi_add_choose(s->transport->setup.isa);
+    const size_t block = BLOCK_BYTES / sizeof(float);
+    bgi_strip from[MOST_TERMS], to[MOST_TERMS];
     const float *terms[MOST_TERMS];
-    float *first = NULL;
+    uint32_t readers = 0;
 
-    for (uint32_t from = 0; from < exchange->pattern.size; from++)
-        terms[from] = (const float *)find_term(s, from, row, at);
-    for (uint32_t reader = 0; reader < exchange->pattern.size; reader++) {
-        float *to = find_result(s, reader, row, at);
-        if (to == NULL)
-            continue;
-        if (first != NULL) {
-            memcpy(to, first, count * sizeof *to);
-            continue;
-        }
-        add(to, terms, exchange->pattern.size, count);
-        first = to;
+    for (uint32_t m = 0; m < exchange->pattern.size; m++) {
+        from[m] = contribution(s, m);
+        to[readers] = find_result(s, m);
+        readers += to[readers].data != NULL;
     }
+    for (size_t row = 0; row < own->rows && readers > 0; row++)
+        for (size_t at = 0; at < own->length; at += block) {
+            const size_t count = own->length - at < block ? own->length - at : block;
+            float *first = element(&to[0], row, at);
+            for (uint32_t m = 0; m < exchange->pattern.size; m++)
+                terms[m] = element(&from[m], row, at);
+            add(first, terms, exchange->pattern.size, count);
+            for (uint32_t r = 1; r < readers; r++)
+                memcpy(element(&to[r], row, at), first, count * sizeof *first);
+        }
 }
 
 /* Sums one row for its readers, in blocks that stay in the nearest cache. */
 static void sum_row(const share *s, size_t row, size_t length)
 {
     const bgi_exchange *exchange = s->exchange;
-    const bgi_add add = is_one_pass(exchange) ? bgi_add_choose(s->transport->setup.isa) : NULL;
     const size_t block = BLOCK_BYTES / (exchange->dtype == BG_FLOAT64 ? sizeof(double) : sizeof(float));
+    const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype);
     sum_block sum;
 
     for (size_t at = 0; at < length; at += block) {
         const size_t count = length - at < block ? length - at : block;
-        if (add != NULL) {
-            sum_to_readers(s, add, row, at, count);
-            continue;
-        }
         if (exchange->is_tree)
             add_tree(s, 0, exchange->pattern.size, row, at, count, &sum);
         else
             add_in_order(s, row, at, count, &sum);
         for (uint32_t reader = 0; reader < exchange->pattern.size; reader++) {
-            void *to = find_result(s, reader, row, at);
-            if (to != NULL)
-                store_block(exchange->dtype, &sum, to, count);
+            const bgi_strip to = find_result(s, reader);
+            if (to.data != NULL)
+                store_block(exchange->dtype, &sum, to.data + row * to.stride + at * element_bytes, count);
         }
     }
 }
@@ -210,6 +213,10 @@ static void sum_all(const share *s)
 {
     const bgi_region own = bgi_pattern_take(&s->exchange->pattern, s->member, 0);
 
+    if (is_one_pass(s->exchange)) {
+        sum_in_one_pass(s, &own);
+        return;
+    }
     for (size_t row = 0; row < own.rows; row++)
         sum_row(s, row, own.length);
 }

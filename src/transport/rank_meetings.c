@@ -276,11 +276,20 @@ static void begin_sum_in(share *s)
                     s->sum_in_bytes);
 }
 
-/* Records the end of an operation for which this member waits before it sums. */
+/* Records the end of an operation for which this member waits before it sums. In the short form only this member uses
+ * the counter, which then rises once, when all shares have ended. */
 static void end_offer(share *s)
 {
-    if (--s->offering == 0)
-        come(s->of->of, &s->of->offered, size_of(s->of));
+    party *p = s->of;
+
+    if (--s->offering > 0)
+        return;
+    if (!p->is_short) {
+        come(p->of, &p->offered, size_of(p));
+    } else if (--p->offering == 0) {
+        atomic_store_explicit(&p->offered.value, p->begun_offers * size_of(p), memory_order_release);
+        p->of->base.setup.events.changed(p->of->base.setup.events.user);
+    }
 }
 
 /* Begins to send and receive the contributions. In the short form a member may write its sum to the memory from which
@@ -288,6 +297,7 @@ static void end_offer(share *s)
  * longer. All sends begin before the first receive, because the other members wait for them. */
 static void begin_offer(party *p)
 {
+    p->offering = p->share_count;
     for (uint32_t i = 0; i < p->share_count; i++) {
         share *s = &p->shares[i];
         s->offering = 1 + (s->in_bytes > 0) + (p->is_short && s->out_bytes > 0);
@@ -500,7 +510,8 @@ bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t memb
     for (uint32_t i = 0; i < p->share_count && is_ready; i++)
         is_ready = pack_share(p, &p->shares[i]) && make_room(p, &p->shares[i]);
     if (is_ready) {
-        come_to_all(p, false);
+        if (!p->is_short)
+            come_to_all(p, false);
         atomic_store_explicit(&p->offers, number,
                               memory_order_release); /* the queue orders this store before the mover's load */
         bgi_ranks_kick(r, &p->item);

@@ -326,6 +326,13 @@ void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note)
     }
 }
 
+static void add_heard(ranks *r, uint64_t count)
+{
+    if (count > 0)
+        atomic_store_explicit(&r->heard, atomic_load_explicit(&r->heard, memory_order_relaxed) + count,
+                              memory_order_release);
+}
+
 /* Opens parcels in the order in which they were sent. */
 void bgi_ranks_open_parcels(ranks *r, operation *last)
 {
@@ -342,8 +349,7 @@ void bgi_ranks_open_parcels(ranks *r, operation *last)
         from->next_in = (from->next_in + 1) % from->in_count;
         bgi_ranks_begin(r, what, false, from->rank, NOTE_TAG, p, sizeof *p);
     }
-    if (heard > 0)
-        atomic_fetch_add(&r->heard, heard);
+    add_heard(r, heard);
 }
 
 /* ---- moving ---- */
@@ -398,8 +404,7 @@ static bool poll_all(ranks *r)
         }
         has_moved |= count > 0;
     } while (count == DONE_AT_ONCE);
-    if (heard > 0)
-        atomic_fetch_add(&r->heard, heard);
+    add_heard(r, heard);
     return has_moved;
 }
 

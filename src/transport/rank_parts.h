@@ -108,6 +108,7 @@ typedef struct party {
     _Atomic uint64_t offers, deliveries; /* the number of collective operations that the member has reached, and of
                                             those in which it has done its share */
     uint64_t begun_offers, begun_deliveries;
+    uint32_t offering; /* the shares with operations that sums of the short form wait for */
     uint32_t share_count;
     share *shares;
     share **by_member; /* NULL: the member is on this rank */
@@ -156,7 +157,8 @@ struct ranks {
     _Atomic(queued *) queue;
     pthread_mutex_t moving;
     _Atomic pthread_t caller;
-    _Atomic uint64_t heard; /* counts messages that ended and notes that arrived, but no notes of waiting ranks */
+    _Atomic uint64_t heard; /* counts messages that ended and notes that arrived, but no notes of waiting ranks; only
+                               the mover writes it */
     piece *free_pieces;
     wire_note *early; /* notes of runs that have not begun on this rank */
     size_t early_count, early_capacity;
