@@ -11,7 +11,7 @@
 
 /* The random numbers of one sample, and the threshold and factor that apply to them. */
 typedef struct dropout_mask {
-    uint32_t rest[3], key[2]; /* words of the counter after the first */
+    uint32_t rest[3], key[2]; /* words of the counter after the first; the key */
     double bound;             /* elements whose word is at or above it are kept; with 2^32 all are dropped */
     float scale;              /* factor of kept elements */
 } dropout_mask;
