@@ -3,8 +3,8 @@
  *
  * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, independent of instruction
  * sets) decides whether a request is supported, and computes its number of parts and its scratch. Its *body* (in
- * fast_body.h) computes the results; variant_*.c compile it once for each instruction set. Both read the same geometry
- * from the operands' types, so a kernel needs no state.
+ * fast_body.h) computes the results; variant_*.c compile it once for each instruction set. Both compute the same
+ * geometry from the operands' types, so kernels need not store it.
  */
 #ifndef BGI_CPU_VARIANT_H
 #define BGI_CPU_VARIANT_H

@@ -2,7 +2,7 @@
  * gemm.h: the geometry of matrix products: C [M,N] = A [M,K] B [K,N], for every layout, in batches.
  *
  * B is read in panels: a few vectors of columns over a block of K. A block of rows of A times a run of panels is one
- * unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (kernels.h): partial
+ * unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (product.h): partial
  * sums of a block are added to C.
  */
 #ifndef BGI_KERNELS_LINEAR_GEMM_H
@@ -156,7 +156,8 @@ static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *w
     return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
 }
 
-/* Does the same for a product that may be added to accumulators. */
+/* Returns `g` for a product that is added to accumulators if `accumulates`: with a separate block for sums if it needs
+ * one. */
 static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool accumulates)
 {
     if (accumulates && bgi_gemm_adds_apart(&g, 1))

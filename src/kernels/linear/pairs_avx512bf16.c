@@ -8,7 +8,13 @@
 #if defined(__AVX512BF16__)
 #include "kernels/linear/pairs_body.h"
 
-enum { MOST_ROWS = 8, MOST_TILES = 4, PANEL_ROWS = 6, FEW_ROWS = 4, AHEAD = 32 /* pairs of terms of a panel */ };
+enum {
+    MOST_ROWS = 8,
+    MOST_TILES = 4,
+    PANEL_ROWS = 6,
+    FEW_ROWS = 4,
+    AHEAD = 32 /* prefetched: pairs of terms of a panel */
+};
 
 typedef struct block {
     const uint16_t *a;
@@ -17,11 +23,12 @@ typedef struct block {
     int64_t terms;
     float *c;
     int64_t c_row;
-    int64_t columns; /* valid ones */
+    int64_t columns; /* columns that exist */
     bool goes_on;
 } block;
 
-/* Multiplies `rows` rows by `tiles` tiles of columns. For few rows, memory bandwidth limits the speed. */
+/* Multiplies `rows` rows by `tiles` tiles of columns. For few rows, memory bandwidth limits the speed, so panels are
+ * prefetched. */
 static inline __attribute__((always_inline)) void multiply(const block *w, const int rows, const int tiles)
 {
     const int64_t tile = tiles == MOST_TILES ? 2 * TILE : w->b.tile, pair = w->b.pair;
@@ -85,7 +92,8 @@ BLOCK(4, 4)
 BLOCK(5, 4)
 BLOCK(6, 4)
 
-/* Four tiles of a panel by PANEL_ROWS rows: the largest number of sums that registers hold. */
+/* The functions for each number of rows and of tiles. Four tiles by PANEL_ROWS rows are the most sums that registers
+ * hold. */
 static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), multiply_1_4},
                                                                      {NAMES(2), multiply_2_4},
                                                                      {NAMES(3), multiply_3_4},

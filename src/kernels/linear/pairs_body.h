@@ -108,7 +108,8 @@ static inline void pairs_pack_a(const bgi_pairs *p, int64_t terms, uint16_t *to)
         }
 }
 
-/* Tiles of B, packed above or in a panel, `tile` elements apart: `pair` elements from one pair of terms to the next. */
+/* Tiles of B, in packed tiles or in a panel, `tile` elements apart: `pair` elements from one pair of terms to the
+ * next. */
 typedef struct pairs_tiles {
     const uint16_t *at;
     int64_t tile, pair;
