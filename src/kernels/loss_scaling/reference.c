@@ -1,8 +1,9 @@
 /*
  * reference.c: an automatic loss scale: counts elements of gradients near the end of a range, and adapts the scale. The
- * rule is PopART's (automatic loss scaling): when more than a fraction t of elements is beyond the edge, upper > t / (1
- * - t) lower, the scale decreases, otherwise it increases. The new scale is used from the next update on. In addition
- * the scale stays in its bounds, and an element that is not finite skips the update and lowers the scale at once.
+ * rule, applied after each period of updates, is PopART's (automatic loss scaling): if more than a fraction t of the
+ * elements was beyond the edge (upper > t / (1 - t) x lower), the scale decreases, otherwise it increases. The new
+ * scale is used from the next update on. In addition, the scale stays in its bounds, and an element that is not finite
+ * skips the update and lowers the scale immediately.
  */
 #include "kernels/kernels.h"
 #include "kernels/loss_scaling/attributes.h"
