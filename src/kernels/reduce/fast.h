@@ -23,7 +23,7 @@ typedef struct bgi_reduction {
 
 enum { BGI_REDUCE_RUN = 256, BGI_REDUCE_FEW = 8 };
 
-/* Returns false if the reduced dims are in more than two groups. */
+/* Describes the reduction in *out; returns false if the reduced dims are in more than two groups. */
 static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduction *out)
 {
     bgi_reduction r = {.outer = 1, .again = 1, .middle = 1, .reduced = 1, .inner = 1};
@@ -39,7 +39,7 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
             return false;
         *groups[group] *= x->dims[i];
     }
-    if (group == 2) { /* exactly one group is reduced */
+    if (group == 2) { /* only one group is reduced, and dims precede it */
         r.outer = r.middle;
         r.middle = 1;
     }
