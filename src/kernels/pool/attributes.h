@@ -13,7 +13,7 @@
  *     AVG_POOL2D_BACKWARD  dy -> dx
  */
 typedef struct bgi_pool2d_attributes {
-    bg_pool2d_options options; /* stride resolved */
+    bg_pool2d_options options; /* a `stride` of 0 is already replaced by the kernel's size */
     int64_t sizes[2]; /* sizes of y for adaptive max pools (bgi_pool_window); 0: the options give the windows */
 } bgi_pool2d_attributes;
 

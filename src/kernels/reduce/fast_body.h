@@ -62,7 +62,7 @@ static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, i
     }
 }
 
-/* Sums adjacent elements in four vectors. */
+/* Computes the sum, in four vectors, or the maximum of adjacent elements. */
 static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t count)
 {
     float buffer[BGI_ELEMENTWISE_CHUNK], maximum = -INFINITY;

@@ -12,7 +12,7 @@
 
 #include "kernels/reference/operands.h"
 
-/* Returns the entry's address, or NULL. */
+/* Returns the entry's address, or NULL if the index is out of range. */
 static unsigned char *find_entry(const bg_kernel_call *call, size_t *out_size_bytes)
 {
     const bg_type *buffer = bgi_input_type(call, 0);
