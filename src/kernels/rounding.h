@@ -26,8 +26,8 @@ typedef struct bgi_rounding {
 /* A block of Philox is used for this many elements, 16 bits each. */
 enum { BGI_ROUNDING_BLOCK = 8 };
 
-/* What determines the random numbers of an operand's elements: the key, and the words of the counter after the first,
- * which is the number of the block. */
+/* The key and the counter of the random numbers of an operand's elements. The counter's first word, which is not in
+ * `rest`, is the number of the block. */
 typedef struct bgi_chances {
     uint32_t rest[3], key[2];
     int64_t first; /* the index in the whole tensor of the operand's first element */

@@ -388,8 +388,7 @@ static void attend_run(const attention_head *head, int64_t first, int64_t end, c
         const bool sees_nothing = !a->is_packed && s->sums[i] == 0.0f;
 
         for (int64_t d = 0; !sees_nothing && d < a->padded; d += LANES)
-            vstore(row + d,
-                   vload(row + d) / vset(s->sums[i]) + vset(0.0f)); /* never -0, whichever blocks the row saw */
+            vstore(row + d, vload(row + d) / vset(s->sums[i]) + vset(0.0f)); /* never -0, for any blocks seen */
         write_floats(a->dtype, y, head->y.start + (first + i) * head->y.stride, a->depth, row);
         if (log_sums != NULL)
             log_sums[first + i] = sees_nothing ? 0.0f : (float)((double)s->maxima[i] + log((double)s->sums[i]));

@@ -55,8 +55,7 @@ typedef struct bgi_direct {
     int64_t offsets[BGI_DIRECT_MOST_COLUMNS]; /* place x of copy j is column x step + offsets[j] */
     int64_t reach;         /* distance in rows of a copy between the first and the last row of taps */
     int64_t rows, columns; /* out */
-    int64_t
-        margin; /* zeros before each row of the only copy, which taps of all columns read; 0: each column has a copy */
+    int64_t margin; /* zeros before each row of the only copy, which all columns read; 0: each column has a copy */
 } bgi_direct;
 
 static inline int64_t bgi_direct_terms(const bgi_direct *d)
@@ -290,7 +289,7 @@ static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_
     plan->together = (BGI_DIRECT_RUN_VECTORS + vectors - 1) / vectors;
     plan->together = plan->together < fit ? plan->together : fit < 1 ? 1 : fit;
     plan->together = plan->together < s->n ? plan->together : s->n;
-    /* units of fewer images, because images would be copied several times for units of fewer channels */
+    /* prefers fewer images in a unit to fewer channels, for which images would be copied several times */
     while (tiles * BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_direct_terms(d) <= BGI_DIRECT_SMALL_FLOATS &&
            plan->together > 1 && (plan->together - 1) * vectors >= BGI_DIRECT_LEAST_VECTORS &&
            (s->n + plan->together - 1) / plan->together * s->options.groups < wanted)

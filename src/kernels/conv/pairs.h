@@ -45,7 +45,7 @@ typedef struct bgi_conv_pairs {
     int64_t filter_lane, filter_term, filter_group;  /* of the filter, whose taps are adjacent */
     int64_t to_image, to_lane, to_group;             /* of the results */
     int64_t even_terms, width, panels; /* terms rounded up to pairs; lanes of a panel; panels of a group */
-    int64_t together, image_blocks, strip_rows, strips; /* images and rows of a unit; and how many units these give */
+    int64_t together, image_blocks, strip_rows, strips; /* images of a unit, and their blocks; rows, and their strips */
     int64_t panel_blocks, unit_panels;
     int64_t runs, depth_rows; /* runs of rows of taps; and rows of taps for which the source is copied at a time */
     int64_t filter_floats, run_floats, copy_floats, position_floats, part_floats;

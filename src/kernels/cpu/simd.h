@@ -2,9 +2,10 @@
  * simd.h: one vector of floats, in the width of the instruction set this file is compiled for.
  *
  * Only variant_*.c include this file, through the ..._body.h files, and each variant_*.c is compiled with its own
- * flags. Every kernel body is written once, with the types and functions of this file. GCC's vector types provide + - *
- * / and bit operations in every width; this file names the missing operations (fused multiply-add, partial loads,
- * selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit integers, vm the result of a compare.
+ * flags. Every kernel body is written once, with the types and functions of this file. GCC's vector types provide
+ * arithmetic and bit operations in every width; this file names the missing operations (fused multiply-add, partial
+ * loads, selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit integers, vm the result of a
+ * compare.
  */
 #ifndef BGI_CPU_SIMD_H
 #define BGI_CPU_SIMD_H

@@ -20,7 +20,7 @@ ALWAYS_INLINE void transpose_quarters(const __m512 r[4], __m512 out[4])
     out[3] = _mm512_shuffle_ps(t1, t3, 0xee);
 }
 
-/* Loads up to four columns of the rows 0, 4, 8 and 12 rows after `from` into one vector; rows from `rows` on are
+/* Loads up to four columns of rows 0, 4, 8 and 12, counted from `from`, into one vector; rows from `rows` on are
  * zero. */
 ALWAYS_INLINE __m512 load_quarters(const float *from, int64_t stride, int64_t rows, __mmask8 in)
 {

@@ -11,8 +11,8 @@
 /*
  *     EMBEDDING           table, ids -> y
  *     EMBEDDING_BACKWARD  dy, ids -> dtable
- *     EMBEDDING_SLOTS     ids, slots! -> uses       gives each row of the table a row of `rows` at its first use in a
- * step EMBEDDING_ROWS      dy, uses, rows!           adds dtable of a micro-batch to the rows that are used
+ *     EMBEDDING_SLOTS     ids, slots! -> uses       at its first use in a step, a row of the table gets a row of `rows`
+ *     EMBEDDING_ROWS      dy, uses, rows!           adds dtable of a micro-batch to the rows that are used
  *     EMBEDDING_ROWS_ADD  gradient!, rows, slots    adds all rows to a gradient of the whole table
  *
  * If a table is sharded by rows over an axis, ids count from the first row of the whole table.

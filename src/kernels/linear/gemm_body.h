@@ -25,8 +25,8 @@ typedef struct gemm_job gemm_job;
 struct gemm_job {
     const bgi_gemm *gemm;
     bg_dtype dtype, c_dtype;
-    int64_t repeats; /* the number of products that are summed (0 means 1): their A's are a_repeat elements apart, and
-                        `pack` gets the product's number */
+    int64_t repeats; /* the number of products that are summed (0 means 1): their matrices A are a_repeat elements
+                        apart, and `pack` gets the product's number */
     int64_t a_repeat;
     const void *a; /* a_row, a_column: strides in elements */
     int64_t a_start, a_row, a_column;

@@ -8,13 +8,7 @@
 #if defined(__AVX512BF16__)
 #include "kernels/linear/pairs_body.h"
 
-enum {
-    MOST_ROWS = 8,
-    MOST_TILES = 4,
-    PANEL_ROWS = 6,
-    FEW_ROWS = 4,
-    AHEAD = 32 /* prefetched: pairs of terms of a panel */
-};
+enum { MOST_ROWS = 8, MOST_TILES = 4, PANEL_ROWS = 6, FEW_ROWS = 4, AHEAD = 32 /* pairs of terms, for prefetching */ };
 
 typedef struct block {
     const uint16_t *a;

@@ -44,8 +44,8 @@ static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int
     return chunk;
 }
 
-/* Rounds all elements together. If an element needs more random bits (one in many thousands), it then rounds them
- * again, one by one. */
+/* Rounds all elements together, and again one by one if an element needs more random bits (one in many thousands
+ * does). */
 static void narrow_float16_by_chance(const bgi_chances *chances, int64_t first, int64_t count, const float *from,
                                      const uint32_t *chance, uint16_t *to)
 {

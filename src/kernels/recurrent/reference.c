@@ -295,7 +295,7 @@ static double sum_rows(const recurrence *r, const void *d, int64_t row, int64_t 
 }
 
 /* Differentiates a step with reset_first. On entry, dh0 has the gradient of the step's resulting state from all later
- * steps, except in the last step. */
+ * steps; the last step ignores dh0. */
 static void step_reset_gru_back(const recurrence *r, int64_t step, int64_t sample)
 {
     const bg_kernel_call *call = r->call;
