@@ -33,12 +33,12 @@
  *     DOT_PRODUCT_ATTENTION_CACHED         q [N,S,HD], k and v [N,S,GD], key cache and value cache [N,L,GD],
  *                                          positions int32 [N] -> y [N,S,HD]
  *
- * Head h of the queries uses head h / (H / G) of the keys and values. Query i is at position i + offset, key j at j. A
- * bias of uint8 marks the visible keys (not 0); a bias of floats, of q's type or float32, is added to the scaled
- * scores. A query that sees no key gives zeros, and its log_sum_exp is 0. For dropout, the counter begins with (h S +
- * i) ceil(T / 4) + j / 4. For CACHED, sample n's tokens are at p, p + 1, ..., where p is its position clamped to 0..L -
- * S, and become these rows of the caches. CACHED is causal, with offset 0 and without dropout. These kernels read
- * neither sequence_length nor serialization.
+ * Head h of the queries uses head h / (H / G) of the keys and values. Query i is at position i + offset, key j at
+ * position j. A bias of uint8 marks the visible keys (not 0); a bias of floats, of q's type or float32, is added to the
+ * scaled scores. A query that sees no key gives zeros, and its log_sum_exp is 0. For dropout, the counter begins with
+ * (h S + i) ceil(T / 4) + j / 4. For CACHED, the tokens of sample n are at positions p, p + 1, ..., where p is
+ * positions[n] clamped to 0..L - S; their keys and values become these rows of the caches. CACHED is causal, with
+ * offset 0 and without dropout. These kernels read neither sequence_length nor serialization.
  */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;

@@ -12,8 +12,7 @@
 
 enum {
     BGI_ATTENTION_KEYS = 96,    /* keys in a block of scores: whole panels in every instruction set */
-    BGI_ATTENTION_QUERIES = 32, /* queries in a block of scores; divides KEYS, so that in a causal pass without offset
-                                   the diagonal of these queries is in one block of keys */
+    BGI_ATTENTION_QUERIES = 32, /* queries in a block; divides KEYS: the diagonal is in one block if offset is 0 */
     BGI_ATTENTION_RUN = 128     /* queries that use a packed block of keys in the forward pass */
 };
 #define BGI_ATTENTION_PART_FLOPS 1.3e6

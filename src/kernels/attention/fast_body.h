@@ -10,8 +10,8 @@
  *
  * The backward pass (also from the FlashAttention paper) has blocks of keys in the outer loop, whose gradients stay in
  * scratch; scores are computed again from queries, keys and the saved log_sum_exp. With causal attention, blocks above
- * the diagonal are skipped. In a block, elements above the diagonal have weights of zero, so a NaN in their operands
- * spreads over the block. reference.c defines names and formulas.
+ * the diagonal are skipped. In a block, elements above the diagonal have weights of zero, and zero times NaN is NaN, so
+ * a NaN in their operands spreads over the block. reference.c defines names and formulas.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_BODY_H
 #define BGI_KERNELS_ATTENTION_FAST_BODY_H

@@ -28,18 +28,17 @@
 enum {
     BGI_DIRECT_COPY_FLOATS = 64 * 1024,  /* floats of copied channels: they stay in a second-level cache */
     BGI_DIRECT_RUN_VECTORS = 24,         /* approximate number of vectors of a unit's results in each of its channels */
-    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of packed weights that are used with all vectors before the next
-                                            weights are read */
-    BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* up to this size all laid-out weights stay in a second-level cache, */
-    BGI_DIRECT_LEAST_VECTORS = 6,        /* so units of at least this many vectors read all of them */
+    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* packed weights that are used with all vectors before the next are read */
+    BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* up to this size, all laid-out weights stay in a second-level cache */
+    BGI_DIRECT_LEAST_VECTORS = 6,        /* and then a unit with at least this many vectors reads all of them */
     BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
     BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster */
     BGI_DIRECT_SUM_POSITIONS = 1024,     /* approximate number of positions in a sum of dw */
     BGI_DIRECT_LEAST_POSITIONS = 512,    /* with fewer positions, adding up lanes would take too long */
-    BGI_DIRECT_FORWARD_MATRIX = 32, /* the most positions for which a matrix product of several images at once is */
-    BGI_DIRECT_INPUT_MATRIX = 64,   /* faster than one for each image: forward, and for dx */
-    BGI_DIRECT_LAID_CHANNELS = 8,   /* channels of dy whose weights are laid out for one tile after another */
-    BGI_DIRECT_MASKED_VECTORS = 8,  /* the largest copies, in vectors, that have a mask for each place */
+    BGI_DIRECT_FORWARD_MATRIX = 32,      /* up to this many positions, one product of several images is faster */
+    BGI_DIRECT_INPUT_MATRIX = 64,        /* the same, for dx */
+    BGI_DIRECT_LAID_CHANNELS = 8,        /* channels of dy whose weights are laid out for one tile after another */
+    BGI_DIRECT_MASKED_VECTORS = 8,       /* the largest copies, in vectors, that have a mask for each place */
     BGI_DIRECT_MOST_STRIDE = 4,
     BGI_DIRECT_MOST_COLUMNS = 16 /* columns of a filter */
 };

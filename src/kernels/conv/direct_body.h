@@ -425,8 +425,8 @@ ALWAYS_INLINE void lay_taps_out(const bgi_conv *s, const phase_taps *taps, const
 }
 
 /* Lays out tiles first..end - 1 of the weights of a group for a phase q of dx that some taps reach. Terms are output
- * channels, then the `of_channel` taps of each. Tiles process a few output channels in turn, because weights of an
- * output channel are adjacent. */
+ * channels, then the `of_channel` taps of each. All tiles are laid out for a few output channels at a time, because
+ * weights of an output channel are adjacent. */
 static void lay_phase_out(const bgi_conv *s, const int64_t q[2], int64_t of_channel, const float *w, int64_t first,
                           int64_t end, float *to)
 {

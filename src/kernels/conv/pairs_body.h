@@ -18,7 +18,7 @@ typedef struct pairs_unit {
     int64_t low[2], size[2];                                /* the copied places of each dim of the source */
     uint16_t *copy;
     float *sums, *transposed;
-    int32_t *from, *places; /* of rows of A and C */
+    int32_t *from, *places; /* offsets of rows of A, places of rows of C */
 } pairs_unit;
 
 /* Lays out a part of the filter: for each tap and pair of terms, the pairs of all lanes of a panel. */

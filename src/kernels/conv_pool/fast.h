@@ -124,8 +124,7 @@ static inline bgi_conv_pool_patches bgi_conv_pool_patch_plan(const bgi_conv_pool
         p.shared_floats += p.filter_floats + (is_float32 ? 0 : bgi_cpu_round_up(s->k, 16));
     p.part_floats = p.sums_floats;
     p.part_floats += bgi_cpu_round_up(p.group * p.image_floats, 16) + BGI_CONV_POOL_SLACK; /* images */
-    p.part_floats += 2 * (bgi_cpu_round_up(p.group * s->q, 16) + BGI_CONV_POOL_SLACK);     /* list of positions with a
-                                                                                              gradient */
+    p.part_floats += 2 * (bgi_cpu_round_up(p.group * s->q, 16) + BGI_CONV_POOL_SLACK); /* positions with a gradient */
     if (!is_float32)
         p.part_floats += bgi_cpu_round_up(s->c * s->h * s->w, 16) + bgi_cpu_round_up(p.group * s->o * s->q, 16);
     return p;

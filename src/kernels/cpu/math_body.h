@@ -1,8 +1,8 @@
 /*
  * math_body.h: exponentials and related functions over vectors, accurate to two or three units in the last place.
  *
- * The polynomials are Chebyshev fits, near minimax, computed with 40-digit arithmetic for the stated intervals. No
- * branch depends on a value, so the time of a vector does not depend on its content. NaN gives NaN.
+ * The polynomials are Chebyshev fits, near minimax, computed with 40-digit arithmetic for the stated intervals. Except
+ * in vsin, no branch depends on a value, so the time of a vector does not depend on its content. NaN gives NaN.
  */
 #ifndef BGI_CPU_MATH_BODY_H
 #define BGI_CPU_MATH_BODY_H

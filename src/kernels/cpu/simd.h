@@ -479,7 +479,7 @@ ALWAYS_INLINE float vsum(vf v)
 /* Loads LANES / 2 floats as doubles. */
 ALWAYS_INLINE vd vload_doubles(const float *p)
 {
-#if LANES == 16 /* for the other form, GCC 12 converts quarters and joins them */
+#if LANES == 16 /* for __builtin_convertvector, GCC 12 converts quarters and joins them */
     return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
 #else
     return __builtin_convertvector(*(const vf_half *)p, vd);

@@ -169,7 +169,7 @@ ALWAYS_INLINE vf compute_unary_backward(const bg_unary function, vf dy, vf s, co
         return dy * (below * vfma(s, vsigmoid(-s), one));
     }
     case BG_MISH: {
-        /* with n as above t = n / (n + 2), and 1 - t^2 = 4 (n + 1) / (n + 2)^2 */
+        /* with n as above, t = n / (n + 2), and 1 - t^2 = 4 (n + 1) / (n + 2)^2 */
         const vf e = vexp(vmin(s, vset(20.0f))), n = vfma(e, e, e + e), under = one / (n + vset(2.0f));
         const vf fall = vset(4.0f) * (n + one) * (under * under);
 

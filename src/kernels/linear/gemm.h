@@ -15,8 +15,7 @@
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
     BGI_GEMM_ROWS = 256,             /* rows of A in a unit: with a block's columns they fit a second-level cache */
-    BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough panels for each row of A, and enough rows for
-                                        each panel, once laid out */
+    BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough that laying out A and the panels pays */
     BGI_GEMM_FEWEST_UNITS = 16,      /* at least this many units, so that workers share the work evenly */
     BGI_GEMM_FEW_ROWS = 64,       /* with at most this many rows, packing A or a row-major B costs more than it saves */
     BGI_GEMM_PACKED_COLUMNS = 32, /* columns of A packed at a time */

@@ -45,7 +45,7 @@ struct gemm_job {
                  int64_t width, float *to, float *spare);
     /* Returns the memory that `pack` reads next: for rows k0.. and columns n0... NULL: nothing is prefetched. */
     gemm_ahead (*find_ahead)(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n0, int64_t count);
-    bool from_end;      /* the thread takes units from the last to the first, as threads that help do (ticket.h) */
+    bool from_end; /* the thread takes units from the last to the first, as helping threads do (runtime/ticket.h) */
     const void *source; /* for `pack` */
     int64_t batch;      /* for `pack` */
     /* Applies the next step to `count` complete elements of C from `index` on, in column `column` and the following

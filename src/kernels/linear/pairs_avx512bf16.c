@@ -1,7 +1,7 @@
 /*
- * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers. One
- * row, as in the steps of generation, reads B in place, because memory bandwidth limits the speed. Without its compiler
- * flags the file is empty.
+ * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers, or 6
+ * rows by the 64 columns of a panel. One row, as in the steps of generation, reads B in place, because memory bandwidth
+ * limits the speed. Without its compiler flags the file is empty.
  */
 #include "kernels/linear/pairs.h"
 

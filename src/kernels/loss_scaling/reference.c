@@ -53,8 +53,7 @@ void bgi_reference_loss_scale(const bg_kernel_call *call, uint32_t part)
     float *loss_scale = call->operands[LOSS_SCALE];
     double *statistics = call->operands[STATISTICS], *hyper = call->operands[HYPER_OUT];
     const double *counts = call->operands[COUNTS], *given = call->operands[HYPER];
-    const bool is_refused = given[BGI_HYPER_SKIP] != 0.0; /* the loss itself was not finite, which does not concern the
-                                                             scale */
+    const bool is_refused = given[BGI_HYPER_SKIP] != 0.0; /* the loss was not finite: the scale is unchanged */
     const bool overflows = is_refused || counts[BGI_RANGE_NOT_FINITE] > 0.0;
     const double steps = (double)call->env->optimizer_step;
 

@@ -24,10 +24,10 @@
  * Formulas are those of PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, Adagrad and Adadelta, in its order of
  * operations, in float32 (in float64 for float64 parameters), with t = env->optimizer_step - hyper[SKIPPED] + 1.
  *
- * The combined SGD computes v = momentum v + admitted scaling g and w -= rate / scaling v, or, with Nesterov, rate /
- * scaling (scaling g + momentum v). With `maximum`, v is the largest gradient, max(beta2 v, |g|), and the update
- * divides by v without a square root (AdaMax). A centered RMSProp's variance is clamped to 0, because rounding could
- * make it negative.
+ * The combined SGD computes v = momentum v + (1 - dampening) scaling g and w -= (rate / scaling) v or, with Nesterov, w
+ * -= (rate / scaling) (scaling g + momentum v), where scaling is hyper[VELOCITY_SCALING] and the first v is computed
+ * from 0. With `maximum`, v is the largest gradient, max(beta2 v, |g|), and the update divides by v without a square
+ * root (AdaMax). A centered RMSProp's variance is clamped to 0, because rounding could make it negative.
  */
 /* Elements of hyper; options/optimizers.def assigns settings to them. Settings that never occur in the same optimizer
  * may share an element. */
