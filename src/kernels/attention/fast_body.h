@@ -243,8 +243,8 @@ static float scale_scores(float *scores, float scale, const float *bias, int64_t
     return find_row_maximum(scores, end);
 }
 
-/* Turns scores into weights (shares) of the sum so far. The sum is rescaled to the new maximum, and so is y, except in
- * the first block. Shares after the last visible key are zero. */
+/* Turns scores into shares e^(score - maximum), and adds them to the sum. In blocks after the first, the sum so far and
+ * y are scaled to the new maximum. Shares after the last visible key are zero. */
 static void absorb_scores(const bgi_attention *a, float *scores, float largest, int64_t seen, int64_t k_count,
                           bool is_first, float *maximum, float *sum, float *y)
 {
@@ -521,7 +521,7 @@ typedef struct backward_scratch {
     float *keys, *keys_across, *values_across; /* across: transposed */
     float *dk, *dv;
     float *queries, *dy;
-    float *shares, *gradients; /* m_ij p_ij; and scale ds_ij */
+    float *shares, *gradients; /* m_ij p_ij, and scale ds_ij */
     float *rounded;            /* the gradients in bfloat16, if they are needed */
     float *along;              /* dy . y of the head's queries, or of a block of queries for a bias's gradient */
     float *sums;               /* sums of a bias's gradient */
@@ -698,8 +698,8 @@ static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count,
     transpose_rows(a, s->keys, k_count, s->keys_across);
 }
 
-/* Copies a block's queries and dy to scratch; products of pairs need both layouts, which are stored one after the
- * other. */
+/* Copies a block's queries and dy to scratch; products of pairs need them as rows and as pairs of rows, stored one
+ * after the other. */
 static void gather_queries(const attention_head *head, const attention_operands *operands, const score_block *block,
                            const backward_scratch *s)
 {

@@ -479,7 +479,7 @@ typedef struct conv_finish {
     const void *source;
 } conv_finish;
 
-/* A channel's factors for the steps. */
+/* A channel's mean, scale and shift for the steps. */
 typedef struct channel_steps {
     vf mean, scale, shift;
 } channel_steps;

@@ -113,8 +113,7 @@ static void pack_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_
                     width, to);
 }
 
-/* Packs B of the weights' gradient, the transposed patches' matrix of one image at a time; the job's batch is the
- * group. */
+/* Packs B of the weights' gradient: the transposed matrix of patches, image by image; the job's batch is the group. */
 static void pack_transposed_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0,
                                     int64_t count, int64_t width, float *to, float *spare)
 {

@@ -13,8 +13,8 @@
 #include "core/narrow.h"
 #include "kernels/kernels.h"
 
-/* A kernel's shape; it returns false to decline the request. Before the call, `kernel` has its name and functions, one
- * part of each kind, and no scratch. */
+/* Sets a kernel's shape (its parts and scratch), or returns false to decline the request. Before the call, `kernel` has
+ * its name and functions, one part of each kind, and no scratch. */
 typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 typedef struct bgi_cpu_routine {

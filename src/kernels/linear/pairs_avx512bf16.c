@@ -283,7 +283,7 @@ static inline __attribute__((always_inline)) void multiply_strip(const bgi_pairs
     }
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) {
-        if (p->k % BGI_PAIRS_TERMS != 0) /* missing terms, which make 0 of -0 */
+        if (p->k % BGI_PAIRS_TERMS != 0) /* zeros for missing terms, which change -0 to 0 */
             add_rows(&sums[v], (__m512bh)_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512());
         end_sums(sums[v], p->c + n + v * COLUMNS, live);
     }

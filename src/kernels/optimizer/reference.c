@@ -1,5 +1,5 @@
 /*
- * reference.c: the weight updates. They follow PyTorch's torch.optim (SGD, Adam, AdamW: single tensor, float32)
+ * reference.c: the weight updates. They follow PyTorch's torch.optim (its loops over single tensors, in float32)
  * operation by operation, because differences would grow over thousands of updates.
  *
  * Each operation is computed in double and rounded to float32, which for + - * / and the square root gives exactly

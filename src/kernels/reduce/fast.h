@@ -10,9 +10,9 @@
  * `again`, as in a channel's gradient ([N, C, places]); otherwise `again` and `middle` are 1. A result combines, in
  * order, the results over `reduced` for each index of `again`.
  *
- * Work is divided along outer and middle or, if these are small, along inner, in runs of `run` elements. If these are
- * also few, work is divided along the reduced dims: pieces store separate results in scratch, `run` floats each, which
- * are combined in order. */
+ * Work is divided along outer, middle and inner, the last in runs of `run` elements. If that gives few units, work is
+ * also divided along `reduced`: pieces store separate results in scratch, `run` floats each, which are combined in
+ * order. */
 typedef struct bgi_reduction {
     int64_t outer, again, middle, reduced, inner;
     int64_t results;   /* outer x middle */

@@ -1,5 +1,5 @@
 /*
- * reference.c: loads and stores one entry of a buffer of many. Only that entry is accessed, whether the buffer is in a
+ * reference.c: loads or stores one of the entries of a buffer. Only that entry is accessed, whether the buffer is in a
  * device's memory or in its remote store. An index beyond the entries loads zeros and stores nothing. The kernels have
  * no attributes:
  *

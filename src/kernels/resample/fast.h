@@ -17,7 +17,7 @@
 #include "kernels/resample/attributes.h"
 
 enum {
-    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* floats of rows whose columns are summed first: they fit a cache */
+    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* the most floats of rows whose columns come first: they fit a cache */
     BGI_RESAMPLE_FEW_PLANES = 8 /* with fewer planes, planes are divided into rows, so that several cores have work */
 };
 

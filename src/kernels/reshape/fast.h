@@ -1,5 +1,5 @@
 /*
- * fast.h: how transpositions divide their work.
+ * fast.h: how transpositions and slices divide their work.
  */
 #ifndef BGI_KERNELS_RESHAPE_FAST_H
 #define BGI_KERNELS_RESHAPE_FAST_H
