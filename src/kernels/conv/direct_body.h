@@ -798,7 +798,7 @@ typedef struct direct_phase {
     int64_t q[2];
     bgi_direct direct;
     bool is_reached;
-    int64_t weights, group_weights; /* floats before the first group's weights; and from one group's to the next */
+    int64_t weights, group_weights; /* floats before the first group's weights, and from one group's to the next */
 } direct_phase;
 
 /* Returns phase (qy, qx) of dx. The weights of phases are stored row by row of phases; *weights is the offset of this

@@ -8,7 +8,7 @@
 #include "kernels/elementwise/attributes.h"
 
 enum {
-    BGI_ELEMENTWISE_GRAIN = 64,   /* elements; a multiple of it begins at a cache line, whatever the type */
+    BGI_ELEMENTWISE_GRAIN = 64,   /* elements whose numbers are multiples of it begin a cache line in every type */
     BGI_ELEMENTWISE_PART = 12288, /* approximate number of elements in a part */
     BGI_ELEMENTWISE_CHUNK = 512   /* elements that are processed together: buffers fit the first-level cache */
 };

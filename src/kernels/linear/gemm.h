@@ -155,8 +155,8 @@ static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *w
     return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
 }
 
-/* Returns `g` for a product that is added to accumulators if `accumulates`: with a separate block for sums if it needs
- * one. */
+/* Returns `g`; if the product is added to accumulators, and its sums need a separate block, the result has that
+ * block. */
 static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool accumulates)
 {
     if (accumulates && bgi_gemm_adds_apart(&g, 1))
