@@ -16,7 +16,7 @@
  *     ATTENTION_CACHED    qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD]
  *
  * A row of qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, or float64 for
- * float64. In training, the weight of query i of head h for key j is kept when word j % 4 of
+ * float64 operands. In training, the weight of query i of head h for key j is kept when word j % 4 of
  *
  *     Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's)
  *

@@ -143,7 +143,7 @@ static void run_reduce(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Combines the results of the pieces; kernels without pieces do not use it. */
+/* Combines the results of the pieces; does nothing if there is only one piece. */
 static void finish_reduce(const bg_kernel_call *call)
 {
     const bgi_reduce_attributes *attributes = call->attributes;
