@@ -34,16 +34,18 @@ typedef struct bgi_kernel_request {
     uint32_t output_count;
     const void *attributes;
     bg_dtype partials;    /* type of matrix products' partial sums: NONE and float32 are the same */
-    size_t scratch_limit; /* limit for matrix products and convolutions; 0: no limit */
+    size_t scratch_limit; /* most bytes of scratch for matrix products and convolutions; 0: no limit */
 } bgi_kernel_request;
 
 /* Returns the instruction set of fast kernels under a policy: the widest one that the processor has and the policy
  * allows. */
 bgi_isa bgi_kernel_isa(bg_kernel_policy policy);
 
+/* Chooses the kernel for a request: the fast body, if the policy allows it and it supports the request, otherwise the
+ * plain C body. */
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
-/* Does the same with an op's signature. */
+/* Chooses the kernel for an op, with the types and attributes of the op's signature. */
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
@@ -56,9 +58,9 @@ static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 /* Runs a whole call, part by part. */
 void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call);
 
-/* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs are
- * accumulators of the outputs' types. At a step's first micro-batch the kernel sets the accumulators to the gradient;
- * at later ones it adds the complete gradient, element by element, as ACCUMULATE does. */
+/* Returns whether a call adds to accumulators. Kernels marked "(+)" also have an accumulating form: a call without
+ * outputs, whose last inputs are accumulators of the outputs' types. At a step's first micro-batch the kernel sets the
+ * accumulators to the gradient; at later ones it adds the complete gradient, element by element, as ACCUMULATE does. */
 static inline bool bgi_call_adds(const bg_kernel_call *call)
 {
     return call->output_count == 0 && call->env->accumulated > 0;

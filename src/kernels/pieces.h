@@ -2,8 +2,8 @@
  * pieces.h: sums that are computed shard by shard (piece by piece). Data-parallel replicas may each have a piece of the
  * summed tensor: n elements over R replicas are R pieces of ceil(n / R) elements, of which the last ones may have fewer
  * elements or be empty (transform/sharding.c). A kernel whose result is a sum over all elements writes a row for each
- * piece. The order of the sum depends on the piece's size, so that replicas with a piece get the same bits as replicas
- * with the whole tensor. A replica with a piece leaves the other rows 0.
+ * piece. The order of the sum depends only on the piece's size, so that replicas with a piece get the same bits as
+ * replicas with the whole tensor. A replica with a piece sets the other rows to 0.
  */
 #ifndef BGI_KERNELS_PIECES_H
 #define BGI_KERNELS_PIECES_H

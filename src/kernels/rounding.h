@@ -1,10 +1,11 @@
 /*
- * rounding.h: stochastic rounding to 16 bits. The probability of rounding up is the fraction of the distance to the
- * next number, so that the mean of many roundings is the value. With rounding to nearest, an update below half a unit
- * in the last place would never change the weight.
+ * rounding.h: stochastic rounding to 16 bits. A value between two 16-bit numbers is rounded up with a probability equal
+ * to its fraction of the distance from the lower to the upper number, so that the mean of many roundings is the value.
+ * With rounding to nearest, an update below half a unit in the last place would never change the weight.
  *
- * The random number is a function of (seed, step, parameter, operand, element of the whole). An element is therefore
- * rounded in the same way in any shard, under any strategy, and on replicas with the same values.
+ * The random number is a function of (seed, step, parameter, operand, tensor-parallel shard, element of this shard). An
+ * element is therefore rounded in the same way in any data-parallel piece of the tensor, under any strategy with the
+ * same tensor axes, and on replicas with the same values. Below, the "whole tensor" is the tensor-parallel shard.
  */
 #ifndef BGI_KERNELS_ROUNDING_H
 #define BGI_KERNELS_ROUNDING_H
@@ -17,15 +18,16 @@
 /* The struct is part of an update's attributes. All zero: rounds to nearest. */
 typedef struct bgi_rounding {
     int64_t elements; /* elements of the parameter; 0: rounds to nearest */
-    int64_t piece;    /* elements of a shard, if each replica updates a shard */
+    int64_t piece;    /* elements of a piece, if each data-parallel replica updates a piece */
     uint32_t random_id;
-    uint32_t axes; /* axes along which the parameter is sharded; shards have different random numbers */
+    uint32_t axes; /* tensor axes along which the parameter is sharded; shards have different random numbers */
 } bgi_rounding;
 
 /* A block of Philox is used for this many elements, 16 bits each. */
 enum { BGI_ROUNDING_BLOCK = 8 };
 
-/* The random numbers of an operand's elements: the counter after its first word, which counts blocks, and the key. */
+/* The key and the counter of the random numbers of an operand's elements. The counter's first word, which is not in
+ * `rest`, is the number of the block. */
 typedef struct bgi_chances {
     uint32_t rest[3], key[2];
     int64_t first; /* the index in the whole tensor of the operand's first element */
@@ -67,23 +69,24 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
 
 /* ---- float16 ----
  *
- * From 2^-14 on, a float has 13 bits more than a float16, and 13 random bits decide exactly. Below that, a float is a
- * number of steps of 2^-24, and the distance to the next step may need more than the 16 random bits:
+ * From 2^-14 on, a float has 13 bits more than a float16, and 13 random bits decide exactly. Below 2^-14, float16
+ * numbers are multiples of 2^-24. A float is a number of these steps and a fraction, which may have more bits than the
+ * 16 random bits:
  *
- *     steps  .  16 bits, which chance decides  | what is left: counts where the 16 bits of chance were as close as
- *                                              | can be to carrying, once in 65536 times; `is_open` says so then
+ *     steps  .  16 bits, to which the 16    | further bits: they matter only if that sum has 16 ones after the point,
+ *               random bits are added       | once in 65536 times; `is_open` is set then
  *
- * then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
- * infinity, so the random number decides between 65504 and infinity. From 65536 on, the result is infinity. */
+ * In this case an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which
+ * is infinity, so the random number decides between 65504 and infinity. From 65536 on, the result is infinity. */
 
-/* Returns a size below 2^-14 in steps of 2^-40. */
+/* Returns an absolute value below 2^-14 in units of 2^-40, and 0 for larger ones. */
 static inline float bgi_float16_steps(uint32_t size_bits)
 {
     return bgi_float_from_bits(size_bits < 0x38800000u ? size_bits : 0) * 0x1p40f;
 }
 
-/* Rounds to float16 by 16 random bits, without branches. Sets *is_open to 1 when the random bits are not enough,
- * otherwise leaves it unchanged. */
+/* Rounds to float16 by 16 random bits, without branches. Sets *is_open to 1 if the random bits do not decide, otherwise
+ * leaves it unchanged. */
 static inline uint16_t bgi_float16_by_chance(float value, uint32_t chance, uint32_t *is_open)
 {
     const uint32_t bits = bgi_float_bits(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -96,8 +99,8 @@ static inline uint16_t bgi_float16_by_chance(float value, uint32_t chance, uint3
     return (uint16_t)(sign | (rest < 0x38800000u ? sum >> 16 : rest < 0x47800000u ? normal : large));
 }
 
-/* Returns whether a random 128-bit number, whose first word is the highest, is below the part of `value`'s distance
- * that 16 random bits cannot decide. */
+/* Returns whether a random 128-bit number (the first word is the highest), divided by 2^128, is below the fraction of
+ * `value` in units of 2^-40, which 16 random bits cannot decide. */
 static inline bool bgi_float16_goes_up(float value, const uint32_t words[4])
 {
     const float steps = bgi_float16_steps(bgi_float_bits(value) & 0x7fffffffu);
@@ -111,7 +114,7 @@ static inline bool bgi_float16_goes_up(float value, const uint32_t words[4])
     return pair >> 32 >> (31 - shift) >> 1 == 0 && pair << shift >> 40 < ((left & 0x7fffffu) | 0x800000u);
 }
 
-/* ---- either ---- */
+/* ---- both types ---- */
 
 static inline uint16_t bgi_narrow_by_more_chance(float value, uint16_t down, const bgi_chances *chances,
                                                  int64_t element)
@@ -125,7 +128,7 @@ static inline uint16_t bgi_narrow_by_more_chance(float value, uint16_t down, con
     return (uint16_t)(down + bgi_float16_goes_up(value, words));
 }
 
-/* Rounds element `element` of the whole tensor with its random bits. */
+/* Rounds `value`, which is element `element` of the whole tensor, with its 16 random bits `chance`. */
 static inline uint16_t bgi_narrow_by_chance(bg_dtype dtype, float value, uint32_t chance, const bgi_chances *chances,
                                             int64_t element)
 {

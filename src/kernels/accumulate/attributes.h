@@ -13,28 +13,28 @@
  *
  *     ACCUMULATE       accumulator!, gradient, factors?      no outputs: the first micro-batch of a step sets the
  *                      accumulator, later ones add to it. With factors [2]: accumulator factors[0] + gradient
- *                      factors[1], each operation rounded; a gradient whose factor is 0 is not read, because the mean
+ *                      factors[1], each operation rounded; a gradient whose factor is 0 is ignored, because the mean
  *                      over nothing may be NaN
  *     ACCUMULATE_TREE  accumulator!, gradient, partials?!    bgi_accumulate_tree_attributes; no outputs: the
  *                      accumulator has the sum after the last micro-batch of a step
  *     ADD_N            x0, x1, ... -> y                      in order
  *     SCALED_SUM       x0, scale0, x1, scale1, ... -> y      (x0 scale0) + (x1 scale1) + ..., in order, each operation
  *                      rounded to float32 except for a float64 y; scales are float32 scalars; an x whose scale is 0 is
- *                      not read
+ *                      ignored
  *     TOTAL_SCALE      total -> y                            scalars; y = factor / total, 0 when total is 0
- *     RUNNING_FACTORS  total!, weight? -> factors [2]        n / (n + c), c / (n + c), or 0, 0 when n + c is 0, with
- *                      c = weight, or 1, and n = total, 0 at the first micro-batch of a step; with ends_in_sum n, c at
- *                      the last micro-batch; total = n + c
+ *     RUNNING_FACTORS  total!, weight? -> factors [2]        n / (n + c), c / (n + c), or 0, 0 when n + c is 0; c is
+ *                      `weight`, or 1 without it; n is `total`, or 0 at the first micro-batch of a step. With
+ *                      ends_in_sum the factors at the last micro-batch are n, c. `total` becomes n + c
  *     SQUARE_SUM       x -> y float64 [pieces]               bgi_square_sum_attributes; one sum for each piece
- *                      (kernels/pieces.h), in double; the order depends on the piece's size
+ *                      (kernels/pieces.h), in double; its order depends only on the piece's size
  *     GRADIENT_NORM    squares float64 [pieces], scale -> y  a scalar: |scale| sqrt(sum of squares, in their order)
  *     CLIP_SCALE       squares, scale -> y                   as GRADIENT_NORM;
  *                      y = scale maximum / max(|scale| sqrt(sum), maximum)
  */
 
 /*
- * A tree whose leaves are the micro-batches of a step, in their order. n leaves are split at the largest power of two
- * below n:
+ * A tree whose leaves are the micro-batches of a step, in their order. n leaves are split at p, the largest power of
+ * two below n:
  *
  *     sum(n) = sum(first p) + sum(other n - p)                  5: ((g0 + g1) + (g2 + g3)) + g4
  *
@@ -66,7 +66,7 @@ static inline bool bgi_tree_joins(uint32_t micro_batches, uint32_t micro_batch, 
     return is_last ? (micro_batch >> place & 1) != 0 : has_all;
 }
 
-/* Returns the place of the result. */
+/* Returns the place where the result of a micro-batch is stored. */
 static inline uint32_t bgi_tree_target(uint32_t micro_batches, uint32_t micro_batch)
 {
     uint32_t place = 0;

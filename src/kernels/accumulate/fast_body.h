@@ -7,7 +7,7 @@
 #include "kernels/accumulate/attributes.h"
 #include "kernels/elementwise/fast_body.h"
 
-/* Computes accumulator factors[0] + gradient factors[1]; a gradient whose factor is 0 is not read. */
+/* Computes accumulator factors[0] + gradient factors[1]; a gradient whose factor is 0 is ignored. */
 static void run_accumulate_shares(const bg_kernel_call *call, uint32_t part)
 {
     const bg_dtype dtype = call->types[0].dtype;

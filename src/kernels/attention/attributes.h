@@ -16,15 +16,15 @@
  *     ATTENTION_CACHED    qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD]
  *
  * A row of qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, or float64 for
- * float64. In training, the weight of query i of head h for key j is kept when word j % 4 of
+ * float64 operands. In training, the weight of query i of head h for key j is kept when word j % 4 of
  *
  *     Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's)
  *
- * is at least probability 2^32, and then divided by 1 - probability; if heads are sharded over an axis, h counts from
+ * is at least probability x 2^32, and then divided by 1 - probability; if heads are sharded over an axis, h counts from
  * the first head of the whole model. CACHED works on one sequence, whose next S tokens have positions p, p + 1, ...; p
- * is the first of the positions, clamped to 0..L - S. Their keys and values become rows p, p + 1, ... of the cache, and
- * the token at p + i sees rows 0..p + i. CACHED is causal and has no dropout. A kernel may divide its work by
- * `serialization`; results do not depend on it.
+ * is the first element of `positions`, clamped to 0..L - S. Their keys and values become rows p, p + 1, ... of the
+ * cache, and the token at p + i sees rows 0..p + i. CACHED is causal and has no dropout. A kernel may divide its work
+ * by `serialization`; results do not depend on it.
  *
  *     DOT_PRODUCT_ATTENTION                q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],
  *                                          log_sum_exp [N,H,S]
@@ -33,12 +33,12 @@
  *     DOT_PRODUCT_ATTENTION_CACHED         q [N,S,HD], k and v [N,S,GD], key cache and value cache [N,L,GD],
  *                                          positions int32 [N] -> y [N,S,HD]
  *
- * Head h of the queries uses head h / (H / G) of the keys and values. Query i is at position i + offset, key j at j. A
- * bias of uint8 marks the visible keys (not 0); a bias of floats, of q's type or float32, is added to the scaled
- * scores. A query that sees no key gives zeros, and its log_sum_exp is 0. Dropout counts keys by T: the word's counter
- * is (h S + i) ceil(T / 4) + j / 4. For CACHED, sample n's tokens are at p, p + 1, ..., where p is its position clamped
- * to 0..L - S, and become these rows of the caches. CACHED is causal, with offset 0 and without dropout. These kernels
- * read neither sequence_length nor serialization.
+ * Head h of the queries uses head h / (H / G) of the keys and values. Query i is at position i + offset, key j at
+ * position j. A bias of uint8 marks the visible keys (not 0); a bias of floats, of q's type or float32, is added to the
+ * scaled scores. A query that sees no key gives zeros, and its log_sum_exp is 0. For dropout, the counter begins with
+ * (h S + i) ceil(T / 4) + j / 4. For CACHED, the tokens of sample n are at positions p, p + 1, ..., where p is
+ * positions[n] clamped to 0..L - S; their keys and values become these rows of the caches. CACHED is causal, with
+ * offset 0 and without dropout. These kernels read neither sequence_length nor serialization.
  */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
@@ -48,7 +48,7 @@ typedef struct bgi_attention_attributes {
     uint32_t random_id;
     int64_t serialization; /* the number of pieces into which queries are cut */
     bg_mesh_axis axis;     /* heads are sharded over this axis; `heads` is the number on one replica */
-    /* Used only by DOT_PRODUCT_ATTENTION; 0 in the others: */
+    /* Used only by the DOT_PRODUCT_ATTENTION kernels; 0 for the others: */
     int64_t key_heads;
     int64_t window; /* a query sees keys at a distance below this; 0: all */
     int64_t offset; /* the position of query 0 */

@@ -1,6 +1,7 @@
 /*
  * fast.h: how attention divides its work. A piece of the forward pass is a run of queries of one head, and a piece of
- * the backward pass is a whole head. Each sum over keys or queries is therefore computed by one part, in order.
+ * the backward pass is all heads of a sample that share keys. Each sum over keys or queries is therefore computed by
+ * one part, in order.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_H
 #define BGI_KERNELS_ATTENTION_FAST_H
@@ -11,7 +12,7 @@
 
 enum {
     BGI_ATTENTION_KEYS = 96,    /* keys in a block of scores: whole panels in every instruction set */
-    BGI_ATTENTION_QUERIES = 32, /* queries in a block of scores; divides KEYS, so that causal blocks share a diagonal */
+    BGI_ATTENTION_QUERIES = 32, /* queries in a block; divides KEYS: the diagonal is in one block if offset is 0 */
     BGI_ATTENTION_RUN = 128     /* queries that use a packed block of keys in the forward pass */
 };
 #define BGI_ATTENTION_PART_FLOPS 1.3e6
@@ -27,7 +28,7 @@ typedef struct bgi_attention {
     int64_t runs;        /* pieces of a head in the forward pass */
     int64_t pieces;      /* pieces of all heads */
     uint32_t parts;
-    int64_t part_floats; /* scratch */
+    int64_t part_floats; /* scratch of a part */
 } bgi_attention;
 
 /* Returns the sizes of packed attention; `state` is the state of the kernel. */
@@ -128,7 +129,7 @@ bgi_attention_apart_cached_plan(const bg_type *types, const bgi_attention_attrib
     return a;
 }
 
-/* Returns the floats of a block of numbers in bfloat16, which only products of pairs need. */
+/* Returns the size, in floats, of a block of scores in bfloat16, which only products of pairs need. */
 static inline int64_t bgi_attention_rounded_floats(const bgi_attention *a)
 {
     return a->by_pairs ? BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS / 2 : 0;

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: attention without a matrix of scores. Scores are made a block of queries by a block of keys at a time,
- * both products by the tiles of gemm_body.h.
+ * fast_body.h: attention without a matrix of scores. Scores are computed in blocks, of some queries and some keys; the
+ * tiles of gemm_body.h compute both products.
  *
  *              keys 0..95    96..191             Forward: a run of queries attends to one block of keys after another;
  *     q  0..31 [ \         ]                     each row keeps its largest score and the sum of exponentials so far,
@@ -8,10 +8,10 @@
  *       64..95 [       \   ]                     (Milakov, Gimelshein, "Online normalizer calculation for softmax",
  *       96..   [           ][ \         ]        2018; Dao et al., "FlashAttention", 2022).
  *
- * The backward pass (from the same paper) has blocks of keys in the outer loop, whose gradients stay in scratch; scores
- * are computed again from queries, keys and the saved log_sum_exp. With causal attention, blocks above the diagonal are
- * skipped. In a block, elements above the diagonal have weights of zero, so a NaN in their operands spreads over the
- * block. reference.c defines names and formulas.
+ * The backward pass (also from the FlashAttention paper) has blocks of keys in the outer loop, whose gradients stay in
+ * scratch; scores are computed again from queries, keys and the saved log_sum_exp. With causal attention, blocks above
+ * the diagonal are skipped. In a block, elements above the diagonal have weights of zero, and zero times NaN is NaN, so
+ * a NaN in their operands spreads over the block. reference.c defines names and formulas.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_BODY_H
 #define BGI_KERNELS_ATTENTION_FAST_BODY_H
@@ -97,7 +97,8 @@ static attention_head find_head(const bg_kernel_call *call, const bgi_attention 
     return head;
 }
 
-/* Copies `count` rows of the head's depth from `first` on as float32 rows of whole cache lines, filled with zeros. */
+/* Copies `count` rows of the head's depth from `first` on as float32 rows of whole cache lines, filled up with
+ * zeros. */
 static void gather_rows(const bgi_attention *a, const attention_rows *rows, int64_t first, int64_t count, float *to)
 {
     for (int64_t i = 0; i < count; i++, to += a->padded) {
@@ -123,8 +124,8 @@ typedef struct score_block {
     int64_t q0, q_count, k0, k_count;
 } score_block;
 
-/* Returns the block that begins at query q0 and key k0. It ends at the last key that its last query sees, and has 0
- * keys if none of its queries sees a key. */
+/* Returns the block that begins at query q0 and key k0, with at most QUERIES queries and KEYS keys. It has no keys
+ * after the last one that its last query sees, and 0 keys if none of its queries sees one of them. */
 static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_end, int64_t k0)
 {
     const int64_t q_count = clip(q_end - q0, BGI_ATTENTION_QUERIES);
@@ -137,7 +138,7 @@ static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_e
 }
 
 /* Finds the keys of the block that its query `i` sees: key *from and all keys after it, up to but not including the
- * returned one. */
+ * returned one. Both are counted from k0. */
 static int64_t count_seen(const attention_head *head, const score_block *block, int64_t i, int64_t *from)
 {
     const int64_t first = bgi_attention_first_key(head->attributes, block->q0 + i) - block->k0;
@@ -242,8 +243,8 @@ static float scale_scores(float *scores, float scale, const float *bias, int64_t
     return find_row_maximum(scores, end);
 }
 
-/* Turns scores into weights (shares) of the sum so far. The sum is rescaled to the new maximum, and so is y, except in
- * the first block. Shares after the last visible key are zero. */
+/* Turns scores into shares e^(score - maximum), and adds them to the sum. In blocks after the first, the sum so far and
+ * y are scaled to the new maximum. Shares after the last visible key are zero. */
 static void absorb_scores(const bgi_attention *a, float *scores, float largest, int64_t seen, int64_t k_count,
                           bool is_first, float *maximum, float *sum, float *y)
 {
@@ -278,7 +279,7 @@ static void multiply_factors(float *shares, const float *factors, int64_t count)
         vstore(shares + j, vload(shares + j) * vload(factors + j));
 }
 
-/* Attends from the queries of a run that begins at `first` to the block of keys in scratch. */
+/* Attends from the block's queries, in a run that begins at query `first`, to the block of keys in scratch. */
 static void attend_block(const attention_head *head, const score_block *block, int64_t first, const forward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -360,7 +361,7 @@ static void gather_seen(const attention_head *head, int64_t k0, int64_t k_count,
     gather_rows(a, &head->inputs[2], k0, k_count, s->values);
 }
 
-/* Computes queries first..end - 1 of a head. log_sums may be NULL. */
+/* Computes the results of queries first..end - 1 of a head. log_sums may be NULL. */
 static void attend_run(const attention_head *head, int64_t first, int64_t end, const forward_scratch *s, void *y,
                        float *log_sums)
 {
@@ -387,14 +388,14 @@ static void attend_run(const attention_head *head, int64_t first, int64_t end, c
         const bool sees_nothing = !a->is_packed && s->sums[i] == 0.0f;
 
         for (int64_t d = 0; !sees_nothing && d < a->padded; d += LANES)
-            vstore(row + d, vload(row + d) / vset(s->sums[i]) + vset(0.0f)); /* never -0, whatever blocks it saw */
+            vstore(row + d, vload(row + d) / vset(s->sums[i]) + vset(0.0f)); /* never -0, for any blocks seen */
         write_floats(a->dtype, y, head->y.start + (first + i) * head->y.stride, a->depth, row);
         if (log_sums != NULL)
             log_sums[first + i] = sees_nothing ? 0.0f : (float)((double)s->maxima[i] + log((double)s->sums[i]));
     }
 }
 
-/* Runs the parts of both forward passes. */
+/* Runs a part of the packed or the separate forward pass. */
 static void attend_part(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
                         uint32_t part, void *y, float *log_sums)
 {
@@ -478,7 +479,7 @@ static void run_attention_cached(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Copies the new tokens' keys or values of a head of keys to rows `before`, ... of its cache. */
+/* Copies the new tokens' keys or values of piece `piece`, a head of keys, to rows `before`, ... of its cache. */
 static void fill_cache_apart(const bgi_attention *a, int64_t key_heads, int64_t piece, const void *from, void *cache,
                              int64_t before)
 {
@@ -514,13 +515,13 @@ static void run_dot_product_attention_cached(const bg_kernel_call *call, uint32_
     }
 }
 
-/* ---- backward: queries, keys, values, dy, y, log_sum_exp -> their gradients ---- */
+/* ---- backward: dy, queries, keys, values, y, log_sum_exp -> gradients of queries, keys and values ---- */
 
 typedef struct backward_scratch {
     float *keys, *keys_across, *values_across; /* across: transposed */
     float *dk, *dv;
     float *queries, *dy;
-    float *shares, *gradients; /* m_ij p_ij; and scale ds_ij */
+    float *shares, *gradients; /* m_ij p_ij, and scale ds_ij */
     float *rounded;            /* the gradients in bfloat16, if they are needed */
     float *along;              /* dy . y of the head's queries, or of a block of queries for a bias's gradient */
     float *sums;               /* sums of a bias's gradient */
@@ -546,7 +547,7 @@ static backward_scratch cut_backward_scratch(const bgi_attention *a, float *scra
     return s;
 }
 
-/* Sets the fields of head `g` among those that share keys. */
+/* Sets the fields along, dq and dq_row for head `g` of those that share keys. */
 static void enter_head(const attention_head *head, int64_t g, const attention_operands *operands, float *scratch,
                        backward_scratch *s)
 {
@@ -623,7 +624,8 @@ static void differentiate_block(const attention_head *head, const score_block *b
     }
 }
 
-/* Adds the block's contributions: dq += ds k (the first block of keys sets dq); dk += ds^T q; dv += (m p)^T dy. */
+/* Adds the block's contributions: dq += ds k (in the packed form, the first block of keys sets dq); dk += ds^T q; dv +=
+ * (m p)^T dy. */
 static void sum_block(const attention_head *head, const score_block *block, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -677,7 +679,7 @@ static void scatter_gradients(const attention_head *head, int which, int64_t fir
                      from + i * head->plan->padded);
 }
 
-/* Copies a block's keys and values, and transposes both. */
+/* Copies a block's keys to scratch, and its keys and values transposed. */
 static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -696,8 +698,8 @@ static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count,
     transpose_rows(a, s->keys, k_count, s->keys_across);
 }
 
-/* Copies a block's queries and dy to scratch; products of pairs need both layouts, which are stored one after the
- * other. */
+/* Copies a block's queries and dy to scratch; products of pairs need them as rows and as pairs of rows, stored one
+ * after the other. */
 static void gather_queries(const attention_head *head, const attention_operands *operands, const score_block *block,
                            const backward_scratch *s)
 {
@@ -833,7 +835,7 @@ static void run_dot_product_attention_backward(const bg_kernel_call *call, uint3
 
 /* ---- the bias's gradient: scores and their gradients are recomputed and summed in the bias's shape ---- */
 
-/* Adds the gradients of one head's queries first..end to the sums for a block of keys. */
+/* Adds the gradients of one head's queries first..end - 1 to the sums for a block of keys. */
 static void add_head_bias(const attention_head *head, const attention_operands *operands, int64_t first, int64_t end,
                           int64_t k0, const backward_scratch *s)
 {
@@ -858,8 +860,8 @@ static void add_head_bias(const attention_head *head, const attention_operands *
     }
 }
 
-/* Computes the gradient of rows first..first + count - 1 of the bias of (n, h), or of the only row, which all queries
- * share. */
+/* Computes the gradient of the bias of (n, h): of at most RUN rows, from row `first` on, or of its only row, which all
+ * queries share. */
 static void sum_bias(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands, int64_t n,
                      int64_t h, int64_t first, const backward_scratch *s)
 {

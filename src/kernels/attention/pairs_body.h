@@ -12,10 +12,10 @@
  *
  * Weights m p and scale ds are rounded to bfloat16 before their products, as flash attention in bfloat16 does. (In the
  * forward pass, weights are those before the division by the sum, at most m.) Sums of weights, and dy . y, are those of
- * the float32 numbers. Sums over columns and over the keys or queries of a block add terms by two, from the block's
- * first on, with a zero as the last term when their number is odd. Sums of results continue from block to block: over
- * blocks of keys in y and dq, over blocks of queries in dk and dv. tests/kernels/test_attention_pairs.c computes the
- * same bits term by term.
+ * the float32 numbers. Sums over columns and over the keys or queries of a block add terms two at a time, from the
+ * block's first on, with a zero as the last term when their number is odd. Sums of results continue from block to
+ * block: over blocks of keys in y and dq, over blocks of queries in dk and dv. tests/kernels/test_attention_pairs.c
+ * computes the same bits term by term.
  */
 #ifndef BGI_KERNELS_ATTENTION_PAIRS_BODY_H
 #define BGI_KERNELS_ATTENTION_PAIRS_BODY_H

@@ -1,6 +1,6 @@
 /*
- * reference.c: multi-head attention in plain C, one row of scores at a time, so no array of size S x S is stored. For
- * sample n, head h, query i (operands as in attributes.h; D: the width of a head):
+ * reference.c: multi-head attention in plain C, one score at a time, so no array of size S x S is stored. For sample n,
+ * head h, query i (operands as in attributes.h; D: the width of a head):
  *
  *     s_ij = scale q_i . k_j + b_ij  for the keys j that i may see; b_ij: the bias minus the slope times the distance
  *     lse_i = log sum_j exp(s_ij)
@@ -217,7 +217,8 @@ static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, u
 
 /* ---- forward ---- */
 
-/* Returns minus infinity if the query sees no key. (In forms without a bias each query sees itself.) */
+/* Returns the log_sum_exp of a query. In the separate form, it is minus infinity if the query sees no key. (In the
+ * packed form, each query sees itself.) */
 static double compute_log_sum(const head_of *head, int64_t query)
 {
     double maximum = -INFINITY, sum = 0.0;
@@ -254,7 +255,7 @@ static void compute_head(const head_of *head, int64_t statistics)
 {
     for (int64_t query = 0; query < head->length; query++) {
         const double found = compute_log_sum(head, query);
-        const double log_sum = found == -INFINITY && !head->is_packed ? 0.0 : found; /* shares are zero */
+        const double log_sum = found == -INFINITY && !head->is_packed ? 0.0 : found; /* exp(-infinity - 0): zeros */
 
         bgi_store(bgi_output_type(head->call, 1)->dtype, bgi_output(head->call, 1), statistics + query, log_sum);
         compute_row(head, query, log_sum);
@@ -278,8 +279,8 @@ void bgi_reference_dot_product_attention(const bg_kernel_call *call, uint32_t pa
     for_each_head_apart(call, 0, &operands, compute_head);
 }
 
-/* Copies the new keys and values to the cache, and computes the queries, which begin at position `before`, from the
- * keys and values in the cache. */
+/* Copies the new keys and values to the cache, and computes the results of the queries, which begin at position
+ * `before`, from the keys and values in the cache. */
 static void compute_cached_head(const head_of *head, int64_t statistics)
 {
     const int64_t before = bgi_attention_position(head->call), width = head->results.stride;
@@ -343,7 +344,7 @@ void bgi_reference_dot_product_attention_cached(const bg_kernel_call *call, uint
     for_each_head_apart(call, 0, &operands, compute_cached_head_apart);
 }
 
-/* ---- backward: queries, keys, values, dy, y, log_sum_exp -> their gradients ---- */
+/* ---- backward: dy, queries, keys, values, y, log_sum_exp -> gradients of queries, keys and values ---- */
 
 typedef struct pair {
     double weight;   /* m_ij p_ij */

@@ -25,7 +25,7 @@ typedef struct bgi_collective_attributes {
     uint32_t axes;            /* axes of the mesh */
     uint32_t members;         /* replicas of a group along the axes */
     uint32_t axis;            /* axis of the tensor */
-    uint32_t passes_gradient; /* 0 or 1, REDUCE: the gradient passes unchanged */
+    uint32_t passes_gradient; /* 0 or 1; REDUCE: its backward pass leaves the gradient unchanged */
 } bgi_collective_attributes;
 
 #endif

@@ -60,7 +60,7 @@ static void compare_floats(const bg_kernel_call *call, uint32_t part)
 
 /* ---- choices ---- */
 
-/* Defines functions for elements of one size and any type. */
+/* Elements of 1, 2, 4 and 8 bytes, of any type. */
 typedef uint8_t bytes1;
 typedef uint16_t bytes2 __attribute__((may_alias));
 typedef uint32_t bytes4 __attribute__((may_alias));

@@ -10,7 +10,7 @@
 
 enum {
     BGI_DEPTHWISE_MOST_TAPS = 64,
-    BGI_DEPTHWISE_PART_FLOATS = 64 * 1024, /* floats of results, or of positions that are summed */
+    BGI_DEPTHWISE_PART_FLOATS = 64 * 1024, /* about this many elements of x or y, whichever is larger, in a part */
     BGI_DEPTHWISE_MOST_PHASES = BGI_DIRECT_MOST_STRIDE * BGI_DIRECT_MOST_STRIDE
 };
 

@@ -64,7 +64,7 @@ ALWAYS_INLINE void sum_plane(const float *copy, const int32_t *places, const int
         for (int t = 0; t < taps; t++)
             sum[t] = vfma(d, vload(copy + places[t] + p), sum[t]);
     }
-    if (left > 0) { /* the elements after them may be NaN */
+    if (left > 0) { /* elements after the last position may be NaN */
         const vf d = vload_n(dy + whole, left);
 
         UNROLL

@@ -4,7 +4,7 @@
  * A channel is copied once for each column of the filter, shifted by that column, with its padding written out. Rows of
  * a copy are as wide as rows of results, so neighboring rows are adjacent in the copy as they are in the result. A
  * vector of results therefore covers any run of positions, even in narrow rows. A tap in row ky of the filter reads the
- * same copy, ky rows further on.
+ * copy of its column, ky rows (times the dilation) further on.
  *
  *     a b c      copies for columns 0, 1, 2      0 a b      a b c      b c 0
  *     d e f      of a filter 3 wide              0 d e      d e f      e f 0
@@ -27,19 +27,18 @@
 
 enum {
     BGI_DIRECT_COPY_FLOATS = 64 * 1024,  /* floats of copied channels: they stay in a second-level cache */
-    BGI_DIRECT_RUN_VECTORS = 24,         /* approximate size of a unit's results in each of its channels */
-    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of packed weights that are used with all vectors before the next
-                                            weights are read */
-    BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* up to this size all laid-out weights stay in a second-level cache, */
-    BGI_DIRECT_LEAST_VECTORS = 6,        /* so units of at least this many vectors read all of them */
+    BGI_DIRECT_RUN_VECTORS = 24,         /* approximate number of vectors of a unit's results in each of its channels */
+    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* packed weights that are used with all vectors before the next are read */
+    BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* up to this size, all laid-out weights stay in a second-level cache */
+    BGI_DIRECT_LEAST_VECTORS = 6,        /* and then a unit with at least this many vectors reads all of them */
     BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
     BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster */
     BGI_DIRECT_SUM_POSITIONS = 1024,     /* approximate number of positions in a sum of dw */
     BGI_DIRECT_LEAST_POSITIONS = 512,    /* with fewer positions, adding up lanes would take too long */
-    BGI_DIRECT_FORWARD_MATRIX = 32, /* the most positions for which a matrix product of several images at once is */
-    BGI_DIRECT_INPUT_MATRIX = 64,   /* faster than one for each image: forward, and for dx */
-    BGI_DIRECT_LAID_CHANNELS = 8,   /* channels of dy whose weights are laid out for one tile after another */
-    BGI_DIRECT_MASKED_VECTORS = 8,  /* the largest copies, in vectors, that have a mask for each place */
+    BGI_DIRECT_FORWARD_MATRIX = 32,      /* up to this many positions, one product of several images is faster */
+    BGI_DIRECT_INPUT_MATRIX = 64,        /* the same, for dx */
+    BGI_DIRECT_LAID_CHANNELS = 8,        /* channels of dy whose weights are laid out for one tile after another */
+    BGI_DIRECT_MASKED_VECTORS = 8,       /* the largest copies, in vectors, that have a mask for each place */
     BGI_DIRECT_MOST_STRIDE = 4,
     BGI_DIRECT_MOST_COLUMNS = 16 /* columns of a filter */
 };
@@ -53,9 +52,9 @@ typedef struct bgi_direct {
     int64_t phase_count;    /* the number of these phases */
     int64_t taps[2];        /* the numbers of taps that reach the results, in rows and columns */
     int64_t offsets[BGI_DIRECT_MOST_COLUMNS]; /* place x of copy j is column x step + offsets[j] */
-    int64_t reach;                            /* the number of places below the first one that taps reach */
-    int64_t rows, columns;                    /* out */
-    int64_t margin; /* zeros before each row of the only copy, which taps of all columns read; 0: each has a copy */
+    int64_t reach;         /* distance in rows of a copy between the first and the last row of taps */
+    int64_t rows, columns; /* out */
+    int64_t margin; /* zeros before each row of the only copy, which all columns read; 0: each column has a copy */
 } bgi_direct;
 
 static inline int64_t bgi_direct_terms(const bgi_direct *d)
@@ -91,8 +90,8 @@ static inline bool bgi_direct_shifts(const bgi_direct *d)
     return !is_single && (d->w + d->step[1] - 1) / d->step[1] == d->columns;
 }
 
-/* If rows consist of whole vectors, puts a vector of zeros between them, so that taps can read beyond a row's ends and
- * one copy is enough for all columns of the filter. */
+/* Sets a margin of one vector of zeros between rows if rows consist of whole vectors, steps are 1, and taps reach at
+ * most one vector beyond a row's ends. One copy is then enough for all columns of the filter. */
 static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
 {
     bool fits = d->step[0] * d->step[1] == 1 && d->taps[1] > 1 && d->w == d->columns && d->columns % lanes == 0;
@@ -102,7 +101,7 @@ static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
     d->margin = fits ? lanes : 0;
 }
 
-/* These two functions return whether an image is divided into step[0] step[1] phases before it is copied, and the
+/* These two functions return whether an image is divided into step[0] x step[1] phases before it is copied, and the
  * floats of each phase. */
 static inline bool bgi_direct_parts(const bgi_direct *d)
 {
@@ -114,8 +113,9 @@ static inline int64_t bgi_direct_phase_floats(const bgi_direct *d)
     return (d->h + d->step[0] - 1) / d->step[0] * d->columns;
 }
 
-/* Returns the floats of the masks of whole copies for each column of the filter, or 0 if copies have no masks. Only
- * small images have masks: there, finding the first and last places inside the image would take longer than copying. */
+/* Returns the floats of the mask of a whole copy (each column of the filter has one), or 0 if copies have no masks.
+ * Only small images have masks: there, finding the first and last places inside the image would take longer than
+ * copying. */
 static inline int64_t bgi_direct_mask_floats(const bgi_direct *d, int64_t lanes)
 {
     const int64_t size = (d->rows + d->reach) * d->columns, floats = bgi_cpu_round_up(size, lanes);
@@ -174,7 +174,7 @@ static inline int64_t bgi_direct_place(const bgi_conv *s, int dim, int64_t q, in
 }
 
 /* Finds the convolution that computes phase q = (row, column) of dx; returns false if no tap reaches the phase, or if
- * it is empty. */
+ * the phase is empty. */
 static inline bool bgi_direct_backward(const bgi_conv *s, const int64_t q[2], bgi_direct *out)
 {
     bgi_direct d = {.channels = s->og,
@@ -288,7 +288,7 @@ static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_
     plan->together = (BGI_DIRECT_RUN_VECTORS + vectors - 1) / vectors;
     plan->together = plan->together < fit ? plan->together : fit < 1 ? 1 : fit;
     plan->together = plan->together < s->n ? plan->together : s->n;
-    /* fewer images, because with fewer channels images would be copied several times */
+    /* prefers fewer images in a unit to fewer channels, for which images would be copied several times */
     while (tiles * BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_direct_terms(d) <= BGI_DIRECT_SMALL_FLOATS &&
            plan->together > 1 && (plan->together - 1) * vectors >= BGI_DIRECT_LEAST_VECTORS &&
            (s->n + plan->together - 1) / plan->together * s->options.groups < wanted)
@@ -424,9 +424,9 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
 /* ---- division of the work of dw ---- */
 
 /* Strips of images follow each other. Each part sums over a run of strips, for some channels, into separate sums, which
- * are added in order, or into dw when there is only one run. The number of runs affects the result, so limits of
- * scratch are not applied to it. Scratch: the runs' sums; then for each runner tables, copies and a tile's rows of dy,
- * which are copied if a sum covers several images, because rows of one image are too short. */
+ * are added in order, or directly into dw (`is_whole`), which requires only one run. The number of runs affects the
+ * result, so limits of scratch are not applied to it. Scratch: the runs' sums; then for each runner tables, copies and
+ * a tile's rows of dy, which are copied if a sum covers several images, because rows of one image are too short. */
 typedef struct bgi_direct_weights_plan {
     int64_t strips, strip_rows;
     int64_t together;    /* strips of one sum */

@@ -25,7 +25,7 @@ static inline int64_t floor_of(int64_t a, int64_t b)
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-/* Assigns memory of `scratch` to the tables, for blocks of at most `terms` terms, and makes the masks. */
+/* Assigns memory of `scratch` to the tables, for blocks of at most `terms` terms, and makes the masks of rows. */
 static direct_tables make_tables(const bgi_direct *d, int64_t terms, float *scratch)
 {
     const int64_t count = d->taps[0] * d->taps[1], masks = d->taps[1] * (d->columns + LANES);
@@ -138,8 +138,9 @@ static void copy_row(const direct_row *row, const float *x, float *to)
         to[j] = 0.0f;
 }
 
-/* A copy of a phase: among `size` floats, those from `begin` to `end` are the phase's from begin + shift on, masked;
- * the others are zero. `head` is the first whole vector of `to`; masks begin there, and at `begin`. */
+/* A copy of a phase, of `size` floats: begin..end - 1 are the phase's floats from begin + shift on, masked; the others
+ * are zero. `head` is the place of the first whole vector of the copy. masks[column] is the mask of place `head`, and
+ * head_masks[0] that of place `begin`. */
 typedef struct direct_shift {
     int64_t phase, shift, size, begin, head, end;
     int64_t column, turn, columns; /* the column of `head`; and the distance of vectors, modulo the columns */
@@ -176,11 +177,12 @@ static inline void copy_masked(const float *x, int64_t count, const int32_t *mas
     vstore_n(to, (vf)((vi)vload_n(x, count) & vload_int(masks)), count);
 }
 
-/* Makes a shifted copy. The zeros before and after are stored as whole vectors, because the next copy, or writable
- * memory after the last one, follows. Stores are aligned to cache lines where `to` is. */
+/* Makes a shifted copy. Zeros before and after the phase's floats are stored as whole vectors, of which the last one
+ * may reach beyond the copy: there the next copy, or other writable memory, follows. Stores are aligned to cache lines
+ * if `to` is. */
 static void copy_shifted(const direct_shift *shift, const float *x, float *to)
 {
-    const direct_shift s = *shift; /* a local copy, so that it is not read again after each store */
+    const direct_shift s = *shift; /* a local copy, so that fields are not read again after each store */
     int64_t p, column = s.column;
 
     for (p = 0; p < s.begin; p += LANES)
@@ -257,7 +259,7 @@ static void copy_masked_vectors(const direct_masked *masked, int64_t j, const fl
     }
 }
 
-/* Copies channels first..end - 1 without masks, which stores zeros beyond the last copy. */
+/* Copies channels first..end - 1 with copy_shifted, which may store zeros beyond the last copy. */
 static void copy_unmasked(const bgi_direct *d, const direct_masked *masked, const float *x, int64_t first, int64_t end,
                           float *to)
 {
@@ -266,8 +268,8 @@ static void copy_unmasked(const bgi_direct *d, const direct_masked *masked, cons
             copy_shifted(&masked->shifts[j], x + c * d->h * d->w, to + (c * d->taps[1] + j) * masked->size);
 }
 
-/* Copies `channels` channels from `x` on. The first and the last channels are copied without masks, because adjacent
- * memory may not be readable. */
+/* Copies `channels` channels from `x` on. The first and the last channels are copied with copy_shifted, because memory
+ * before and after all channels may not be readable. */
 static void copy_masked_channels(const bgi_direct *d, const direct_masked *masked, const float *x, int64_t channels,
                                  float *to)
 {
@@ -311,7 +313,7 @@ static void part_row(const float *row, int64_t w, int64_t step, int64_t columns,
             to[q * apart + i] = i * step + q < w ? row[i * step + q] : 0.0f;
 }
 
-/* Copies those phases of a channel that rows first..first + height - 1 of copies need. */
+/* Copies those rows of a channel's phases that rows first..first + height - 1 of copies need. */
 static void part_channel(const bgi_direct *d, const float *x, int64_t first, int64_t height, float *phases)
 {
     const int64_t floats = bgi_direct_phase_floats(d), top = first * d->step[0] - d->padding;
@@ -423,8 +425,8 @@ ALWAYS_INLINE void lay_taps_out(const bgi_conv *s, const phase_taps *taps, const
 }
 
 /* Lays out tiles first..end - 1 of the weights of a group for a phase q of dx that some taps reach. Terms are output
- * channels, then the `of_channel` taps of each. Tiles process a few output channels in turn, because weights of an
- * output channel are adjacent. */
+ * channels, then the `of_channel` taps of each. All tiles are laid out for a few output channels at a time, because
+ * weights of an output channel are adjacent. */
 static void lay_phase_out(const bgi_conv *s, const int64_t q[2], int64_t of_channel, const float *w, int64_t first,
                           int64_t end, float *to)
 {
@@ -477,7 +479,7 @@ typedef struct conv_finish {
     const void *source;
 } conv_finish;
 
-/* A channel's factors for the steps. */
+/* A channel's mean, scale and shift for the steps. */
 typedef struct channel_steps {
     vf mean, scale, shift;
 } channel_steps;
@@ -490,7 +492,7 @@ ALWAYS_INLINE channel_steps find_channel_steps(const conv_steps *s, int64_t chan
                            vset(norms ? s->shift[channel] : 0.0f)};
 }
 
-/* Applies the steps to the first `live` lanes, whose place is y. */
+/* Applies the steps to the first `live` lanes, which are the results at y. */
 ALWAYS_INLINE vf take_steps(const conv_steps *s, const channel_steps *c, const float *y, int64_t live, vf value)
 {
     if (s->mean)
@@ -613,7 +615,7 @@ typedef struct direct_job {
     const float *x;
     int64_t x_image, images; /* strides between images are in floats */
     int64_t first_row, rows;
-    const float *a; /* of all tiles, laid out */
+    const float *a; /* weights of all tiles, laid out */
     int64_t results, first, end;
     float *y; /* results of the first tile */
     int64_t y_image, y_plane;
@@ -796,7 +798,7 @@ typedef struct direct_phase {
     int64_t q[2];
     bgi_direct direct;
     bool is_reached;
-    int64_t weights, group_weights; /* floats: of the first group; and from one to the next */
+    int64_t weights, group_weights; /* floats before the first group's weights, and from one group's to the next */
 } direct_phase;
 
 /* Returns phase (qy, qx) of dx. The weights of phases are stored row by row of phases; *weights is the offset of this
@@ -831,7 +833,7 @@ static void lay_backward_out(const bg_kernel_call *call, uint32_t part, const bg
         }
 }
 
-/* Writes a row of dx from the rows of its phases, which are stored one after another; NULL: zeros. */
+/* Interleaves the rows of phases to a row of dx; a phase that is NULL gives zeros. */
 static void join_row(const bgi_conv *s, const float *const *phases, float *row)
 {
     const int64_t stride = s->options.stride[1];
@@ -863,8 +865,8 @@ static void join_row(const bgi_conv *s, const float *const *phases, float *row)
     }
 }
 
-/* Stores the rows of phases (qy, ...) from `spread` in dx, for each phase that a tap reaches, for `images` images and
- * `channels` channels from dx on. */
+/* Stores the rows of phases (qy, ...) in dx, from `spread`, or zeros for phases that no tap reaches, for `images`
+ * images and `channels` channels from dx on. */
 static void join_rows(const bgi_conv *s, int64_t qy, const float *const *spread, int64_t images, int64_t channels,
                       float *dx)
 {
@@ -963,7 +965,7 @@ typedef struct direct_sums {
     const int32_t *places;
     float *sums;
     int64_t sums_row;
-    bool adds;   /* to sums */
+    bool adds;   /* to the values in `sums` */
     float *rows; /* memory for a copy of a tile's rows of dy; or NULL */
 } direct_sums;
 
@@ -1059,7 +1061,7 @@ ALWAYS_INLINE void sum_tile(const direct_sums *t, const int rows, const int term
                     sum[r][k] = vfma(d, at[k], sum[r][k]);
             }
         }
-        if (left > 0) { /* the elements after them may be NaN */
+        if (left > 0) { /* elements after the last position may be NaN */
             vf at[BGI_GEMM_PANEL_VECTORS];
 
             UNROLL
@@ -1142,7 +1144,7 @@ static void sum_strips(const bgi_conv *s, const direct_sums *all, int64_t terms)
     }
 }
 
-/* Sums strips first..end - 1 and channels from..until - 1 of every group; `adds`: to the values in `sums`. */
+/* Sums dw over strips first..end - 1, for channels from..until - 1 of every group; `adds`: to the values in `sums`. */
 static void sum_weights(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct *d,
                         const bgi_direct_weights_plan *plan, int64_t first, int64_t end, int64_t from, int64_t until,
                         float *sums, bool adds)
@@ -1219,13 +1221,13 @@ static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, i
     }
 }
 
-/* Sums of dw in the scratch, for each run of strips or of images. If it has no floats, dw itself holds
- * the sums. */
+/* Sums of dw in the scratch, `floats` for each run of strips or of images. If `floats` is 0, dw itself holds the
+ * sums. */
 typedef struct conv_runs {
     int64_t count, floats;
 } conv_runs;
 
-/* Adds rows from..end - 1 of dw over the runs, in order. */
+/* Adds up the runs' sums of rows from..end - 1 of dw, in order. */
 static void add_run_sums(const bg_kernel_call *call, const bgi_conv *s, const float *sums, const conv_runs *runs,
                          int64_t from, int64_t end)
 {

@@ -48,7 +48,7 @@ enum {
     BGI_CONV_SUM_PART = 16384 /* approximate number of sums that a part adds */
 };
 
-/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K], or that added to an accumulator.
+/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K], or this sum added to an accumulator.
  *
  * A dw of few panels gives few units of work, so images are divided into runs, whose sums are added in order. The
  * number of runs affects the result, so it depends only on the shape; limits of scratch are applied only to parts. */
@@ -104,7 +104,7 @@ typedef struct bgi_conv_input_plan {
     int64_t blocks;       /* of a group */
     int64_t items;        /* blocks of all images */
     int64_t patch_floats; /* a block's patches */
-    int64_t plane_floats; /* a block's dx in float32, 0 for float32 */
+    int64_t plane_floats; /* a block's dx in float32; 0 if dx itself is float32 */
     int64_t part_floats;
     uint32_t parts;
 } bgi_conv_input_plan;

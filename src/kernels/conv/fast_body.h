@@ -16,7 +16,7 @@
 #include "kernels/conv/pairs_body.h"
 #endif
 
-/* Finds the output columns *first..*end - 1, which read inside the image through filter column kx. */
+/* Finds the output columns that read inside the image through filter column kx: *first..*end - 1. */
 static void find_inside(const bgi_conv *s, int64_t kx, int64_t *first, int64_t *end)
 {
     const int64_t stride = s->options.stride[1], offset = kx * s->options.dilation[1] - s->options.padding[1];
@@ -113,8 +113,7 @@ static void pack_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_
                     width, to);
 }
 
-/* Packs B of the weights' gradient, the transposed patches' matrix of one image at a time; the job's batch is the
- * group. */
+/* Packs B of the weights' gradient: the transposed matrix of patches, image by image; the job's batch is the group. */
 static void pack_transposed_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0,
                                     int64_t count, int64_t width, float *to, float *spare)
 {
@@ -139,7 +138,8 @@ static void finish_matrix(const gemm_job *job, int64_t index, int64_t column, in
     finish_stored(finish, index / s->p % s->o, count, (float *)job->c + index);
 }
 
-/* Lays out a part of the weights when the product is direct, and otherwise convolves. `finish` may be NULL. */
+/* Lays out a part of the weights if the convolution is direct (direct.h) or by products of pairs (pairs.h), and
+ * otherwise convolves. `finish` may be NULL. */
 static void run_convolution(const bg_kernel_call *call, uint32_t part, const conv_finish *finish)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -199,7 +199,7 @@ static void run_convolution(const bg_kernel_call *call, uint32_t part, const con
     }
 }
 
-/* Convolves when the product is direct. */
+/* Convolves if the convolution is direct or by products of pairs. */
 static void combine_convolution(const bg_kernel_call *call, uint32_t part, const conv_finish *finish)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -305,7 +305,7 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
     multiply_weights(call, part, &s, &product);
 }
 
-/* Adds the sums of the runs, and computes db. */
+/* Adds up the runs' sums of dw, or computes them by products of pairs, and computes db. */
 static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -398,7 +398,7 @@ static void spread_patches(const bgi_conv *s, const float *patches, int64_t chan
     }
 }
 
-/* Lays out a part of the weights when the product is direct. */
+/* Lays out a part of the weights if the convolution is direct or by products of pairs, and otherwise computes dx. */
 static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;

@@ -1,7 +1,7 @@
 /*
  * lines.h: the geometry of sums of dw whose lanes are channels, only for float32.
  *
- * Channels of a copy of x are adjacent, a vector of them at each place, and its padding is written out. A *line* is one
+ * Channels of a copy of x are adjacent, a vector of them at each place, and the padding is written out. A *line* is one
  * tap of the filter of one vector of channels: the vector at the tap's place multiplies one element of dy, for each
  * position of the results. So one copy is enough for all taps, any stride and any dilation.
  *
@@ -103,7 +103,7 @@ static inline int64_t bgi_lines_unit_rows(const bgi_conv *s, const bgi_lines_pla
     return (s->og + plan->row_blocks - 1) / plan->row_blocks;
 }
 
-/* Returns false when another plan sums dw. */
+/* Plans the sums of dw; returns false if dw is computed in another way. */
 static inline bool bgi_lines_weights(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_lines_plan *out)
 {
     const int64_t tile = BGI_GEMM_TILE_ROWS_OF(lanes), all = (s->cg + lanes - 1) / lanes;
@@ -115,7 +115,7 @@ static inline bool bgi_lines_weights(const bgi_conv *s, int64_t lanes, uint64_t 
         return false;
     if (s->dtype != BG_FLOAT32 || s->og < tile || 4 * s->cg < 3 * all * lanes || s->taps > BGI_LINES_MOST_TAPS)
         return false;
-    plan.vectors = (BGI_GEMM_PANEL_VECTORS + s->taps - 1) / s->taps; /* vectors of at least a whole tile */
+    plan.vectors = (BGI_GEMM_PANEL_VECTORS + s->taps - 1) / s->taps; /* enough vectors for the lines of a whole tile */
     plan.vectors = plan.vectors < all ? plan.vectors : all;
     plan.lines = plan.vectors * s->taps;
     if (!bgi_lines_cut_chains(s, lanes, &plan))

@@ -115,7 +115,7 @@ static void find_line_places(const bgi_conv *s, const bgi_lines_plan *plan, int3
                                       LANES);
 }
 
-/* Copies the rows that results from row `first` on read, of `channels` channels of an image from x on. */
+/* Copies the rows that are read for results from row `first` on, of `channels` channels of an image from x on. */
 static void copy_lines(const bgi_conv *s, const bgi_lines_plan *plan, const float *x, int64_t channels, int64_t first,
                        float *to)
 {
@@ -187,7 +187,7 @@ static void sum_chain(const bgi_conv *s, const bgi_lines_plan *plan, const lines
                            .sums_row = plan->lines * LANES,
                            .adds = adds};
 
-        /* rows of dy are often a multiple of 4 KB apart and would evict each other */
+        /* a copy, because rows of dy are often a multiple of 4 KB apart and would evict each other from the cache */
         for (int64_t r = 0; r < count; r++)
             for (int64_t image = 0; image < images; image++)
                 vcopy(dy + (image * s->o + row + r) * s->p + first_row * s->ow, of_image,
@@ -229,7 +229,7 @@ static void store_lines(const bgi_conv *s, const bgi_lines_plan *plan, const lin
         }
 }
 
-/* Sums the units of a part. Sums of several runs are stored in scratch, otherwise in dw. */
+/* Sums the units of a part. With several runs, their sums are stored in scratch, otherwise in dw. */
 static void sum_lines_of_part(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, const bgi_lines_plan *plan)
 {
     float *const all = call->scratch;

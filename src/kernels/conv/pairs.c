@@ -1,5 +1,5 @@
 /*
- * pairs.c: how convolutions by products of pairs are cut (pairs.h).
+ * pairs.c: how convolutions by products of pairs are divided into units and parts (pairs.h).
  */
 #include "kernels/conv/pairs.h"
 
@@ -50,7 +50,7 @@ static int64_t bgi_pairs_even_out(int64_t count, int64_t most)
     return (count + blocks - 1) / blocks;
 }
 
-/* Cuts the results into units. Cuts other than runs do not change a sum. */
+/* Cuts the results into units. Of all sizes chosen here, only the number of runs affects the order of sums. */
 static void bgi_conv_pairs_cut(bgi_conv_pairs *v, bool sums_positions, double flops)
 {
     const int64_t columns = v->axis[1].to, plane = v->axis[0].to * columns, rows = v->axis[0].to;
@@ -106,12 +106,13 @@ static void bgi_conv_pairs_plan(bgi_conv_pairs *v, bool sums_positions, double f
     v->width = v->lanes <= 16 ? 16 : v->lanes <= 32 ? 32 : BGI_PAIRS_PANEL;
     v->panels = (v->lanes + v->width - 1) / v->width;
     bgi_conv_pairs_cut(v, sums_positions, flops);
-    /* and a block of rows, which fills up the last one */
+    /* after the results, there is memory for the unused rows of the last block */
     positions = bgi_cpu_round_up(v->together * v->strip_rows * v->axis[1].to + BGI_PAIRS_GATHERED, 16);
     v->filter_floats = bgi_cpu_round_up(v->groups * v->panels * taps * v->even_terms * v->width / 2, 16);
     v->copy_floats = bgi_cpu_round_up(bgi_pairs_copy_elements(v, v->strip_rows, v->depth_rows), 32) / 2;
     v->position_floats = positions * v->width;
-    /* sums of all panels, or one after another; one panel's transposed; rows and places of A and C */
+    /* sums of all panels of a unit of dw, otherwise of one panel at a time; a panel's sums transposed; rows of A and
+     * places of C */
     v->part_floats = v->copy_floats + (sums_positions ? v->unit_panels : 1) * v->position_floats + v->position_floats +
                      2 * positions;
     v->lays = bgi_cpu_part_count(v->groups * v->panels * v->even_terms / 2, 2.0 * (double)v->filter_floats,

@@ -18,10 +18,10 @@ typedef struct pairs_unit {
     int64_t low[2], size[2];                                /* the copied places of each dim of the source */
     uint16_t *copy;
     float *sums, *transposed;
-    int32_t *from, *places; /* of rows of A and C */
+    int32_t *from, *places; /* offsets of rows of A, places of rows of C */
 } pairs_unit;
 
-/* Lays out some pairs of terms of panels: for each tap and pair of terms, the pairs of lanes. */
+/* Lays out a part of the filter: for each tap and pair of terms, the pairs of all lanes of a panel. */
 static void lay_pairs_out(const bgi_conv_pairs *v, const uint16_t *filter, uint32_t part, uint16_t *to)
 {
     const int64_t pairs = v->even_terms / 2, taps = v->axis[0].taps * v->axis[1].taps;
@@ -97,7 +97,8 @@ static void copy_pairs_source(const bgi_conv_pairs *v, const pairs_unit *u, cons
     }
 }
 
-/* Lists the results of a phase: where their rows begin in the copy, without the taps' offsets, and in the sums. */
+/* Lists the results of a phase: where their rows begin in the copy, without the taps' offsets, and in the sums. Returns
+ * the number of rows, rounded up to whole blocks. */
 static int64_t list_pairs_rows(const bgi_conv_pairs *v, const pairs_unit *u, const int64_t phase[2])
 {
     const bgi_pairs_axis *rows = &v->axis[0], *columns = &v->axis[1];
@@ -259,7 +260,7 @@ static int64_t find_pairs_unit(const bgi_conv_pairs *v, int64_t unit, float *scr
     return unit / (v->units / v->runs);
 }
 
-/* Computes units of a convolution whose taps are a filter's. */
+/* Computes units of the forward pass or of dx. */
 static void convolve_pairs(const bg_kernel_call *call, uint32_t part, const bgi_conv_pairs *v, const uint16_t *source,
                            const uint16_t *bias, uint16_t *to)
 {

@@ -56,8 +56,8 @@ static inline double bgi_convolve_at(const bgi_conv_geometry *g, bg_dtype dtype,
     return sum;
 }
 
-/* Reads the gradient of the convolution's output. The gradient of a pooled convolution is mostly zero and not stored as
- * a tensor. */
+/* Reads one element of the gradient of the convolution's output. The gradient of a pooled convolution is mostly zero
+ * and not stored as a tensor. */
 typedef double (*bgi_read_dy)(const void *source, const bgi_conv_geometry *g, int64_t n, int64_t o, int64_t oh,
                               int64_t ow);
 
@@ -113,8 +113,8 @@ static inline double bgi_convolve_backward_weight_at(const bgi_conv_geometry *g,
     return sum;
 }
 
-/* Computes dx, or dw and db, which are operands `dw` and `dw` + 1 (if present) of a call; the call may have the
- * accumulating form. Every element is one of the sums above. */
+/* These two functions compute dx, and dw and db, which are operands `dw` and `dw` + 1 (if present) of a call; the call
+ * may have the accumulating form. Every element of dx and dw is one of the sums above. */
 static inline void bgi_convolve_backward_input(const bgi_conv_geometry *g, bg_dtype dtype, bgi_read_dy read_dy,
                                                const void *dy, const void *weight, void *dx)
 {

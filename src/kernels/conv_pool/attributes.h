@@ -8,8 +8,8 @@
 #include <brigade/graph.h>
 
 /*
- * The fused class (stride, dilation and groups are 1; windows do not overlap): convolution, bias, max pool, optional
- * relu:
+ * Convolution (stride, dilation and groups are 1), bias, max pool (windows do not overlap) and an optional relu in one
+ * op:
  *
  *     CONV2D_POOL                   x, w, b -> y, where
  *     CONV2D_POOL_BACKWARD_INPUT    dy, where, w -> dx

@@ -1,8 +1,8 @@
 /*
  * backward_body.h: gradients of the fused convolution, max pool and relu.
  *
- * At most one position of each pooling window has a gradient, which `where` identifies. For each output channel, the
- * kernel first lists the positions with a gradient (without branches), and then two loops iterate over the list:
+ * At most one position of each pooling window has a gradient, which `where` identifies. For each output channel, a
+ * kernel first lists the positions with a gradient (without branches), and then iterates over the list:
  *
  *     dw[o] += gradient x patch    keeps a block of dw[o] in registers
  *     dx patch += gradient x w[o]  keeps a block of w[o] in registers
@@ -267,7 +267,7 @@ static const patch_function (*choose_sum_table(const bgi_conv_pool *s, const bgi
     return sum_table;
 }
 
-/* Iterates over the blocks of one output channel's filter. */
+/* Calls the function in `table` for each block of one output channel's filter. */
 static void for_blocks(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const live_list *list, float *image,
                        float *filter, const patch_function table[BLOCK_ROWS][BLOCK_VECTORS])
 {
@@ -309,7 +309,7 @@ static void image_to_patches(const bgi_conv_pool *s, const bgi_conv_pool_patches
             transpose_matrix(x + y * s->w, s->h * s->w, s->c, s->w, inner + y * p->xw * p->cp, p->cp, p->cp);
 }
 
-/* Converts back, without the border. */
+/* Converts an image [XH][XW][CP] back to [C][H][W], without the padding. */
 static void patches_to_image(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const float *image, float *x)
 {
     const float *inner = image + (s->pad_h * p->xw + s->pad_w) * p->cp;
@@ -326,7 +326,7 @@ static void patches_to_image(const bgi_conv_pool *s, const bgi_conv_pool_patches
     }
 }
 
-/* Converts one output channel's filter [C][KH KW] to KH rows of [KW][CP], and back. */
+/* These two functions convert one output channel's filter [C][KH KW] to KH rows of [KW][CP], and back. */
 static void filter_to_patch(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const float *w, float *filter)
 {
     const int64_t taps = s->kh * s->kw;
@@ -365,7 +365,7 @@ static void patch_to_filter(const bgi_conv_pool *s, const bgi_conv_pool_patches 
 /* The data that `prepare` makes for all parts, at the beginning of the scratch. */
 typedef struct patch_shared {
     int32_t *window, *position;
-    float *filters; /* filters for the inputs' kernel; parts only read them */
+    float *filters; /* filters, for the kernel of dx; parts only read them */
     float *filter;  /* float32 copy of an operand of another type */
 } patch_shared;
 
@@ -473,7 +473,7 @@ static void add_parts(const bgi_conv_pool_patches *p, uint32_t parts, float *sum
     }
 }
 
-/* Combines one piece of the output channels. */
+/* Adds up the parts' sums for one piece of the output channels. */
 static void combine_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_t piece)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);

@@ -18,8 +18,8 @@ typedef struct bgi_conv_pool {
 } bgi_conv_pool;
 
 enum {
-    BGI_CONV_POOL_MAX_OFFSETS = 512,       /* windows x KH of the forward kernel's table */
-    BGI_CONV_POOL_SLACK = 64,              /* floats that a vector may reach past the end of a buffer */
+    BGI_CONV_POOL_MAX_OFFSETS = 512, /* the most entries of the forward kernel's table: elements of a window x KH */
+    BGI_CONV_POOL_SLACK = 64,        /* floats that a vector may reach past the end of a buffer */
     BGI_CONV_POOL_BAND_FLOATS = 48 * 1024, /* floats of shifted planes: half of a usual second-level cache */
     BGI_CONV_POOL_GROUP_FLOATS =
         8 * 1024 /* floats of images that are processed together: the size of a first-level cache */
@@ -124,8 +124,7 @@ static inline bgi_conv_pool_patches bgi_conv_pool_patch_plan(const bgi_conv_pool
         p.shared_floats += p.filter_floats + (is_float32 ? 0 : bgi_cpu_round_up(s->k, 16));
     p.part_floats = p.sums_floats;
     p.part_floats += bgi_cpu_round_up(p.group * p.image_floats, 16) + BGI_CONV_POOL_SLACK; /* images */
-    p.part_floats += 2 * (bgi_cpu_round_up(p.group * s->q, 16) + BGI_CONV_POOL_SLACK);     /* list of positions with a
-                                                                                              gradient */
+    p.part_floats += 2 * (bgi_cpu_round_up(p.group * s->q, 16) + BGI_CONV_POOL_SLACK); /* positions with a gradient */
     if (!is_float32)
         p.part_floats += bgi_cpu_round_up(s->c * s->h * s->w, 16) + bgi_cpu_round_up(p.group * s->o * s->q, 16);
     return p;
@@ -142,9 +141,9 @@ static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_
     return bgi_cpu_part_count(s->n, 2.0 * (double)(s->n * s->o * s->q * s->windows) * (double)s->k, flops_per_part);
 }
 
-/* Returns the number of parts of the forward kernel and of the inputs' kernel; parts are runs of images. A part takes
- * at most ten microseconds, so that two workers that share a call end together. Parts get the same number of images if
- * that does not exceed the limit of parts: 40 images in 9 parts become 10 parts. */
+/* Returns the number of parts of the forward kernel and of the kernel of dx; parts are runs of images. A part takes
+ * about ten microseconds, so that two workers that share a call end at about the same time. Parts get the same number
+ * of images if that does not exceed the limit of parts: 40 images in 9 parts become 10 parts. */
 static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
 {
     const int64_t parts = bgi_conv_pool_parts(s, 1.3e6), images = s->n / parts;
@@ -163,9 +162,9 @@ static inline uint32_t bgi_conv_pool_bound_parts(uint32_t parts, int64_t shared_
     return parts;
 }
 
-/* Returns the number of parts of the weights' kernel. The backward kernels do a quarter of the work for the usual 2 x 2
- * windows, and each part of the weights' kernel has sums to clear and to combine. The number of parts determines the
- * order of these sums. */
+/* Returns the number of parts of the weights' kernel. For the usual 2 x 2 windows, a backward kernel does a quarter of
+ * the forward kernel's work, and each part of the weights' kernel has sums to clear and to combine. The number of parts
+ * determines the order of these sums. */
 
 static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
 {

@@ -251,7 +251,8 @@ ALWAYS_INLINE void shift_row(const bgi_conv_pool *s, const bgi_conv_pool_planes 
     }
 }
 
-/* Fills the shifted planes for the band of pooled rows that begins at `first`. `lines` is scratch for one row. */
+/* Fills the shifted planes for the band of pooled rows that begins at `first`. `lines` is scratch for one row and its
+ * interleaved parts. */
 static void shift_planes(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const void *x, int64_t image,
                          int64_t first, int64_t band, float *planes, float *lines)
 {

@@ -81,8 +81,8 @@ void bgi_reference_conv2d_pool(const bg_kernel_call *call, uint32_t part)
                 }
 }
 
-/* Expands dy of the pooled output to the gradient of the convolution's output, which is zero except at the largest
- * element of each window. */
+/* dy of the pooled output, from which read_pooled_dy makes the gradient of the convolution's output: zero except at the
+ * largest element of each window. */
 typedef struct pooled_dy {
     const bg_type *type;
     const void *data;

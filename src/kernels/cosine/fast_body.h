@@ -105,7 +105,7 @@ static void run_cosine(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The factors of a vector's gradients: those of the other vector, of a itself and of b itself. */
+/* The factors of the gradients da and db: `scale` of the other vector, slopes[0] of a in da, slopes[1] of b in db. */
 typedef struct cosine_factors {
     float scale, slopes[2];
 } cosine_factors;

@@ -15,8 +15,8 @@ static int64_t place_of(const bgi_axis_view *view, int64_t row, int64_t k)
     return (row / view->inner * view->size + k) * view->inner + row % view->inner;
 }
 
-/* Returns the inverse of a length, given its square, with a minus sign if the length is below epsilon; the squares are
- * compared. */
+/* Returns the inverse of a length, given its square; if the length is below epsilon (the squares are compared), the
+ * inverse of epsilon with a minus sign. */
 static double invert_length(double square, double epsilon)
 {
     return square < epsilon * epsilon ? -1.0 / epsilon : 1.0 / sqrt(square);

@@ -1,8 +1,8 @@
 /*
  * math_body.h: exponentials and related functions over vectors, accurate to two or three units in the last place.
  *
- * The polynomials are Chebyshev fits, near minimax, computed with 40-digit arithmetic for the stated intervals. No
- * branch depends on a value, so the time of a vector does not depend on its content. NaN gives NaN.
+ * The polynomials are Chebyshev fits, near minimax, computed with 40-digit arithmetic for the stated intervals. Except
+ * in vsin, no branch depends on a value, so the time of a vector does not depend on its content. NaN gives NaN.
  */
 #ifndef BGI_CPU_MATH_BODY_H
 #define BGI_CPU_MATH_BODY_H
@@ -61,7 +61,7 @@ ALWAYS_INLINE vf vexpm1(vf x)
     const vf e = vfma(vpolynomial(r, p, 5), r * r, r);
     const vi whole = vto_int(n), half = whole >> 1;
     const vf first = vpower_of_two(half), second = vpower_of_two(whole - half);
-    /* 2^128 is infinite; for such n, e^r - 1 equals e^x to the last bit */
+    /* 2^128 is infinite; for such n, e^x - 1 equals e^x to the last bit */
     const vf far = (e + vset(1.0f)) * first * second;
     const vf near = vfma(e, first * second, first * second - vset(1.0f));
 
@@ -131,7 +131,7 @@ ALWAYS_INLINE vf vsin(vf x, const int quarters)
     return result;
 }
 
-/* Returns x + x^3 p(x^2) for |x| < 0.625, and 1 - 2 / (e^2|x| + 1), with x's sign, for others. */
+/* Returns x + x^3 p(x^2) for |x| up to 0.625, and 1 - 2 / (e^(2|x|) + 1), with x's sign, beyond. */
 ALWAYS_INLINE vf vtanh(vf x)
 {
     static const float p[] = {-3.333332894e-01f, 1.333276974e-01f, -5.385090958e-02f, 2.099717900e-02f,

@@ -1,6 +1,6 @@
 /*
- * philox_body.h: computes many blocks of Philox4x32-10 at once. Compilers vectorize it; core/random.c has the scalar
- * version.
+ * philox_body.h: computes many blocks of Philox4x32-10 at once. Compilers vectorize the loop; core/random.c has the
+ * scalar version.
  */
 #ifndef BGI_CPU_PHILOX_BODY_H
 #define BGI_CPU_PHILOX_BODY_H

@@ -2,10 +2,10 @@
  * simd.h: one vector of floats, in the width of the instruction set this file is compiled for.
  *
  * Only variant_*.c include this file, through the ..._body.h files, and each variant_*.c is compiled with its own
- * flags. Every kernel body is written once in these
- * terms. GCC's vector types provide + - * / and bit operations in every width; this file names the missing operations
- * (fused multiply-add, partial loads, selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit
- * integers, vm the result of a compare.
+ * flags. Every kernel body is written once, with the types and functions of this file. GCC's vector types provide
+ * arithmetic and bit operations in every width; this file names the missing operations (fused multiply-add, partial
+ * loads, selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit integers, vm the result of a
+ * compare.
  */
 #ifndef BGI_CPU_SIMD_H
 #define BGI_CPU_SIMD_H
@@ -253,8 +253,8 @@ ALWAYS_INLINE __m256i lane_mask(int64_t n)
 
     return (__m256i)(index < vset_int((int32_t)n));
 }
-/* Load and store the first n lanes. Whole vectors are a separate case: on AMD's processors a masked store takes twenty
- * cycles or more. */
+/* These functions load and store the first n lanes. Whole vectors are a separate case: on AMD's processors a masked
+ * store takes twenty cycles or more. */
 ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
 {
     return n == LANES ? vload(p) : (vf)_mm256_maskload_ps(p, lane_mask(n));
@@ -401,8 +401,8 @@ ALWAYS_INLINE vf vround_to(const bg_dtype dtype, vf a)
     return dtype == BG_FLOAT32 ? a : dtype == BG_BFLOAT16 ? vround_bfloat16(a) : vround_float16(a);
 }
 
-/* Convert LANES bytes or bfloat16 numbers to integers or floats. They use intrinsics, because compilers convert narrow
- * vectors element by element. */
+/* These functions convert LANES bytes or bfloat16 numbers to integers or floats. They use intrinsics, because compilers
+ * convert narrow vectors element by element. */
 ALWAYS_INLINE vi vload_int8(const int8_t *p)
 {
 #if LANES == 16
@@ -479,7 +479,7 @@ ALWAYS_INLINE float vsum(vf v)
 /* Loads LANES / 2 floats as doubles. */
 ALWAYS_INLINE vd vload_doubles(const float *p)
 {
-#if LANES == 16 /* GCC 12 converts quarters and joins them */
+#if LANES == 16 /* for __builtin_convertvector, GCC 12 converts quarters and joins them */
     return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
 #else
     return __builtin_convertvector(*(const vf_half *)p, vd);
@@ -501,7 +501,7 @@ ALWAYS_INLINE double vsum_doubles(vd v)
     return sum;
 }
 
-/* Separates a[0] b[0] a[1] b[1] ...: even positions of the pair (a, b), then odd ones. */
+/* Separates the lanes of a, followed by those of b: *even gets lanes 0, 2, 4, ..., and *odd gets lanes 1, 3, 5, ... */
 ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
 {
 #if LANES == 16
@@ -516,7 +516,7 @@ ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
 #endif
 }
 
-/* Interleaves the lanes of both vectors: the first LANES results, and the others. */
+/* Interleaves the lanes of both vectors: *low gets the first LANES results, and *high the others. */
 ALWAYS_INLINE void vinterleave(vf even, vf odd, vf *low, vf *high)
 {
 #if LANES == 16
@@ -531,8 +531,8 @@ ALWAYS_INLINE void vinterleave(vf even, vf odd, vf *low, vf *high)
 #endif
 }
 
-/* Reads `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Pairs begin at even positions, so
- * that the pair of the last odd element does not reach beyond the end. */
+/* Reads `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Elements 2 apart are separated from
+ * pairs that begin at even positions, so that the pair of the last odd element does not reach beyond the end. */
 ALWAYS_INLINE vf vload_apart(const float *row, int64_t at, int64_t end, const int64_t apart, int64_t live)
 {
     const int64_t from = at - at % 2, left = end - from;

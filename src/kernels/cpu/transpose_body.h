@@ -7,8 +7,8 @@
 #include "kernels/cpu/simd.h"
 
 #if LANES == 16
-/* Exchanges lane j of r[i] and lane i of r[j]. Quarter q of r[i], i < 4, comes from row 4 q + i: loading already
- * exchanged the rows' quarters, so two steps within quarters remain. */
+/* Exchanges, within each quarter, lane j of r[i] and lane i of r[j]. Quarter q of r[i], i < 4, comes from row 4 q + i:
+ * loading already exchanged the rows' quarters, so two steps within quarters remain. */
 ALWAYS_INLINE void transpose_quarters(const __m512 r[4], __m512 out[4])
 {
     const __m512 t0 = _mm512_unpacklo_ps(r[0], r[1]), t1 = _mm512_unpackhi_ps(r[0], r[1]);
@@ -20,7 +20,8 @@ ALWAYS_INLINE void transpose_quarters(const __m512 r[4], __m512 out[4])
     out[3] = _mm512_shuffle_ps(t1, t3, 0xee);
 }
 
-/* Loads four columns from `from` on of rows i, 4 + i, 8 + i, 12 + i into one vector; rows from `rows` on are zero. */
+/* Loads up to four columns of rows 0, 4, 8 and 12, counted from `from`, into one vector; rows from `rows` on are
+ * zero. */
 ALWAYS_INLINE __m512 load_quarters(const float *from, int64_t stride, int64_t rows, __mmask8 in)
 {
     __m512 v = _mm512_castps128_ps512(_mm_maskz_loadu_ps(in, from));
@@ -102,7 +103,7 @@ ALWAYS_INLINE void transpose_eighths(const float *from, int64_t from_stride, int
     }
 }
 
-/* Does the same for rows and cols up to 16. */
+/* Does the same as transpose_eighths for rows and cols up to 16. */
 static void transpose_block(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
                             int64_t to_stride, int64_t width)
 {

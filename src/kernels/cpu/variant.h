@@ -3,8 +3,8 @@
  *
  * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, independent of instruction
  * sets) decides whether a request is supported, and computes its number of parts and its scratch. Its *body* (in
- * fast_body.h) computes the results; variant_*.c compile it once for each instruction set. Both read the same geometry
- * from the operands' types, so a kernel needs no state.
+ * fast_body.h) computes the results; variant_*.c compile it once for each instruction set. Both compute the same
+ * geometry from the operands' types, so kernels need not store it.
  */
 #ifndef BGI_CPU_VARIANT_H
 #define BGI_CPU_VARIANT_H
@@ -13,8 +13,8 @@
 #include "core/narrow.h"
 #include "kernels/kernels.h"
 
-/* A kernel's shape; it returns false to decline the request. Before the call, `kernel` has its name and functions, one
- * part of each kind, and no scratch. */
+/* Sets a kernel's shape (its parts and scratch), or returns false to decline the request. Before the call, `kernel` has
+ * its name and functions, one part of each kind, and no scratch. */
 typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 typedef struct bgi_cpu_routine {
@@ -44,8 +44,8 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
 
 enum { BGI_CPU_MOST_PARTS = 64 };
 
-/* Returns the number of parts for `items` equal pieces of work: about `flops_per_part` each, at most `items` and at
- * most 64. The number depends only on shapes, as the contract of kernels requires. */
+/* Returns the number of parts for `items` equal pieces of work: parts of about `flops_per_part` FLOPs, at most `items`
+ * and at most 64 parts. The number depends only on shapes, as the contract of kernels requires. */
 static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double flops_per_part)
 {
     const double wanted = flops / flops_per_part;
@@ -60,8 +60,8 @@ static inline int64_t bgi_cpu_part_start(int64_t items, uint32_t part, uint32_t 
     return items * part / parts;
 }
 
-/* Return whether an operand exists. Trailing operands may be absent: they are beyond the counts, or have no element
- * type. */
+/* These two functions return whether an operand exists. A trailing operand may be absent: then its number is beyond the
+ * count, or it has no element type. */
 static inline bool bgi_cpu_has_input(const bg_kernel_call *call, uint32_t input)
 {
     return input < call->input_count && call->types[input].dtype != BG_DTYPE_NONE;

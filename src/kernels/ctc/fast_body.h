@@ -1,8 +1,8 @@
 /*
  * fast_body.h: connectionist temporal classification with one part for each sample. A step computes the places of the
  * path together, in vectors of doubles. Each place needs the previous step's values at itself and at the two places
- * before it (in the backward pass: after it). Samples whose lengths or targets are out of range, or that are
- * impossible, run as in the plain kernel.
+ * before it (in the backward pass: after it). Samples whose lengths or targets are out of range run as in the plain
+ * kernel, and so do gradients of samples with too few steps for their targets.
  */
 #ifndef BGI_KERNELS_CTC_FAST_BODY_H
 #define BGI_KERNELS_CTC_FAST_BODY_H

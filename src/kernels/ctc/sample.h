@@ -1,6 +1,6 @@
 /*
- * sample.h: computes CTC for one sample in double, for the plain kernel. The fast kernel uses it for samples that are
- * out of range or impossible.
+ * sample.h: computes CTC for one sample in double, for the plain kernel. The fast kernel calls these functions for
+ * samples whose lengths or targets are out of range, and for gradients of samples with too few steps for their targets.
  */
 #ifndef BGI_KERNELS_CTC_SAMPLE_H
 #define BGI_KERNELS_CTC_SAMPLE_H

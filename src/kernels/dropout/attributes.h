@@ -15,9 +15,10 @@
  *
  *     Philox4x32-10(counter {e / 4, global sample, random_id, step low}, key {seed low, seed high ^ step high})
  *
- * with global sample = micro_batch * N + n. The element is kept when word * 2^-32 >= probability. Its gradient is the
- * same kernel applied to dy. If the last dim of x is sharded over an axis, elements are numbered in the whole tensor.
- * Replicas with the same shard drop the same elements, and all shards together drop the same elements as one replica.
+ * with global sample = micro_batch * N + n. The element is kept when word * 2^-32 >= probability. The gradient of
+ * dropout is the same kernel applied to dy. If the last dim of x is sharded over an axis, elements are numbered in the
+ * whole tensor. Replicas with the same shard drop the same elements, and all shards together drop the same elements as
+ * one replica.
  */
 typedef struct bgi_dropout_attributes {
     double probability;

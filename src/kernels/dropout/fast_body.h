@@ -11,7 +11,7 @@
 
 /* The random numbers of one sample, and the threshold and factor that apply to them. */
 typedef struct dropout_mask {
-    uint32_t rest[3], key[2]; /* words of the counter after the first */
+    uint32_t rest[3], key[2]; /* words of the counter after the first; the key */
     double bound;             /* elements whose word is at or above it are kept; with 2^32 all are dropped */
     float scale;              /* factor of kept elements */
 } dropout_mask;
@@ -49,7 +49,7 @@ static void drop_elements(const float *x, const float *factors, float *y, int64_
         y[e] = factors[e] == 0.0f ? 0.0f : x[e] * factors[e];
 }
 
-/* Drops `length` elements from `at` on; the first of them is element `first` of the whole sample. */
+/* Applies dropout to `length` elements from `at` on; the first of them is element `first` of the whole sample. */
 static void drop_run(const bg_kernel_call *call, const dropout_mask *mask, int64_t at, int64_t first, int64_t length)
 {
     const bg_dtype dtype = call->types[0].dtype;

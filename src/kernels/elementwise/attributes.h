@@ -12,12 +12,12 @@
  *     UNARY           x -> y
  *     UNARY_BACKWARD  dy, x, y -> dx
  *
- * The backward pass needs only one of x and y, and the other operand may be the same one again. Kernels use y for
+ * The backward pass needs only one of x and y; the same value may be given for both operands. Kernels use y for
  * functions of bgi_unary_derives_from_output (x may be y), and x for the others (y may be x).
  */
 typedef struct bgi_unary_attributes {
     bg_unary function;
-    double a, b; /* its parameters; 0 for functions without parameters */
+    double a, b; /* the function's parameters; 0 for functions without parameters */
 } bgi_unary_attributes;
 
 static inline bool bgi_unary_derives_from_output(bg_unary function)
@@ -40,8 +40,8 @@ static inline bool bgi_unary_has_parameters(bg_unary function)
 
 /*
  *     BINARY           a, b -> y                      (broadcasting; floats, int32, int64)
- *     SELECT_GRADIENT  dy, a, b -> da                 (for MAXIMUM, MINIMUM: dy where a wins, half where equal; dy's
- *                                                      shape)
+ *     SELECT_GRADIENT  dy, a, b -> da                 (for MAXIMUM, MINIMUM, in dy's shape: dy where a wins, dy / 2
+ *                                                      where a and b are equal, otherwise 0)
  */
 typedef struct bgi_binary_attributes {
     bg_binary function;
@@ -54,7 +54,7 @@ typedef struct bgi_scale_attributes {
 
 /*
  *     CAST         x -> y                             (kernels look at the types only)
- *     STANDARDIZE  x -> y
+ *     STANDARDIZE  x -> y = (x / divisor - mean) / deviation
  */
 typedef struct bgi_standardize_attributes {
     float divisor, mean, deviation;

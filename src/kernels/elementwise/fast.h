@@ -8,7 +8,7 @@
 #include "kernels/elementwise/attributes.h"
 
 enum {
-    BGI_ELEMENTWISE_GRAIN = 64,   /* elements; a multiple of it begins at a cache line, whatever the type */
+    BGI_ELEMENTWISE_GRAIN = 64,   /* elements whose numbers are multiples of it begin a cache line in every type */
     BGI_ELEMENTWISE_PART = 12288, /* approximate number of elements in a part */
     BGI_ELEMENTWISE_CHUNK = 512   /* elements that are processed together: buffers fit the first-level cache */
 };
@@ -35,7 +35,8 @@ static inline bool bgi_elementwise_take(bg_kernel *kernel, const bg_type *type)
     return true;
 }
 
-/* Does the same for kernels whose parts each store `numbers` doubles. */
+/* Sets the parts and the scratch of a kernel whose parts each store `numbers` doubles; returns false if the element
+ * type is not supported. */
 static inline bool bgi_elementwise_take_statistic(const bgi_kernel_request *request, size_t numbers, bg_kernel *kernel)
 {
     if (!bgi_dtype_is_single(request->types[0].dtype) || !bgi_elementwise_take(kernel, &request->types[0]))
@@ -44,8 +45,8 @@ static inline bool bgi_elementwise_take_statistic(const bgi_kernel_request *requ
     return true;
 }
 
-/* Compute one element of a function and of its gradient in double, for plain kernels, and for fast kernels if a
- * function has no vector form. */
+/* These two functions compute one element of a function and of its gradient in double, for plain kernels, and for fast
+ * kernels if a function has no vector form. */
 double bgi_unary_value(const bgi_unary_attributes *attributes, double x);
 double bgi_unary_gradient(const bgi_unary_attributes *attributes, double dy, double x, double y);
 

@@ -169,7 +169,7 @@ ALWAYS_INLINE vf compute_unary_backward(const bg_unary function, vf dy, vf s, co
         return dy * (below * vfma(s, vsigmoid(-s), one));
     }
     case BG_MISH: {
-        /* with n as above t = n / (n + 2), and 1 - t^2 = 4 (n + 1) / (n + 2)^2 */
+        /* with n as above, t = n / (n + 2), and 1 - t^2 = 4 (n + 1) / (n + 2)^2 */
         const vf e = vexp(vmin(s, vset(20.0f))), n = vfma(e, e, e + e), under = one / (n + vset(2.0f));
         const vf fall = vset(4.0f) * (n + one) * (under * under);
 
@@ -343,7 +343,7 @@ static void power_backward_loop(const float *dy, const float *s, float *y, int64
 
         raise_vector(vload_n(s + i, here), p->a - 1.0, &value);
         value = vset((float)p->a) * value;
-        /* the gradient is 0 there, whatever dy is */
+        /* where the derivative is 0, so is the gradient, whatever dy is */
         vstore_n(y + i, vselect(vis_zero(value), vset(0.0f), gradient * value), here);
     }
 }
@@ -522,8 +522,8 @@ static void run_binary(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Gives dy where a wins over b or an operand is NaN, and half of dy where neither wins. With `sign` -1 the smaller one
- * wins. */
+/* Gives dy where a wins over b or an operand is NaN, half of dy where a and b are equal, and otherwise 0. With `sign`
+ * -1 the smaller one wins. */
 static void select_loop(const float *dy, const float *a, const float *b, float sign, float *da, int64_t count)
 {
     const vf zero = vset(0.0f), half = vset(0.5f), which = vset(sign);
@@ -617,7 +617,7 @@ WIDEN_INTEGERS(cast_uint8_int64, uint8_t, int64_t)
 WIDEN_INTEGERS(cast_int32_int64, int32_t, int64_t)
 WIDEN_INTEGERS(cast_int64_float32, int64_t, float)
 
-/* Returns false for the other casts, which go through floats. */
+/* Casts between integers, and from int64 to float32; returns false for other casts, which go through floats. */
 static bool cast_integers(bg_dtype from, bg_dtype to, const void *x, int64_t first, int64_t end, void *y)
 {
     static const struct {

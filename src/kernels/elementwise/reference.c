@@ -1,7 +1,7 @@
 /*
  * reference.c: functions of one element, or of two that broadcast. Floats are computed in double and rounded once,
- * except STANDARDIZE, whose every operation rounds to float32 as torchvision's do. BINARY uses integer arithmetic for
- * integers.
+ * except in STANDARDIZE of a type other than float64, which rounds every operation to float32, as torchvision does.
+ * BINARY uses integer arithmetic for integers.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/elementwise/fast.h"

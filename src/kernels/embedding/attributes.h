@@ -11,9 +11,9 @@
 /*
  *     EMBEDDING           table, ids -> y
  *     EMBEDDING_BACKWARD  dy, ids -> dtable
- *     EMBEDDING_SLOTS     ids, slots! -> uses       which row of `rows` each row of the table has, given at first use
- *     EMBEDDING_ROWS      dy, uses, rows!           dtable of a micro-batch, added to the rows that are used
- *     EMBEDDING_ROWS_ADD  gradient!, rows, slots    all rows, added to a gradient of the whole table
+ *     EMBEDDING_SLOTS     ids, slots! -> uses       at its first use in a step, a row of the table gets a row of `rows`
+ *     EMBEDDING_ROWS      dy, uses, rows!           adds dtable of a micro-batch to the rows that are used
+ *     EMBEDDING_ROWS_ADD  gradient!, rows, slots    adds all rows to a gradient of the whole table
  *
  * If a table is sharded by rows over an axis, ids count from the first row of the whole table.
  */
@@ -31,8 +31,8 @@ static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_em
     return row >= 0 && row < rows ? row : -1;
 }
 
-/* `slots`, int32 [2 V + 1] for a table of V rows, is empty when a step begins. The second part is scratch of
- * EMBEDDING_SLOTS; it is zero between calls. */
+/* `slots`, int32 [2 V + 1] for a table of V rows, is cleared when a step begins. `last_use` is scratch of
+ * EMBEDDING_SLOTS and is zero between calls. */
 typedef struct bgi_embedding_slots {
     int32_t *of_row;   /* for each row: 1 + its slot; 0: not used in this step */
     int32_t *last_use; /* for each row: 1 + its last use so far in the micro-batch; 0: no use */

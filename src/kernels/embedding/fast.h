@@ -8,7 +8,7 @@
 
 #include <brigade/base.h>
 
-/* Lists in scratch, in the order of ids. */
+/* Lists in scratch, one for each row of the table, in the order of ids. */
 typedef struct bgi_embedding_uses {
     int64_t rows, count;
     int32_t *first; /* for each row of the table: 1 + its first use; 0: no use */

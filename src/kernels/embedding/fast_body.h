@@ -61,7 +61,7 @@ ALWAYS_INLINE void sum_uses(const bg_kernel_call *call, const int32_t *next, int
                  columns);
 }
 
-/* A part owns a run of the table's rows. */
+/* Computes the gradient of a run of the table's rows, which the part owns. */
 static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *table = &call->types[2];
@@ -86,8 +86,8 @@ static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* A part owns a run of the uses, and the rows whose first use is in the run. The sum over the micro-batch is
- * complete, and rounded to dy's type, before it is added to a row, as with EMBEDDING_BACKWARD and ACCUMULATE. */
+/* Adds the uses of the rows whose first use is in the part's run of uses. The sum over the micro-batch is complete, and
+ * rounded to dy's type, before it is added to a row, as with EMBEDDING_BACKWARD and ACCUMULATE. */
 static void run_embedding_rows(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t width = call->types[2].dims[1], count = bg_type_element_count(&call->types[1]) / 2;
@@ -118,8 +118,8 @@ static void run_embedding_rows(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* A part owns a run of the table's rows. The part adds +0 to unused rows, so that -0 also gives the same bits as in a
- * dense sum. */
+/* Adds `rows` to a run of the table's rows, which the part owns. It adds +0 to unused rows, so that -0 also gives the
+ * same bits as in a dense sum. */
 static void run_embedding_rows_add(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *table = &call->types[0];

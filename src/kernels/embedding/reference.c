@@ -107,7 +107,7 @@ void bgi_reference_embedding_slots(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Rounds the sum over a micro-batch before it is accumulated, as bgi_reference_embedding_backward does. */
+/* Rounds the sum over a micro-batch to dy's type before the sum is accumulated, as EMBEDDING_BACKWARD does. */
 static double round_to(bg_dtype dtype, double value)
 {
     double room;

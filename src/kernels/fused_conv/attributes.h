@@ -22,7 +22,8 @@ typedef struct bgi_fused_conv2d_attributes {
     uint8_t has_bias, norms, adds, maps; /* 0: no */
 } bgi_fused_conv2d_attributes;
 
-/* Return the numbers of optional operands; gamma is followed by beta and the running statistics. */
+/* These functions return the operand number of gamma, which beta and the running statistics follow, that of `other`,
+ * and the number of inputs. */
 static inline uint32_t bgi_fused_conv2d_gamma(const bgi_fused_conv2d_attributes *attributes)
 {
     return attributes->has_bias ? 3 : 2;

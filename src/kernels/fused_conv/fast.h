@@ -9,8 +9,8 @@
 
 enum { BGI_FUSED_CONV2D_OPERANDS = 4 }; /* x, w, bias?, y */
 
-/* The struct contains pointers into itself. Scratch begins with three floats per channel: the mean, scale and shift of
- * batch norm. */
+/* The struct contains pointers into itself. Scratch of the fused call begins with three floats per channel: the mean,
+ * scale and shift of batch norm. */
 typedef struct bgi_fused_conv2d_call {
     bg_kernel_call call;
     bg_type types[BGI_FUSED_CONV2D_OPERANDS];

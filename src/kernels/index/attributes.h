@@ -24,7 +24,7 @@
 typedef struct bgi_index_attributes {
     uint32_t axis; /* of x */
     uint32_t unused;
-    bg_type whole; /* type of x, which scatters read */
+    bg_type whole; /* type of x; only scatters read it */
 } bgi_index_attributes;
 
 typedef struct bgi_top_k_attributes {

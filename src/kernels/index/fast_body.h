@@ -1,6 +1,6 @@
 /*
- * fast_body.h: elements by index. Rows are copied whole. One part computes all sums of an element, so that their order
- * is that of the ids for any number of parts. The largest elements of a row are kept in a heap.
+ * fast_body.h: elements by index. Rows are copied whole. One part adds all contributions to an element, so that their
+ * order is that of the ids for any number of parts. The largest elements of a row are kept in a heap.
  */
 #ifndef BGI_KERNELS_INDEX_FAST_BODY_H
 #define BGI_KERNELS_INDEX_FAST_BODY_H
@@ -170,8 +170,8 @@ ALWAYS_INLINE void add_columns(const bg_dtype dtype, const void *ids, bool by_el
     }
 }
 
-/* Computes one block of columns of dx: zeros, plus the contribution of each row of dy. Each row of dy, or each element,
- * has an id. */
+/* Computes one block of columns of dx: zeros, plus the contribution of each row of dy. Each row of dy has an id, or
+ * with `by_element` each element. */
 static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int64_t outer, int64_t column,
                           int64_t columns, int64_t count, bool by_element)
 {
@@ -211,7 +211,7 @@ static void add_elements(const bg_kernel_call *call, int64_t first, int64_t end,
     const bg_dtype dtype = call->types[0].dtype;
     float buffer[BGI_ELEMENTWISE_CHUNK];
     int32_t places[BGI_ELEMENTWISE_CHUNK];
-    int64_t left = count; /* ids of dx's row */
+    int64_t left = count; /* remaining ids of dx's row */
 
     memset(dx, 0, (size_t)((end - first) * size) * sizeof *dx);
     for (int64_t at = first * count, chunk; at < end * count; at += chunk) {
@@ -231,7 +231,7 @@ static void add_elements(const bg_kernel_call *call, int64_t first, int64_t end,
     }
 }
 
-/* Does the same for runs of elements instead of blocks: rows of dx, or dx as one row whose ids are those of rows. */
+/* Does the same as scatter_block for rows first..end - 1 of dx, whose elements are adjacent. */
 static void scatter_adjacent(const bg_kernel_call *call, const bgi_scatter *s, int64_t first, int64_t end,
                              int64_t count)
 {
@@ -295,8 +295,8 @@ ALWAYS_INLINE void copy_from_places(const int32_t *places, bool are_inside, cons
                 memset(y + (size_t)i * size, 0, size);
 }
 
-/* Copies the elements of y from `first` to `end`, each of `size` bytes, of rows of x whose elements are adjacent. A
- * chunk of ids may cover many short rows. */
+/* Computes elements first..end - 1 of y, each of `size` bytes, from rows of x whose elements are adjacent. A chunk of
+ * ids may cover many short rows. */
 ALWAYS_INLINE void gather_adjacent_elements(const bg_kernel_call *call, int64_t first, int64_t end, const size_t size)
 {
     const bgi_index_attributes *attributes = call->attributes;
@@ -304,7 +304,7 @@ ALWAYS_INLINE void gather_adjacent_elements(const bg_kernel_call *call, int64_t 
     const char *x = (const char *)call->operands[0] + (size_t)(first / count * axis) * size;
     char *y = (char *)call->operands[2] + (size_t)first * size;
     int32_t places[BGI_ELEMENTWISE_CHUNK];
-    int64_t left = count - first % count; /* ids of x's row */
+    int64_t left = count - first % count; /* remaining ids of x's row */
 
     for (int64_t at = first, chunk; at < end; at += chunk) {
         chunk = clip(end - at, BGI_ELEMENTWISE_CHUNK);

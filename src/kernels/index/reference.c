@@ -123,7 +123,7 @@ static bool comes_first(const bg_kernel_call *call, int64_t row, int64_t a, int6
     return attributes->smallest ? b_is_more : a_is_more;
 }
 
-/* Inserts each element among the previous ones. */
+/* Inserts each element into the list of the first k elements so far. */
 void bgi_reference_top_k(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_top_k_attributes *attributes = call->attributes;

@@ -51,7 +51,7 @@ typedef struct bgi_fused_product_attributes {
         layout;        /* attributes of MATMUL; the first field, so that MATMUL can read these as its attributes */
     uint8_t product;   /* bgi_product_kind */
     uint8_t follows;   /* bgi_product_follower */
-    uint8_t keeps_sum; /* of FUNCTION */
+    uint8_t keeps_sum; /* FUNCTION: `sum` is stored */
     uint8_t function;  /* bg_unary; 0 for NOTHING */
 } bgi_fused_product_attributes;
 

@@ -53,8 +53,8 @@ bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_k
     return bgi_dtype_is_single(y->dtype) && take(kernel, &g);
 }
 
-/* Gives the kernel the parts and scratch of the product. The following step is supported for every supported product,
- * except for functions that UNARY's own kernel declines. */
+/* Gives the kernel the parts and scratch of the product. The step that follows is supported for every supported
+ * product. */
 bool bgi_cpu_shape_fused_product(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     static const bgi_cpu_shape shapes[BGI_PRODUCT_COUNT] = {[BGI_PRODUCT_LINEAR] = bgi_cpu_shape_linear,

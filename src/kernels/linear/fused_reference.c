@@ -26,7 +26,7 @@ void bgi_fused_call_make(const bg_kernel_call *fused, bgi_fused_call *out)
 }
 
 /* Runs a kernel of the step that follows. `second` is the type of its second operand, or NULL for y's type, which all
- * others have. */
+ * other operands have. */
 static void run_next(const bg_kernel_call *fused, bg_kernel_function kernel, void *const *operands,
                      const bg_type *second, uint32_t input_count, const void *attributes)
 {

@@ -2,7 +2,7 @@
  * gemm.h: the geometry of matrix products: C [M,N] = A [M,K] B [K,N], for every layout, in batches.
  *
  * B is read in panels: a few vectors of columns over a block of K. A block of rows of A times a run of panels is one
- * unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (kernels.h): partial
+ * unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (product.h): partial
  * sums of a block are added to C.
  */
 #ifndef BGI_KERNELS_LINEAR_GEMM_H
@@ -15,8 +15,7 @@
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
     BGI_GEMM_ROWS = 256,             /* rows of A in a unit: with a block's columns they fit a second-level cache */
-    BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough panels for each row of A, and enough rows for
-                                        each panel, once laid out */
+    BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough that laying out A and the panels pays */
     BGI_GEMM_FEWEST_UNITS = 16,      /* at least this many units, so that workers share the work evenly */
     BGI_GEMM_FEW_ROWS = 64,       /* with at most this many rows, packing A or a row-major B costs more than it saves */
     BGI_GEMM_PACKED_COLUMNS = 32, /* columns of A packed at a time */
@@ -156,7 +155,8 @@ static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *w
     return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
 }
 
-/* Does the same for a product that may be added to accumulators. */
+/* Returns `g`; if the product is added to accumulators, and its sums need a separate block, the result has that
+ * block. */
 static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool accumulates)
 {
     if (accumulates && bgi_gemm_adds_apart(&g, 1))

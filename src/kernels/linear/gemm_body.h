@@ -1,9 +1,9 @@
 /*
  * gemm_body.h: one unit of a matrix product: a block of rows of A against a run of panels of B. Geometry: gemm.h.
  *
- * A tile of C is TILE_ROWS rows by up to three vectors, held in registers. B is read from packed panels (or directly
- * from memory when a panel would be used once), A is read in place, one element broadcast at a time. The caller packs
- * B, so convolutions can be products without a matrix of their patches in memory.
+ * A tile of C is TILE_ROWS rows by up to three vectors, held in registers. B is read from packed panels, or in place if
+ * A has few rows. A is read in place, widened or packed, one element broadcast at a time. A caller may pack B itself
+ * (`pack`), so convolutions can be products without a matrix of their patches in memory.
  */
 #ifndef BGI_KERNELS_LINEAR_GEMM_BODY_H
 #define BGI_KERNELS_LINEAR_GEMM_BODY_H
@@ -25,8 +25,8 @@ typedef struct gemm_job gemm_job;
 struct gemm_job {
     const bgi_gemm *gemm;
     bg_dtype dtype, c_dtype;
-    int64_t
-        repeats; /* 0 means 1: the number of products that are summed, with A a_repeat apart; `pack` gets the number */
+    int64_t repeats; /* the number of products that are summed (0 means 1): their matrices A are a_repeat elements
+                        apart, and `pack` gets the product's number */
     int64_t a_repeat;
     const void *a; /* a_row, a_column: strides in elements */
     int64_t a_start, a_row, a_column;
@@ -45,7 +45,7 @@ struct gemm_job {
                  int64_t width, float *to, float *spare);
     /* Returns the memory that `pack` reads next: for rows k0.. and columns n0... NULL: nothing is prefetched. */
     gemm_ahead (*find_ahead)(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n0, int64_t count);
-    bool from_end;      /* the thread takes units from the last to the first, as threads that help do (ticket.h) */
+    bool from_end; /* the thread takes units from the last to the first, as helping threads do (runtime/ticket.h) */
     const void *source; /* for `pack` */
     int64_t batch;      /* for `pack` */
     /* Applies the next step to `count` complete elements of C from `index` on, in column `column` and the following
@@ -57,9 +57,9 @@ struct gemm_job {
 
 /* ---- prefetching memory that is packed next ---- */
 
-/* Prefetches cache lines of some of a gemm_ahead's rows, one after another, `each` lines in each group of steps. The
- * lines are fetched into the second-level cache: rows are in different pages, where the processor does not prefetch
- * automatically. Only a few lines are requested at a time, because the processor waits when there are too many
+/* A walk over some of a gemm_ahead's rows, which prefetches `each` of their cache lines in each group of steps. The
+ * lines are fetched into the second-level cache, because rows are in different pages, where the processor does not
+ * prefetch automatically. Only a few lines are requested at a time, because the processor waits when there are too many
  * requests. */
 typedef struct gemm_walk {
     const char *row;
@@ -68,7 +68,7 @@ typedef struct gemm_walk {
 
 enum { WALK_GROUP = 8 }; /* steps of a tile's depth */
 
-/* Prefetches share i of n of the rows, spread over `depth` steps. */
+/* Returns a walk over share i of n of the rows, spread over `depth` steps. */
 static gemm_walk walk_share(const gemm_ahead *ahead, int64_t i, int64_t n, int64_t depth)
 {
     const int64_t from = ahead->rows * i / n, rows = ahead->rows * (i + 1) / n - from;
@@ -101,14 +101,14 @@ ALWAYS_INLINE void walk_on(gemm_walk *walk)
 typedef struct gemm_tile {
     const float *a;
     int64_t a_row, a_column;
-    int64_t a_tile; /* the distance to the next tile's A; 0: TILE_ROWS rows */
+    int64_t a_tile; /* the distance between tiles of packed A; 0: A is not packed */
     const float *b;
     int64_t b_row;
     int64_t depth;
     float *c;
     int64_t c_row;
     const float *beside;      /* memory that is needed next for C's elements; or NULL */
-    int64_t columns;          /* valid ones */
+    int64_t columns;          /* columns that exist */
     bool add;                 /* adds to C */
     bool is_first, is_last;   /* whether this block of depth is the first, and whether it is the last */
     const float *column_bias; /* or NULL */
@@ -211,7 +211,7 @@ static void (*const tile_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const gemm_ti
 
 /* ---- packing ---- */
 
-/* Packs the panel of a matrix: rows are copied, or blocks transposed; `spare` holds widened elements. */
+/* Packs a panel of a matrix: rows are copied, or blocks transposed; `spare` holds widened elements. */
 static void pack_matrix(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                         int64_t width, float *to, float *spare)
 {
@@ -240,7 +240,7 @@ static void pack_matrix(const gemm_job *job, int64_t repeat, int64_t k0, int64_t
 
 /* ---- a unit ---- */
 
-/* Copies A's rows m0.. and columns k0.. as float32. */
+/* Returns A's rows m0.. and columns k0.. as float32, in place or widened in `buffer`, and sets their strides. */
 static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0,
                               int64_t k_count, float *buffer, int64_t *row, int64_t *column)
 {
@@ -294,7 +294,7 @@ static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts
     gemm_ahead cut = *whole;
 
     cut.rows = whole->rows * (part + 1) / parts - whole->rows * part / parts;
-    if (whole->from != NULL) /* nothing to prefetch */
+    if (whole->from != NULL) /* NULL: nothing to prefetch */
         cut.from += whole->rows * part / parts * whole->stride;
     return cut;
 }
@@ -419,8 +419,8 @@ static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0
                               : (gemm_ahead){from, depth, job->a_column * size, m_count * size};
 }
 
-/* Multiplies the run of panels p0..p1 for one block of depth; the tile has A, C and depth; `rows` is memory to prefetch
- * meanwhile. */
+/* Multiplies the run of panels p0..p1 - 1 for one block of depth; the tile has A, C and depth; `rows` is memory to
+ * prefetch meanwhile. */
 static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat, int64_t k0, int64_t m_count,
                             int64_t p0, int64_t p1, const gemm_ahead *rows, const gemm_scratch *scratch)
 {
@@ -534,7 +534,7 @@ static void multiply_one_row(const gemm_job *job, int64_t first, int64_t end)
         job->finish(job, job->c_start + first, first, end - first);
 }
 
-/* Multiplies rows m0..m1 and panels p0..p1. */
+/* Multiplies rows m0..m1 - 1 by panels p0..p1 - 1. */
 static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
 {
     const bgi_gemm *g = job->gemm;
@@ -584,7 +584,7 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
         job->finish(job, job->c_start + m * job->c_row + first, first, end - first);
 }
 
-/* Computes unit `unit` of one matrix (not counting the batch). */
+/* Computes unit `unit` of one matrix of the batch. */
 static void multiply_matrix_unit(const gemm_job *job, int64_t unit, float *scratch)
 {
     const bgi_gemm *g = job->gemm;

@@ -1,7 +1,7 @@
 /*
  * pairs.h: products of bfloat16 matrices by instructions without widening: AVX512-BF16's, which add two products to
  * each sum, and AMX's, which multiply tiles of 16 rows by 16 columns and 32 terms. Both treat subnormal numbers as
- * zero, round sums to nearest, and add in a different order, which depends only on K:
+ * zero, round sums to nearest, and add in an order that depends only on K:
  *
  *     AVX512-BF16   for each pair of terms 2i, 2i + 1: sum += a[2i+1] b[2i+1], then sum += a[2i] b[2i]
  *     AMX           for each 32 terms from the first on: even = the sum of the 16 products of even terms, odd = of odd
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    BGI_PAIRS_TERMS = 32,   /* K is padded with zeros to a multiple */
+    BGI_PAIRS_TERMS = 32,   /* K is padded with zeros to a multiple of this */
     BGI_PAIRS_ROWS = 16,    /* rows of a tile, to which M is padded */
     BGI_PAIRS_COLUMNS = 48, /* columns of B that are packed at a time: three tiles */
     BGI_PAIRS_PANEL = 64,   /* columns of a panel: four tiles */
@@ -36,7 +36,7 @@ typedef struct bgi_pairs {
     int64_t c_row;
     int64_t m, n, k;
     bool goes_on;
-    void *scratch; /* bgi_pairs_floats(m, k) floats, on a cache line */
+    void *scratch; /* bgi_pairs_floats(m, k) floats, aligned to a cache line */
 } bgi_pairs;
 
 /* Returns the number of floats for packed A and a packed strip of B. */
@@ -54,7 +54,7 @@ static inline bool bgi_pairs_has_panel(const bgi_pairs *p)
 }
 
 /* A product A [m, segments x terms] B that is added to C. A's rows are gathered, as in a convolution: the terms of a
- * segment of row r are adjacent, from a + rows[r] + segment.a on. Terms are added by two, as above, segment by
+ * segment of row r are adjacent, from a + rows[r] + segment.a on. Terms are added two at a time, as above, segment by
  * segment. */
 typedef struct bgi_pairs_segment {
     int32_t a, b;
@@ -73,8 +73,8 @@ typedef struct bgi_pairs_gathered {
 } bgi_pairs_gathered;
 
 /* C [m, n] = A [m, k] B [k, n], both laid out by the caller; with `goes_on` the sums start from the values in C. The
- * terms 2p and 2p + 1 of A's row r are at a + r a_row + p a_pair; the same terms of B's columns are pairs from
- * b + p b_pair on. Only these k terms are added, by two, as above. */
+ * terms 2p and 2p + 1 of A's row r are at a + r a_row + p a_pair; the same terms of B's columns are pairs from b + p
+ * b_pair on. Only these k terms are added, two at a time, as above. */
 typedef struct bgi_pairs_laid_out {
     const uint16_t *a;
     int64_t a_row, a_pair;
@@ -86,9 +86,9 @@ typedef struct bgi_pairs_laid_out {
     bool goes_on;
 } bgi_pairs_laid_out;
 
-/* Rows of floats to bfloat16, to nearest, where ties go to even and subnormal numbers become zero: as rows to_row
- * apart, or as pairs of rows 2p and 2p + 1 to_row apart, where a missing last row is zeros. The result may replace the
- * floats: each vector is read before it is overwritten. */
+/* Rows of floats that are rounded to the nearest bfloat16; ties go to even, and subnormal numbers become zero. They are
+ * stored as rows, to_row apart, or as pairs of rows 2p and 2p + 1, to_row apart, where a missing last row is zeros. The
+ * result may replace the floats: each vector is read before it is overwritten. */
 typedef struct bgi_pairs_rounding {
     const float *from;
     int64_t from_row, rows, columns; /* columns: a multiple of 16 */

@@ -72,8 +72,7 @@ typedef struct rows {
     int64_t row;
 } rows;
 
-/* Multiplies two by two tiles from row m and column n on. If there is no second tile in a direction, the second one is
- * the first one again. */
+/* Multiplies two by two tiles from row m and column n on. If there is no second tile in a direction, it is skipped. */
 static void multiply_four(const bgi_pairs *p, rows a, pairs_tiles b, int64_t terms, int64_t m, int64_t n)
 {
     const size_t a_bytes = (size_t)a.row * sizeof(uint16_t), b_bytes = (size_t)b.pair * sizeof(uint16_t);

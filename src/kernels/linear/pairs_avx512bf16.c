@@ -1,14 +1,14 @@
 /*
- * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers. One
- * row, as in the steps of generation, reads B in place, because memory bandwidth limits the speed. Without its compiler
- * flags the file is empty.
+ * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers, or 6
+ * rows by the 64 columns of a panel. One row, as in the steps of generation, reads B in place, because memory bandwidth
+ * limits the speed. Without its compiler flags the file is empty.
  */
 #include "kernels/linear/pairs.h"
 
 #if defined(__AVX512BF16__)
 #include "kernels/linear/pairs_body.h"
 
-enum { MOST_ROWS = 8, MOST_TILES = 4, PANEL_ROWS = 6, FEW_ROWS = 4, AHEAD = 32 /* pairs of terms of a panel */ };
+enum { MOST_ROWS = 8, MOST_TILES = 4, PANEL_ROWS = 6, FEW_ROWS = 4, AHEAD = 32 /* pairs of terms, for prefetching */ };
 
 typedef struct block {
     const uint16_t *a;
@@ -17,11 +17,12 @@ typedef struct block {
     int64_t terms;
     float *c;
     int64_t c_row;
-    int64_t columns; /* valid ones */
+    int64_t columns; /* columns that exist */
     bool goes_on;
 } block;
 
-/* Multiplies `rows` rows by `tiles` tiles of columns. For few rows, memory bandwidth limits the speed. */
+/* Multiplies `rows` rows by `tiles` tiles of columns. For few rows, memory bandwidth limits the speed, so panels are
+ * prefetched. */
 static inline __attribute__((always_inline)) void multiply(const block *w, const int rows, const int tiles)
 {
     const int64_t tile = tiles == MOST_TILES ? 2 * TILE : w->b.tile, pair = w->b.pair;
@@ -85,7 +86,8 @@ BLOCK(4, 4)
 BLOCK(5, 4)
 BLOCK(6, 4)
 
-/* Four tiles of a panel by PANEL_ROWS rows: the largest number of sums that registers hold. */
+/* The functions for each number of rows and of tiles. Four tiles by PANEL_ROWS rows are the most sums that registers
+ * hold. */
 static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), multiply_1_4},
                                                                      {NAMES(2), multiply_2_4},
                                                                      {NAMES(3), multiply_3_4},
@@ -281,7 +283,7 @@ static inline __attribute__((always_inline)) void multiply_strip(const bgi_pairs
     }
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) {
-        if (p->k % BGI_PAIRS_TERMS != 0) /* missing terms, which make 0 of -0 */
+        if (p->k % BGI_PAIRS_TERMS != 0) /* zeros for missing terms, which change -0 to 0 */
             add_rows(&sums[v], (__m512bh)_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512());
         end_sums(sums[v], p->c + n + v * COLUMNS, live);
     }

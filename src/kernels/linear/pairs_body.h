@@ -24,7 +24,7 @@ static inline __mmask32 pairs_mask(int64_t count)
     return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1u;
 }
 
-/* Transposes 16 x 16 numbers of 32 bits. The loops are unrolled, because only then the numbers stay in registers. */
+/* Transposes 16 x 16 numbers of 32 bits. The loops are unrolled, because only then do the numbers stay in registers. */
 static inline void pairs_transpose(__m512i r[TILE])
 {
     __m512i t[TILE];
@@ -108,7 +108,8 @@ static inline void pairs_pack_a(const bgi_pairs *p, int64_t terms, uint16_t *to)
         }
 }
 
-/* Tiles of B, packed above or in a panel, `tile` elements apart: `pair` elements from one pair of terms to the next. */
+/* Tiles of B, in packed tiles or in a panel, `tile` elements apart: `pair` elements from one pair of terms to the
+ * next. */
 typedef struct pairs_tiles {
     const uint16_t *at;
     int64_t tile, pair;

@@ -39,8 +39,8 @@ static uint32_t find_limit(size_t limit_bytes)
     return found;
 }
 
-/* Returns whether conv/pairs.h computes the convolution; it excludes those with one filter for each channel, which
- * would use only part of a panel. */
+/* Returns whether conv/pairs.h computes the convolution. Convolutions with one filter for each channel are excluded,
+ * because they would use only part of a panel. */
 static bool convolves_by_pairs(const bgi_kernel_request *request)
 {
     const bool is_weights = request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS;
@@ -81,7 +81,7 @@ void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
         is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
     const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
     const bool has_pairs = (is_matrix || has_panels) && request->types[0].dtype == BG_BFLOAT16;
-    /* also on processors with AMX */
+    /* by AVX512-BF16, also on processors with AMX */
     const bool has_pairs_only =
         isa >= BGI_ISA_AVX512_BF16 && (convolves_by_pairs(request) || attends_by_pairs(request));
     const int way = rounds                       ? ROUNDED

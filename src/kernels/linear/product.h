@@ -34,8 +34,8 @@ static inline int64_t bgi_product_block(int64_t k)
 typedef struct bgi_product {
     uint64_t limit_bytes; /* the largest power of two within the limit; UINT64_MAX: no limit */
     bool rounds;
-    bgi_isa pairs; /* AVX512_BF16 or AMX for bfloat16 (pairs.h); otherwise, and when sums are rounded, it is widened to
-                      float32 */
+    bgi_isa pairs; /* AVX512_BF16 or AMX for bfloat16 (pairs.h); PORTABLE: bfloat16 is widened to float32, as always
+                      when sums are rounded */
 } bgi_product;
 
 /* Returns the state of the kernel of a request: a bgi_product when settings differ from the defaults, otherwise

@@ -7,7 +7,7 @@
 #include "kernels/linear/product.h"
 #include "kernels/reference/operands.h"
 
-/* Elements of an operand, at a distance of `step`. */
+/* Elements of an operand from `start` on, at a distance of `step`. */
 typedef struct run {
     int64_t start, step;
 } run;
@@ -18,7 +18,7 @@ static double multiply(const bg_kernel_call *call, run a, run b, int64_t index)
            bgi_load(call->types[1].dtype, call->operands[1], b.start + index * b.step);
 }
 
-/* Returns `sum` plus the products of the first two operands' elements. */
+/* Returns `sum` plus the products of `count` elements of the first two operands. */
 static double add_products(const bg_kernel_call *call, run a, run b, int64_t count, double sum)
 {
     const int64_t block = bgi_product_rounds(call) ? bgi_product_block(count) : count;

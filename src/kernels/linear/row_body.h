@@ -1,8 +1,9 @@
 /*
  * row_body.h: one row times a float32 matrix, c [n] = a [k] b [k, n], as in the steps of generation: the matrix is read
  * once, so memory bandwidth limits the speed. A matrix with adjacent columns is read in strips of many vectors, so that
- * each of its rows is a long run of memory. A matrix with adjacent rows of b (weights [n, k]) is transposed a few
- * columns at a time, in memory that stays in the first-level cache. Sums have the order of gemm_body.h.
+ * each of its rows is a long run of memory. A matrix with adjacent rows (b_row is 1, as for weights [n, k]) is
+ * transposed a few columns at a time, in memory that stays in the first-level cache. Sums have the order of
+ * gemm_body.h.
  */
 #ifndef BGI_KERNELS_LINEAR_ROW_BODY_H
 #define BGI_KERNELS_LINEAR_ROW_BODY_H

@@ -11,17 +11,18 @@
 /*
  *     CROSS_ENTROPY           logits, labels, class_weights? -> loss, log_sum_exp, weight?
  *                             class_weights, in the loss's type, has one for each class (absent: 1). log_sum_exp is
- *                             float64 in labels' shape: in float32, large logits would lose the gradient's digits.
+ *                             float64 in labels' shape: in float32, the gradient of large logits would lose digits.
  *                             weight (MEAN only): the sum of the weights of labels that count, a float32 scalar
  *     CROSS_ENTROPY_BACKWARD  dloss, logits, labels, log_sum_exp, weight?, class_weights? -> dlogits
  *     CORRECT_COUNT           logits, labels -> count int32
  *
- * Steps of a cross-entropy whose classes are sharded over an axis of the mesh. Results are float64 in labels' shape.
- * Between these kernels the maximum, and then the sums, are combined over the axis. Columns after the last class are
- * ignored.
+ * Steps of a cross-entropy whose classes are sharded over an axis of the mesh. Results other than loss and weight are
+ * float64 in labels' shape. Between these kernels the maximum, and then the sums, are combined over the axis. Columns
+ * after the last class are ignored.
  *
  *     LOGIT_MAXIMUM           logits -> maximum
- *     LOGIT_SUMS              logits, labels, maximum -> sum of exp(logit - maximum), the label's logit (0: not here)
+ *     LOGIT_SUMS              logits, labels, maximum -> sum of exp(logit - maximum), the label's logit (0: in another
+ *                             shard)
  *     SHARDED_CROSS_ENTROPY   logits, labels, maximum, sum, logit -> loss, log_sum_exp, weight?
  *
  * The gradient is CROSS_ENTROPY_BACKWARD's.
@@ -60,7 +61,7 @@ static inline bgi_loss_shares bgi_loss_find_shares(const bgi_loss_attributes *at
     return (bgi_loss_shares){at_label + everywhere * total, at_label, everywhere};
 }
 
-/* Returns the classes of a replica's columns. */
+/* The classes of a replica's columns. */
 typedef struct bgi_loss_classes {
     int64_t total;       /* classes over all shards */
     int64_t first, live; /* this replica's first class, and the number of its columns that are classes */

@@ -97,7 +97,7 @@ static double find_log_sum(const float *x, int64_t count)
 }
 
 /* Returns the sum of weights * (log_sum - x); if weights is NULL, all are 1. Differences are computed from log_sum
- * rounded to float32; its remainder is multiplied by `total`, the sum of weights, and added. */
+ * rounded to float32; what the rounding lost is multiplied by `total`, the sum of weights, and added. */
 static double sum_over_classes(const float *x, const float *weights, double log_sum, double total, int64_t count)
 {
     const vf high = vset((float)log_sum), one = vset(1.0f);
@@ -123,7 +123,8 @@ static double sum_class_weights(const float *weights, int64_t classes)
     return weights != NULL ? sum : (double)classes;
 }
 
-/* Adds the loss of a row whose label has this weight, unless it is ignored; an invalid label makes the loss NaN. */
+/* Adds the loss of a row whose label has this weight, unless the label is ignored; an invalid label makes the loss
+ * NaN. */
 static void add_row_loss(const bg_kernel_call *call, loss_sums *sums, int64_t row, int64_t classes, double weight,
                          double loss)
 {

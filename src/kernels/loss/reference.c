@@ -1,6 +1,6 @@
 /*
- * reference.c: cross-entropy and the count of correct rows, in plain C. Rows are counted over all dims except the last;
- * sums run over rows in index order.
+ * reference.c: cross-entropy and the count of correct rows, in plain C. A row is the last dim of the logits. Sums run
+ * over rows in index order.
  */
 #include "kernels/kernels.h"
 
@@ -56,7 +56,8 @@ static double class_weight(const bg_kernel_call *call, uint32_t operand, int64_t
     return operand == 0 ? 1.0 : bgi_load(bgi_input_type(call, operand)->dtype, call->operands[operand], class_index);
 }
 
-/* Adds the loss of a row whose label has this weight, unless it is ignored; an invalid label makes the loss NaN. */
+/* Adds the loss of a row whose label has this weight, unless the label is ignored; an invalid label makes the loss
+ * NaN. */
 static void add_loss(const bg_kernel_call *call, loss_sum *sum, int64_t row, int64_t classes, double weight,
                      double loss)
 {

@@ -20,7 +20,7 @@
 /* The counters of RANGE_COUNT. */
 enum {
     BGI_RANGE_LOWER = 0,  /* |x| <= edge */
-    BGI_RANGE_UPPER,      /* the others */
+    BGI_RANGE_UPPER,      /* the other elements */
     BGI_RANGE_NOT_FINITE, /* the number of those in UPPER that are infinite or NaN */
     BGI_RANGE_COUNTS
 };
@@ -51,10 +51,10 @@ enum {
 };
 
 typedef struct bgi_loss_scale_attributes {
-    double threshold; /* fraction of UPPER above which the scale is decreased */
+    double threshold; /* the scale is decreased if the fraction of elements in UPPER is above this */
     double increase, decrease;
     double minimum, maximum;
-    double period; /* a whole number */
+    double period; /* updates between two adaptations, a whole number */
 } bgi_loss_scale_attributes;
 
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/loss_scaling/attributes.h"
 
-/* Counts are integers, so their order does not matter. */
+/* Counts the elements of a part. Counts are integers, so the order of their sums does not matter. */
 static void run_range_count(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_range_count_attributes *attributes = call->attributes;

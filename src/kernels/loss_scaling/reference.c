@@ -1,8 +1,9 @@
 /*
  * reference.c: an automatic loss scale: counts elements of gradients near the end of a range, and adapts the scale. The
- * rule is PopART's (automatic loss scaling): when more than a fraction t of elements is beyond the edge, upper > t / (1
- * - t) lower, the scale decreases, otherwise it increases. The new scale is used from the next update on. In addition
- * the scale stays in its bounds, and an element that is not finite skips the update and lowers the scale at once.
+ * rule, applied after each period of updates, is PopART's (automatic loss scaling): if more than a fraction t of the
+ * elements was beyond the edge (upper > t / (1 - t) x lower), the scale decreases, otherwise it increases. The new
+ * scale is used from the next update on. In addition, the scale stays in its bounds, and an element that is not finite
+ * skips the update and lowers the scale immediately.
  */
 #include "kernels/kernels.h"
 #include "kernels/loss_scaling/attributes.h"
@@ -52,8 +53,7 @@ void bgi_reference_loss_scale(const bg_kernel_call *call, uint32_t part)
     float *loss_scale = call->operands[LOSS_SCALE];
     double *statistics = call->operands[STATISTICS], *hyper = call->operands[HYPER_OUT];
     const double *counts = call->operands[COUNTS], *given = call->operands[HYPER];
-    const bool is_refused = given[BGI_HYPER_SKIP] != 0.0; /* the loss itself was not finite, which does not concern the
-                                                             scale */
+    const bool is_refused = given[BGI_HYPER_SKIP] != 0.0; /* the loss was not finite: the scale is unchanged */
     const bool overflows = is_refused || counts[BGI_RANGE_NOT_FINITE] > 0.0;
     const double steps = (double)call->env->optimizer_step;
 

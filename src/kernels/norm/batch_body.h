@@ -1,6 +1,6 @@
 /*
  * batch_body.h: batch norm. A part processes blocks of channels: first a block's statistics, then its results, while
- * the operands are in the caches. Sums are in double, in one pass; the remaining error is too small for float32
+ * the operands are in the caches. Sums are in double, in one pass; the remaining error is too small to affect float32
  * results.
  *
  * Differences are taken from a channel's first element, so that squares of a large mean do not cancel.
@@ -24,7 +24,7 @@ static inline double total_of(const channel_sums *sums, int which)
 
 /* ---- statistics ---- */
 
-/* Adds the sums of x - shift and of its square over adjacent elements. */
+/* Adds x - shift and its square, for adjacent elements, to the two sums. */
 static void add_moments(const float *x, int64_t count, double shift, channel_sums *sums)
 {
     vd sum[2] = {sums->lanes[0][0], sums->lanes[0][1]}, squares[2] = {sums->lanes[1][0], sums->lanes[1][1]};
@@ -149,7 +149,7 @@ static void scale_across(const float *x, int64_t count, const channel_scales *s,
              live);
 }
 
-/* Computes these factors for one channel. */
+/* Computes the fields of channel_scales for one channel. */
 static void settle_scale(double mean, double rstd, double gamma, double beta, float *out_mean, float *out_scale,
                          float *out_shift)
 {
@@ -160,8 +160,8 @@ static void settle_scale(double mean, double rstd, double gamma, double beta, fl
     *out_shift = (float)(beta - (mean - (double)*out_mean) * scale);
 }
 
-/* Returns whether the only step is a relu of float32 and channels are not adjacent elements: separate loops compute
- * this case. */
+/* Returns whether the function that follows is a relu of float32, and each channel has several elements; separate loops
+ * compute this case. */
 static bool is_fast_relu(const bgi_fused_norm_attributes *steps, bg_dtype dtype, const bgi_channels *all)
 {
     return steps->maps && steps->unary.function == BG_RELU && dtype == BG_FLOAT32 && all->inner > 1;
@@ -381,8 +381,8 @@ typedef struct norm_gradient {
     bg_dtype dtype;
     const void *dy, *x;
     const float *means, *rstds;  /* of the current channels */
-    function_gradient *function; /* NULL: dy is the gradient of the norm's result, */
-    bool is_relu;                /* or that of relu of it, which is computed from `scales` beside the sums */
+    function_gradient *function; /* NULL: dy is the gradient of the norm's result */
+    bool is_relu;                /* is_fast_relu: both passes compute the gradient from `scales`, without `kept` */
 } norm_gradient;
 
 /* Returns the gradient of elements of the norm's result; `x` has the same elements of the norm's operand. */

@@ -51,7 +51,7 @@ static inline void bgi_update_running(const bg_kernel_call *call, double momentu
     }
 }
 
-/* Computes the statistics of all replicas' values of a channel, from moments of `count` values each (Chan et al.,
+/* Computes the statistics of all replicas' values of a channel, from the moments of each replica's values (Chan et al.,
  * 1983). */
 static inline void bgi_combine_moments(const void *moments, const bgi_channels *all, int64_t members, int64_t channel,
                                        double *out_mean, double *out_variance)

@@ -66,8 +66,7 @@ bool bgi_cpu_shape_group_norm_backward(const bgi_kernel_request *request, int64_
 
 /* ---- batch norm ---- */
 
-/* Fills in a kernel over channels, if it is supported; `x` is the number of the operand x. Statistics must be
- * float32. */
+/* Fills in a kernel over channels, if it is supported; `x` is the number of the operand x. */
 static bool take_channels(const bgi_kernel_request *request, uint32_t x, bg_kernel *kernel)
 {
     const bgi_channels all = bgi_channels_read(&request->types[x]);

@@ -47,8 +47,8 @@ static inline int64_t bgi_channels_block(const bgi_channels *all)
     return fit < 1 ? 1 : fit > most ? most : fit;
 }
 
-/* Scratch: for the backward dgamma and dbeta of each sample, then for each part three groups (16-bit ones are widened)
- * and the vectors gamma and beta. */
+/* Scratch: in the backward pass, dgamma and dbeta of each sample; then, for 16-bit types, three groups and the vectors
+ * gamma and beta in float32 for each part. */
 typedef struct bgi_group_work {
     bgi_groups all;
     bg_dtype dtype;

@@ -10,7 +10,7 @@
 #include "kernels/norm/attributes.h"
 #include "kernels/norm/batch_body.h"
 
-/* Computes the mean, then squared differences from it, which avoids cancellation. */
+/* Computes mean and rstd of a row: first the mean, then squared differences from it, which avoids cancellation. */
 static void measure_row(const float *x, int64_t count, double epsilon, float *out_mean, float *out_rstd)
 {
     vf sum = vset(0.0f), squares = vset(0.0f), mean;
@@ -139,7 +139,7 @@ static void run_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
     run_norm_backward(call, part, NULL, 0);
 }
 
-/* Computes dgamma and dbeta; parts are added in order. Also used by SHARDED_NORM_BACKWARD. */
+/* Computes dgamma and dbeta; parts are added in order. SHARDED_NORM_BACKWARD uses this function too. */
 static void finish_layer_norm_backward(const bg_kernel_call *call)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);

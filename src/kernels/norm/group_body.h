@@ -1,7 +1,7 @@
 /*
  * group_body.h: group norm. A group's elements are adjacent, and so are those of each of its channels, so a channel is
  * scaled and shifted as a whole. Channels of one element are the elements of a row, as in layer norm. Sums run in four
- * vectors. Included by fast_body.h, whose functions it uses.
+ * vectors. Only fast_body.h includes this file, which uses the functions of fast_body.h.
  */
 #ifndef BGI_KERNELS_NORM_GROUP_BODY_H
 #define BGI_KERNELS_NORM_GROUP_BODY_H
@@ -16,7 +16,7 @@ ALWAYS_INLINE float sum_chains(const vf *chains)
     return vsum((chains[0] + chains[1]) + (chains[2] + chains[3]));
 }
 
-/* Computes the mean, then squared differences from it. */
+/* Computes mean and rstd of a group: first the mean, then squared differences from it. */
 static void measure_group(const float *x, int64_t count, double epsilon, float *out_mean, float *out_rstd)
 {
     vf sums[GROUP_CHAINS] = {vset(0.0f), vset(0.0f), vset(0.0f), vset(0.0f)};

@@ -43,7 +43,7 @@ void bgi_reference_group_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The numbers of one group in the backward: dy, x, mean, rstd, gamma. */
+/* One group of the operands of the backward pass: dy, x, mean, rstd, gamma. */
 typedef struct group_view {
     const bg_kernel_call *call;
     const bgi_groups *all;

@@ -2,8 +2,8 @@
  * reference.c: layer and batch normalization in plain C. Statistics are computed in two passes (mean, then squared
  * differences from it), which avoids cancellation. The elementwise pass reads before it writes, so y may overwrite x.
  *
- * With xhat = (x - mean) rstd and g = dy gamma, both gradients are
- *     dx = rstd (g - mean(g) - xhat mean(g xhat)),  dgamma = sum(dy xhat),  dbeta = sum(dy),
+ * With xhat = (x - mean) rstd and g = dy gamma, the gradients of both norms are
+ *     dx = rstd (g - mean(g) - xhat mean(g xhat)),  dgamma = sum(dy xhat),  dbeta = sum(dy).
  * Means are over the elements that were normalized together.
  */
 #include "kernels/kernels.h"
@@ -69,7 +69,7 @@ void bgi_reference_layer_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* One row of the backward's operands: dy, x, mean, rstd, gamma?. */
+/* One row of the operands of the backward pass: dy, x, mean, rstd, gamma?. */
 typedef struct layer_norm_row {
     const bg_kernel_call *call;
     bg_dtype dtype;
@@ -394,7 +394,7 @@ void bgi_reference_batch_norm_backward(const bg_kernel_call *call, uint32_t part
     }
 }
 
-/* Stores the gradient of a channel of the norm's result, computed from the gradient of the function that follows. */
+/* Stores the gradient of a channel of the norm's result, computed from dy, the gradient of the function's result. */
 static void store_function_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
                                     int64_t channel, void *out)
 {

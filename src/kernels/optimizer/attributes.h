@@ -22,12 +22,12 @@
  *     LAMB_UPDATE     parameter!, squares, hyper, m, v                            (bgi_lamb_attributes)
  *
  * Formulas are those of PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, Adagrad and Adadelta, in its order of
- * operations, in float32, with t = env->optimizer_step - hyper[SKIPPED] + 1.
+ * operations, in float32 (in float64 for float64 parameters), with t = env->optimizer_step - hyper[SKIPPED] + 1.
  *
- * The combined SGD computes v = momentum v + admitted scaling g and w -= rate / scaling v, or, with Nesterov, rate /
- * scaling (scaling g + momentum v). With `maximum`, v is the largest gradient, max(beta2 v, |g|), and the update
- * divides by v without a square root (AdaMax). A centered RMSProp's variance is clamped to 0, because rounding could
- * make it negative.
+ * The combined SGD computes v = momentum v + (1 - dampening) scaling g and w -= (rate / scaling) v or, with Nesterov, w
+ * -= (rate / scaling) (scaling g + momentum v), where scaling is hyper[VELOCITY_SCALING] and the first v is computed
+ * from 0. With `maximum`, v is the largest gradient, max(beta2 v, |g|), and the update divides by v without a square
+ * root (AdaMax). A centered RMSProp's variance is clamped to 0, because rounding could make it negative.
  */
 /* Elements of hyper; options/optimizers.def assigns settings to them. Settings that never occur in the same optimizer
  * may share an element. */
@@ -54,7 +54,7 @@ typedef struct bgi_sgd_attributes {
     bgi_rounding rounding;
     uint8_t nesterov;
     uint8_t combined;
-    uint8_t without_decay; /* overrides hyper */
+    uint8_t without_decay; /* the weight decay in hyper is ignored */
     uint8_t unused[5];     /* fills the padding: see bg_op_type */
 } bgi_sgd_attributes;
 
@@ -63,23 +63,23 @@ typedef struct bgi_adam_attributes {
     uint8_t decoupled_decay; /* AdamW */
     uint8_t maximum;         /* AdaMax */
     uint8_t uncorrected;     /* moments are not divided by 1 - beta^t */
-    uint8_t without_decay;   /* overrides hyper */
+    uint8_t without_decay;   /* the weight decay in hyper is ignored */
     uint8_t unused[4];
 } bgi_adam_attributes;
 
 /*
- * LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
- * w -= rate min(|w|, maximum) / |x| x, or w -= rate x when a norm is 0. Norms are sums over shards (pieces), in order,
- * and each shard has a separate sum. Replicas that each update a shard therefore get the same bits as replicas that
- * update the whole parameter.
+ * LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, where mh and vh are the corrected
+ * moments, computed from m and v as they are stored; then w -= rate min(|w|, maximum) / |x| x, or w -= rate x when a
+ * norm is 0. Norms are sums over shards (pieces), in order, and each shard has a separate sum. Replicas that each
+ * update a shard therefore get the same bits as replicas that update the whole parameter.
  *
- *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has one piece of the operands leaves
- *              the other rows 0, so the maximum over the replicas has all rows
+ *     squares  float64 [pieces, 2]: sums of w's and of x's squares; a replica that has one piece of the operands sets
+ *              the other rows to 0, so the maximum over the replicas has all rows
  */
 typedef struct bgi_lamb_attributes {
     bgi_rounding rounding;
     int64_t elements; /* elements of the whole parameter */
-    uint32_t pieces;  /* replicas with different data, whether or not they share the update */
+    uint32_t pieces;  /* the number of replicas with different data, whether or not they share the update */
     uint8_t uncorrected;
     uint8_t without_decay;
     uint8_t unused[2];
@@ -114,7 +114,7 @@ typedef enum bgi_rmsprop_rule {
     BGI_RULE_ADADELTA /* the learning rate is multiplied by the root mean square of earlier changes */
 } bgi_rmsprop_rule;
 
-/* How the divisor of a gradient is computed from the squares of earlier ones. */
+/* How the divisor of a gradient is computed from the squares of this gradient and of earlier ones. */
 typedef struct bgi_rmsprop_attributes {
     bgi_rounding rounding;
     uint8_t rule; /* bgi_rmsprop_rule */

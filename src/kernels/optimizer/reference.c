@@ -1,10 +1,10 @@
 /*
- * reference.c: the weight updates. They follow PyTorch's torch.optim (SGD, Adam, AdamW: single tensor, float32)
+ * reference.c: the weight updates. They follow PyTorch's torch.optim (its loops over single tensors, in float32)
  * operation by operation, because differences would grow over thousands of updates.
  *
  * Each operation is computed in double and rounded to float32, which for + - * / and the square root gives exactly
- * float32 arithmetic (double has more than twice as many bits as float32, plus two). So the same code serves float32,
- * bfloat16 (which is computed in float32) and, without the rounding, float64.
+ * float32 arithmetic (a double has 53 bits, at least twice the 24 bits of a float plus two). So the same code serves
+ * float32, bfloat16 (which is computed in float32) and, without the rounding, float64.
  */
 #include "kernels/kernels.h"
 #include "kernels/optimizer/attributes.h"

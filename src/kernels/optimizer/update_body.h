@@ -11,7 +11,7 @@
 
 enum { UPDATE_PARAMETER = 0, UPDATE_GRADIENT, UPDATE_HYPER, UPDATE_SCALE, UPDATE_STATE, UPDATE_STATES = 3 };
 
-/* The float32 copies of one chunk's operands; float32 operands are their own copies. */
+/* One chunk's operands as float32: copies in buffers, or the operands themselves if they are float32. */
 typedef struct update_chunk {
     float *parameter, *states[UPDATE_STATES]; /* read and written */
     const float *gradient;
@@ -44,8 +44,8 @@ static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int
     return chunk;
 }
 
-/* Rounds all elements together, and then one by one the rare elements (one in many thousands) that need more random
- * bits. */
+/* Rounds all elements together, and again one by one if an element needs more random bits (one in many thousands
+ * does). */
 static void narrow_float16_by_chance(const bgi_chances *chances, int64_t first, int64_t count, const float *from,
                                      const uint32_t *chance, uint16_t *to)
 {

@@ -52,7 +52,7 @@ static void run_pad(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Adds a row of dy to the row of dx whose values the forward copied to this row. */
+/* Adds a row of dy to the row of dx whose values the forward pass copied to this row. */
 static void add_padded_row(const bgi_pad_attributes *a, const bgi_pad_rows *r, const float *dy, float *dx)
 {
     int64_t begin, end;
@@ -70,7 +70,7 @@ static void add_padded_row(const bgi_pad_attributes *a, const bgi_pad_rows *r, c
     }
 }
 
-/* Computes a row of dx: zeros, plus the rows of dy to which the forward copied the row's values. */
+/* A row of dx: the sum of the rows of dy to which the forward pass copied the row's values. */
 typedef struct padded_sum {
     const bg_kernel_call *call;
     bgi_pad_rows rows;

@@ -16,11 +16,11 @@ typedef struct bgi_pointwise_loss_attributes {
     bg_pointwise_loss_function function;
     bg_loss_reduction reduction;
     double parameter;
-    uint32_t of_target; /* 0 or 1; 32 bits wide so that padding is only at the end */
+    uint32_t of_target; /* 0 or 1; 32 bits wide, so that `unused` fills all padding */
     uint32_t unused;
 } bgi_pointwise_loss_attributes;
 
-/* Compute the loss and the gradient of one element in double, as the reference does. */
+/* These two functions compute the loss and the gradient of one element in double. */
 double bgi_pointwise_loss_value(const bgi_pointwise_loss_attributes *attributes, double p, double t);
 double bgi_pointwise_loss_slope(const bgi_pointwise_loss_attributes *attributes, double p, double t);
 

@@ -74,7 +74,7 @@ double bgi_pointwise_loss_slope(const bgi_pointwise_loss_attributes *attributes,
 {
     const double a = attributes->parameter, d = attributes->of_target ? t - p : p - t, size = fabs(d);
 
-    switch (attributes->function) { /* symmetric ones first */
+    switch (attributes->function) { /* first those that depend only on the difference */
     case BG_LOSS_SQUARED:
         return 2.0 * d;
     case BG_LOSS_ABSOLUTE:

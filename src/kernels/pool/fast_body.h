@@ -4,7 +4,7 @@
  *
  * Windows are computed one row of outputs at a time, and LANES of them together if their columns are at a distance of 1
  * or 2. Windows that reach into the padding are computed one by one. For larger distances, and for windows of different
- * sizes, the largest element of each column is found first, LANES columns together.
+ * sizes, a max pool first finds the largest element of each column, LANES columns together.
  */
 #ifndef BGI_KERNELS_POOL_FAST_BODY_H
 #define BGI_KERNELS_POOL_FAST_BODY_H
@@ -24,7 +24,7 @@ static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t
     *end = start + (fit < kernel ? fit : kernel) * dilation;
 }
 
-/* Finds the output columns *first..*end - 1, whose windows do not reach into the padding. */
+/* Finds the output columns whose windows do not reach into the padding: *first..*end - 1. */
 static void find_inner_columns(const bgi_pool *s, int64_t *first, int64_t *end)
 {
     const bg_pool2d_options *o = s->options;
@@ -137,7 +137,8 @@ static void pick_largest(const bgi_pool *s, const float *x, int64_t oh, int64_t 
     }
 }
 
-/* Pools `live` adjacent windows from column `ow` on, all inside the row; rows h0..h1 - 1 exist. */
+/* Pools `live` adjacent windows from column `ow` on, whose columns are all inside the row, over the rows h0, h0 +
+ * dilation, ... before h1. */
 ALWAYS_INLINE void pick_largest_side_by_side(const bgi_pool *s, const float *x, int64_t h0, int64_t h1, int64_t oh,
                                              int64_t ow, int64_t live, const int64_t apart, float *y, int32_t *where)
 {

@@ -153,8 +153,8 @@ void bgi_reference_avg_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- gradients ---- */
 
-/* Returns dx[plane,h,w]. If `where` is NULL, the pooling is an average. k decreases so that windows come in index
- * order. */
+/* Returns dx[plane,h,w]. If `where` is NULL, the pooling is an average. kh and kw decrease, so that windows come in
+ * index order. */
 static double gather_gradient(const pool_geometry *g, bg_dtype dtype, const void *dy, const int32_t *where,
                               int64_t plane, int64_t h, int64_t w)
 {

@@ -8,7 +8,7 @@
 
 /*
  *     QUANTIZED_LINEAR     x [..., in], w -> y [..., out]     y = x times the weights; of x's type
- *     QUANTIZED_EMBEDDING  table, ids -> y [..., in]          rows of the weights [out, in], of float32
+ *     QUANTIZED_EMBEDDING  table, ids -> y [..., in]          rows of the weights [out, in], as float32
  *
  * w and table are uint8 (core/quantized.h). LINEAR and MATMUL over the rounded matrix give the same bits as
  * QUANTIZED_LINEAR if the matrix has x's type, which is float32, or bfloat16 with weights of 16 bits.

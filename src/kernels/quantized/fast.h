@@ -34,8 +34,8 @@ static inline bgi_quantized_plan bgi_quantized_cut(const bgi_quantized_attribute
     return plan;
 }
 
-/* Weights of 16 bits are multiplied by instructions for pairs (linear/pairs.h), for any number of rows. A part is a run
- * of panels. */
+/* If x is bfloat16 and the processor has instructions for pairs (linear/pairs.h), these multiply weights of 16 bits,
+ * for any number of rows. A part is a run of panels. */
 enum { BGI_QUANTIZED_PAIRS_ROWS = 256, BGI_QUANTIZED_PAIRS_DEPTH = 256 };
 
 typedef struct bgi_quantized_pairs_plan {

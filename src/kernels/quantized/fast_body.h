@@ -33,7 +33,7 @@ ALWAYS_INLINE vf load_levels(const uint8_t *row, int v, const uint32_t bits)
     pairs = vload_uint8(row + v % half * LANES);
 #if LANES == 16
     {
-        /* looks only at the lowest 4 bits */
+        /* the permutation reads only the lowest 4 bits of an index */
         const vf levels = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
 
         return (vf)_mm512_permutexvar_ps((__m512i)(v < half ? pairs : pairs >> 4), (__m512)levels);
@@ -116,7 +116,7 @@ ALWAYS_INLINE vf take_odd(vi pairs)
     return (vf)(pairs & vset_int((int32_t)0xffff0000u));
 }
 
-/* Adds the products of inputs `from` to `end` - 1 to the sums: a pair, or one of its halves. */
+/* Adds the products of the two inputs of the pair with input `from`, or of one of them, to the sums. */
 ALWAYS_INLINE void add_pair(const float *x, const int64_t in, const uint8_t *panel, int64_t from, const bool has_even,
                             const bool has_odd, const int rows, vf sum[][QUANTIZED_VECTORS])
 {
@@ -138,7 +138,8 @@ ALWAYS_INLINE void add_pair(const float *x, const int64_t in, const uint8_t *pan
     }
 }
 
-/* Does the same for weights of 16 bits. Blocks of depth may begin and end between the inputs of a pair. */
+/* Does the same as multiply_quantized_panel for weights of 16 bits. Blocks of depth may begin and end between the
+ * inputs of a pair. */
 ALWAYS_INLINE void multiply_half_panel(const float *x, const int64_t in, const uint8_t *panel, const int rows,
                                        float *sums)
 {
@@ -332,7 +333,7 @@ static void pack_quantized(const gemm_job *job, int64_t repeat, int64_t k0, int6
 }
 
 /* Returns the blocks of inputs k0.. of the panel that has the last of these columns. If the columns begin in the panel
- * before, the preceding columns have usually read that one. */
+ * before it, that panel is usually in the cache already. */
 static gemm_ahead find_quantized_ahead(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n0, int64_t count)
 {
     const uint32_t bits = (uint32_t)job->batch;

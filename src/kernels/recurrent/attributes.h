@@ -15,23 +15,22 @@
  *     RNN_BACKWARD   weight, h0, y, dy -> dx [T,N,H], dh0
  *
  * With batch_first T and N are exchanged, except in h0 and c0. x is the inputs' contribution to the gates; the sums s =
- * weight h + bias are the previous state's contribution. Below, o between values is the elementwise product and f the
- * sigmoid:
+ * weight h + bias are the previous state's contribution. Products of gates and states are elementwise:
  *
- *     LSTM  i, f, g, o in x and s:  i, f, o = f(x + s), g = tanh(x + s);  c' = f o c + i o g,  h' = o o tanh(c')
- *     GRU   r, z, n in x and s:     r, z = f(x + s), n = tanh(x + r o s);  h' = (1 - z) o n + z o h
+ *     LSTM  i, f, g, o in x and s:  i, f, o = sigmoid(x + s), g = tanh(x + s);  c' = f c + i g,  h' = o tanh(c')
+ *     GRU   r, z, n in x and s:     r, z = sigmoid(x + s), n = tanh(x + r s);  h' = (1 - z) n + z h
  *     RNN   h' = tanh(x + s), or max(0, x + s) with `relu`
  *
- * With `reset_first` the s of a GRU's n is weight (r o h) + bias, and n = tanh(x + s).
+ * With `reset_first` the s of a GRU's n is weight (r h) + bias, and n = tanh(x + s).
  *
- * `gates` holds i, f, g, o, or r, z, n and the s of n. dx is also the gradient of the LSTM's s; dhidden is that of the
- * GRU's s (with reset_first too). With `reverse`, the recurrence begins with the last step. Later steps read the
- * rounded states from y and c.
+ * `gates` holds i, f, g, o, or r, z, n and the s of n. dx is also the gradient of s in an LSTM and an RNN; dhidden is
+ * the gradient of a GRU's s (with reset_first too). With `reverse`, the recurrence begins with the last step. Later
+ * steps read the rounded states from y and c.
  */
 typedef struct bgi_recurrent_attributes {
     uint8_t batch_first, reverse;
-    uint8_t relu;        /* of RNN */
-    uint8_t reset_first; /* of GRU */
+    uint8_t relu;        /* only RNN */
+    uint8_t reset_first; /* only GRU */
 } bgi_recurrent_attributes;
 
 /* The shape of a tensor with a time dim, such as y. */

@@ -16,7 +16,7 @@ typedef struct bgi_recurrent {
     int64_t rows;         /* samples of a part */
     int64_t width_floats; /* H and the weight's rows, rounded up to whole cache lines */
     int64_t gates_floats;
-    int64_t panel_columns; /* the laid-out weight: columns and depth of the product */
+    int64_t panel_columns; /* the laid-out weight: columns of a panel; columns, depth and panels of the product */
     int64_t columns, depth, panels;
     int64_t weight_floats, part_floats;
     uint32_t parts;

@@ -79,7 +79,7 @@ static void multiply_panels_of(const bg_kernel_call *call, const bgi_recurrent *
 typedef struct recurrent_part {
     int64_t first, count; /* samples */
     float *h, *c, *gates; /* states and products of all samples; in the backward pass, their gradients */
-    float *rows[14];      /* rows for one sample: three of the gates' size, then four of size H */
+    float *rows[14];      /* rows for one sample: rows[0] and rows[4] of size 4H, the rows from rows[8] on of size H */
     float *second;        /* the reset states' contribution to the gates, for all samples */
 } recurrent_part;
 
@@ -108,7 +108,7 @@ static void write_states(const bgi_recurrent *r, const recurrent_part *p, void *
         write_floats(r->dtype, data, (p->first + i) * r->shape.width, r->shape.width, from + i * r->width_floats);
 }
 
-/* Stores a new state in its tensor's type. */
+/* Stores a new state in its tensor, and rounds `state` to the tensor's type. */
 static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *state)
 {
     write_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
@@ -116,7 +116,7 @@ static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *s
         read_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
 }
 
-/* Computes the products of a step, bias + h weight^T, for at least this number of columns. */
+/* Computes the products of a step, bias + h weight^T, for at least `columns` columns. */
 static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p, uint32_t bias,
                             int64_t columns)
 {
@@ -148,7 +148,7 @@ static void step_lstm_row(const float *x, const float *s, float *c, float *h, fl
         vstore_n(gates + 2 * width + i, cell, live);
         vstore_n(gates + 3 * width + i, out, live);
         vstore_n(c + i, now, live);
-        vstore_n(h + i, out, live); /* times tanh(c), after c was rounded */
+        vstore_n(h + i, out, live); /* multiplied by tanh(c) after c was rounded */
     }
 }
 
@@ -196,7 +196,7 @@ static void prepare_lstm_backward(const bg_kernel_call *call)
 }
 
 /* Differentiates the cells of a row. On input, dh and dc are the gradients of the step's resulting state; on output, dc
- * is that of the state before the step. d has the gradients of the gates. */
+ * is that of the state before the step, and d has the gradients of the gates' sums. */
 static void differentiate_lstm_row(const float *gates, const float *c, const float *before, const float *dh, float *dc,
                                    float *d, int64_t width)
 {
@@ -285,7 +285,7 @@ static void step_gru_row(const float *x, const float *s, float *h, float *gates,
     }
 }
 
-/* Writes r and z in place of their sums, and the reset state. */
+/* Writes r and z in place of their sums, and the reset state r h to `left`. */
 static void step_reset_row(const float *x, const float *h, float *gates, float *left, int64_t width)
 {
     FOR_ROW(width, live)
@@ -316,7 +316,7 @@ static void step_fresh_row(const float *x, const float *sums, const float *hidde
     }
 }
 
-/* Computes the products of a step with the reset states in p->second; only those for n are complete. */
+/* Computes, in p->second, the products of a step with the reset states; only those for n are complete. */
 static void multiply_reset(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p)
 {
     const int64_t width = r->shape.width;

@@ -13,7 +13,7 @@
 #include "kernels/reference/operands.h"
 #include "kernels/recurrent/attributes.h"
 
-/* A call, and the numbers of its state tensors. */
+/* A call and its operands. */
 typedef struct recurrence {
     const bg_kernel_call *call;
     bgi_recurrent_shape shape;
@@ -60,7 +60,8 @@ static bool has_input(const bg_kernel_call *call, uint32_t input)
 
 typedef void (*unit_function)(const recurrence *r, int64_t step, int64_t sample, int64_t unit);
 
-/* Visits steps in order, or in reverse. */
+/* Calls `function` for each unit of each sample and step. Steps are in order, or in reverse order with
+ * `is_backward`. */
 static void for_each_unit(const recurrence *r, bool is_backward, unit_function function)
 {
     for (int64_t step = 0; step < r->shape.steps; step++)
@@ -293,7 +294,8 @@ static double sum_rows(const recurrence *r, const void *d, int64_t row, int64_t 
     return sum;
 }
 
-/* Differentiates a step with reset_first; dh0 has the whole gradient of the step's resulting state. */
+/* Differentiates a step with reset_first. On entry, dh0 has the gradient of the step's resulting state from all later
+ * steps; the last step ignores dh0. */
 static void step_reset_gru_back(const recurrence *r, int64_t step, int64_t sample)
 {
     const bg_kernel_call *call = r->call;

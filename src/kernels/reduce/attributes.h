@@ -8,7 +8,7 @@
 
 /*
  *     REDUCE               x -> y      (y keeps reduced dims with size 1 when keep_dims)
- *     REDUCE_MAX_BACKWARD  dy, x, y -> dx  (to the first largest)
+ *     REDUCE_MAX_BACKWARD  dy, x, y -> dx  (dy at the first largest element, 0 elsewhere)
  *     BROADCAST            x -> y      (bgi_dims_attributes; kernels look at the types only)
  *     ARGMAX               x -> y int32
  */

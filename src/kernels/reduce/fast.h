@@ -10,9 +10,9 @@
  * `again`, as in a channel's gradient ([N, C, places]); otherwise `again` and `middle` are 1. A result combines, in
  * order, the results over `reduced` for each index of `again`.
  *
- * Work is divided along outer and middle or, if these are small, along inner, in runs of `run` elements. If these are
- * also few, work is divided along the reduced dims: pieces store separate results in scratch, `run` floats each, which
- * are combined in order. */
+ * Work is divided along outer, middle and inner, the last in runs of `run` elements. If that gives few units, work is
+ * also divided along `reduced`: pieces store separate results in scratch, `run` floats each, which are combined in
+ * order. */
 typedef struct bgi_reduction {
     int64_t outer, again, middle, reduced, inner;
     int64_t results;   /* outer x middle */
@@ -23,7 +23,7 @@ typedef struct bgi_reduction {
 
 enum { BGI_REDUCE_RUN = 256, BGI_REDUCE_FEW = 8 };
 
-/* Returns false if the reduced dims are in more than two groups. */
+/* Describes the reduction in *out; returns false if the reduced dims are in more than two groups. */
 static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduction *out)
 {
     bgi_reduction r = {.outer = 1, .again = 1, .middle = 1, .reduced = 1, .inner = 1};
@@ -39,7 +39,7 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
             return false;
         *groups[group] *= x->dims[i];
     }
-    if (group == 2) { /* exactly one group is reduced */
+    if (group == 2) { /* only one group is reduced, and dims precede it */
         r.outer = r.middle;
         r.middle = 1;
     }

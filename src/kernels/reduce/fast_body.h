@@ -62,7 +62,7 @@ static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, i
     }
 }
 
-/* Sums adjacent elements in four vectors. */
+/* Computes the sum, in four vectors, or the maximum of adjacent elements. */
 static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t count)
 {
     float buffer[BGI_ELEMENTWISE_CHUNK], maximum = -INFINITY;
@@ -143,7 +143,7 @@ static void run_reduce(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Combines the results of the pieces; kernels without pieces do not use it. */
+/* Combines the results of the pieces; does nothing if there is only one piece. */
 static void finish_reduce(const bg_kernel_call *call)
 {
     const bgi_reduce_attributes *attributes = call->attributes;

@@ -59,7 +59,8 @@ static inline void bgi_store_bits(bg_dtype dtype, void *data, int64_t index, uin
         ((uint32_t *)data)[index] = (uint32_t)bits;
 }
 
-/* Stores an element. Values of integers are truncated and saturate. 16-bit floats are rounded through float32. */
+/* Stores an element. A value for an integer type is truncated and saturates; NaN becomes 0. 16-bit floats are rounded
+ * through float32. */
 static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double value)
 {
     switch (dtype) {

@@ -1,6 +1,6 @@
 /*
- * operands.h: access to the operands of a kernel call. Trailing operands may be absent: they are beyond the counts, or
- * have no element type.
+ * operands.h: access to the operands of a kernel call. A trailing operand may be absent: then its number is beyond the
+ * count, or it has no element type.
  */
 #ifndef BGI_REFERENCE_OPERANDS_H
 #define BGI_REFERENCE_OPERANDS_H

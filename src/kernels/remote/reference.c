@@ -1,5 +1,5 @@
 /*
- * reference.c: loads and stores one entry of a buffer of many. Only that entry is accessed, whether the buffer is in a
+ * reference.c: loads or stores one of the entries of a buffer. Only that entry is accessed, whether the buffer is in a
  * device's memory or in its remote store. An index beyond the entries loads zeros and stores nothing. The kernels have
  * no attributes:
  *
@@ -12,7 +12,7 @@
 
 #include "kernels/reference/operands.h"
 
-/* Returns the entry's address, or NULL. */
+/* Returns the entry's address, or NULL if the index is out of range. */
 static unsigned char *find_entry(const bg_kernel_call *call, size_t *out_size_bytes)
 {
     const bg_type *buffer = bgi_input_type(call, 0);

@@ -120,8 +120,8 @@ static inline bgi_resample_taps bgi_resample_taps_of(const bgi_resample_attribut
     return taps;
 }
 
-/* Finds a range of elements of y, from `begin` to before `end`, that includes all elements computed from element `at`
- * of x; positions ascend. */
+/* Finds a range *begin..*end - 1 of elements of y that includes all elements computed from element `at` of x. Positions
+ * in x ascend with those in y. */
 static inline void bgi_resample_users(const bgi_resample_attributes *a, const bgi_resample_axis *axis, int64_t at,
                                       int64_t *begin, int64_t *end)
 {

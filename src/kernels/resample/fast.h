@@ -6,7 +6,7 @@
  * the same form in the other direction; neighbors that do not count have weight 0. Tables are computed once for each
  * call.
  *
- * The sums along columns come first, for all rows of a plane, if the operand has fewer rows than the result, the summed
+ * The sums over columns come first, for all rows of a plane, if the operand has fewer rows than the result, the summed
  * rows fit a cache, and there are enough planes for several cores. Otherwise they follow the sum over rows, for one row
  * of the result at a time.
  */
@@ -17,7 +17,7 @@
 #include "kernels/resample/attributes.h"
 
 enum {
-    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* floats of rows whose columns are summed first: they fit a cache */
+    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* the most floats of rows whose columns come first: they fit a cache */
     BGI_RESAMPLE_FEW_PLANES = 8 /* with fewer planes, planes are divided into rows, so that several cores have work */
 };
 

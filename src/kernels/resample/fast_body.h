@@ -1,5 +1,6 @@
 /*
- * fast_body.h: interpolation by tables: rows are sums of rows, columns are sums of gathered elements. In float32.
+ * fast_body.h: interpolation by tables: rows are sums of rows, columns are sums of gathered elements. All sums are in
+ * float32.
  */
 #ifndef BGI_KERNELS_RESAMPLE_FAST_BODY_H
 #define BGI_KERNELS_RESAMPLE_FAST_BODY_H
@@ -111,7 +112,8 @@ static void add_weighted_row(const float *x, float weight, bool is_first, int64_
                  count - i);
 }
 
-/* Computes row o of the result from rows of `width` elements; row r is at `rows + r width` (in `dtype`). */
+/* Computes row o of the result from rows of `width` elements; row r begins at element begin + r width of `data`, which
+ * has type `dtype`. */
 static void resample_rows(const resample_table *t, int64_t o, bg_dtype dtype, const void *data, int64_t begin,
                           int64_t width, float *buffer, float *sum)
 {

@@ -6,7 +6,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/resample/attributes.h"
 
-/* One element along an axis: the elements whose weighted sum it is, and their weights. */
+/* The elements begin..end - 1 along an axis, of which an element of the result is the weighted sum. */
 typedef struct sources {
     int64_t begin, end;
 } sources;

@@ -13,7 +13,7 @@ typedef struct bgi_dims_attributes {
 } bgi_dims_attributes;
 
 /*
- *     COPY       x -> y  (reshape when it cannot alias; loads and stores of remote buffers)
+ *     COPY       x -> y  (reshape if y cannot share x's memory; loads and stores of remote buffers)
  *     TRANSPOSE  x -> y
  */
 typedef struct bgi_transpose_attributes {

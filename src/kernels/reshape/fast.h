@@ -1,5 +1,5 @@
 /*
- * fast.h: how transpositions divide their work.
+ * fast.h: how transpositions and slices divide their work.
  */
 #ifndef BGI_KERNELS_RESHAPE_FAST_H
 #define BGI_KERNELS_RESHAPE_FAST_H
@@ -12,7 +12,7 @@ typedef struct bgi_transposition {
     uint32_t rank;
     int64_t dims[BG_MAX_RANK], strides[BG_MAX_RANK];
     /* The dim of y that is contiguous in x (stride 1). Matrices of this dim and y's last dim are transposed; if it is
-     * y's last dim, rows are copied. The other dims are iterated over: `items` of them. */
+     * y's last dim, rows are copied. `items` is the product of the other dims, over which the kernel iterates. */
     uint32_t source;
     int64_t items;
     uint32_t parts;

@@ -82,7 +82,8 @@ static void run_transpose(const bg_kernel_call *call, uint32_t part)
 
 /* ---- slices: rows of an axis ---- */
 
-/* The runs of rows in part `part` of y. Each run is `count` rows, from row `first` on, of outer element `outer`. */
+/* Iterates over the runs of rows in part `part` of `rows`. Each run is `count` rows, from row `first` on, of outer
+ * element `outer`. */
 #define FOR_AXIS_RUNS(rows, part, outer, first, count)                                                                 \
     for (int64_t row_ = bgi_cpu_part_start((rows).outer * (rows).size, part, (rows).parts),                            \
                  end_ = bgi_cpu_part_start((rows).outer * (rows).size, part + 1, (rows).parts),                        \

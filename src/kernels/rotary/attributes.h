@@ -24,7 +24,7 @@ typedef struct bgi_rotary_attributes {
     double trained_length, most_turns, least_turns;
     double magnitude; /* a factor of the rotated features; 0: no factor */
     uint8_t interleaved, inverse;
-    uint8_t kind; /* bg_rotary_scaling: LINEAR, YARN or LLAMA3; NTK becomes LINEAR with a larger `base` */
+    uint8_t kind; /* bg_rotary_scaling: LINEAR, YARN or LLAMA3; both NTK rules become LINEAR with a larger `base` */
 } bgi_rotary_attributes;
 
 #define BGI_ROTARY_TURN 6.283185307179586

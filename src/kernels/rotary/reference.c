@@ -1,6 +1,6 @@
 /*
- * reference.c: rotary positions (Su et al., RoFormer, 2021), in plain C: a pair (a, b) rotated by an angle t becomes (a
- * cos t - b sin t, b cos t + a sin t).
+ * reference.c: rotary positions (Su et al., RoFormer, 2021), in plain C. A pair (a, b) that is rotated by an angle t
+ * becomes (a cos t - b sin t, b cos t + a sin t).
  */
 #include "kernels/kernels.h"
 #include "kernels/reference/element.h"
