@@ -63,7 +63,7 @@ typedef struct bg_infeed_options {
     uint32_t prefetch_depth;
     /* Name of the input for each tensor (a dictionary). NULL: tensor i is for input i (a tuple). */
     const char *const *names;
-    bool repeat; /* data sets and loaders: continue with the next epoch; false: the data end after one */
+    bool repeat; /* data sets and loaders: continue with the next epoch; false: the data end after one epoch */
     /* Data sets and loaders: the epoch in which the infeed begins, and the number of elements to skip in it, to
      * continue where a run ended. */
     uint64_t first_epoch, first_element;
@@ -199,7 +199,8 @@ BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completio
 /* The settings of a run. With all-zero settings the run is that of bg_session_run without inputs and outputs. */
 typedef struct bg_run {
     size_t struct_bytes; /* 0, or sizeof(bg_run): see base.h */
-    /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all inputs do. */
+    /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all inputs come
+     * from the infeed. */
     const void *const *inputs;
     /* constants[i] is true for an input that stays the same during the run: inputs[i] then has the value of one
      * micro-batch, which is used for all. NULL: no such input. */

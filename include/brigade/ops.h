@@ -56,8 +56,9 @@ BG_API bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_valu
 typedef struct bg_conv_options {
     size_t struct_bytes; /* set by bg_conv_defaults; see base.h */
     /* One number for each dimension of x after its channels; the remaining elements are not read. */
-    int64_t stride[3];         /* at least 1 */
-    int64_t padding[3];        /* zeros added on both sides; a transposed convolution removes them from its result */
+    int64_t stride[3];  /* at least 1 */
+    int64_t padding[3]; /* zeros added on both sides; a transposed convolution removes this number of elements from both
+                           sides of its result */
     int64_t dilation[3];       /* at least 1 */
     int64_t output_padding[3]; /* transposed convolutions: added to the end of the result; less than the stride */
     int64_t groups;            /* divides C and O */
@@ -880,7 +881,8 @@ BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
-/* Counts the rows whose label is the class with the first largest logit: logits [N, C] -> int32 scalar. */
+/* Counts the rows whose label is the class of the largest logit (of equal ones, the first): logits [N, C] -> int32
+ * scalar. */
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* Counts the labels that are among the k largest logits of their rows [..., C]. Of equal logits the first counts as the
  * larger one. Shapes: logits [..., C], labels [...] -> int32 scalar. */

@@ -71,7 +71,7 @@ typedef enum bg_accumulation {
     BG_ACCUMULATE_MEAN = 0,
     BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients; means in a loss are over one micro-batch */
     /* The same mean, kept as a running mean s for each group of terms. A micro-batch with gradient g and c counted
-     * elements changes it to s n/(n+c) + g c/(n+c), where n is the number of elements counted before (with equal counts
+     * elements changes s to s n/(n+c) + g c/(n+c), where n is the number of elements counted before (with equal counts
      * s f/(f+1) + g/(f+1) after f micro-batches). |s| never exceeds the largest |g| of a replica's micro-batches. */
     BG_ACCUMULATE_MEAN_RUNNING
 } bg_accumulation;
@@ -102,7 +102,7 @@ typedef enum bg_recompute_order {
 typedef enum bg_replica_reduction {
     BG_REPLICAS_LIKE_ACCUMULATION = 0, /* the sum of sums, or the mean of means */
     BG_REPLICAS_MEAN, /* sums are divided by the number of replicas; means become the mean over all counted elements */
-    BG_REPLICAS_SUM   /* means become that mean times the number of replicas */
+    BG_REPLICAS_SUM   /* means become the mean over all counted elements, times the number of replicas */
 } bg_replica_reduction;
 
 /* When the replicas' gradients are summed. Micro-batches are always added up first, replica by replica, so all choices
@@ -161,8 +161,8 @@ typedef struct bg_output_request {
 typedef enum bg_location_class {
     BG_LOCATION_ACTIVATIONS = 0, /* stashes: values that one action keeps for a later one */
     BG_LOCATION_WEIGHTS,         /* parameters and buffers */
-    BG_LOCATION_STATE,           /* the optimizer's */
-    BG_LOCATION_ACCUMULATORS,    /* of gradients */
+    BG_LOCATION_STATE,           /* state of the optimizer */
+    BG_LOCATION_ACCUMULATORS,    /* accumulators of gradients */
     BG_LOCATION_COUNT
 } bg_location_class;
 
@@ -272,12 +272,12 @@ typedef enum bg_weights_type {
 /* A loss scale that is options.numerics.loss_scaling at first and changes between updates, as in PopART. The library
  * counts elements of the parameters' scaled gradients whose absolute value is above bin_edge x 65504 (the largest
  * float16), for gradients of any type, in each micro-batch of each replica. If means are weighted by counts
- * (bg_accumulation), the counted gradients are those of the sum over the samples instead of the mean. If the share of
- * counted elements in an update is above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`,
- * from the next update on. If an accumulated gradient is not finite, the update is skipped (weights and optimizer state
- * do not change; only bg_session_step counts the update) and the scale decreases at once. Every stage's update waits
- * for the gradients of all stages. The scale is the variable "loss.scale" (float32) of the weights, which checkpoints
- * keep. Automatic loss scaling needs an accumulation of means. */
+ * (bg_accumulation), the counted gradients are those of the sum over the samples instead of the mean. After each
+ * `period` updates, if the share of counted elements in these updates is above the threshold, the scale is multiplied
+ * by `decrease`, otherwise by `increase`. If an accumulated gradient is not finite, the update is skipped (weights and
+ * optimizer state do not change; only bg_session_step counts the update) and the scale decreases at once. Every stage's
+ * update waits for the gradients of all stages. The scale is the variable "loss.scale" (float32) of the weights, which
+ * checkpoints keep. Automatic loss scaling needs an accumulation of means. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
     bool output;      /* training has one more output, `loss_scale`: the scale of each update, a float32 scalar */
@@ -669,10 +669,10 @@ typedef struct bg_update_rule {
     const char *states;
 } bg_update_rule;
 
-/* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) adds epsilon to
- * the largest gradient when it divides by it, as in PopART, while torch keeps epsilon in the state. LAMB (You et al.,
- * 2019), which torch does not have, scales AdamW's update to a length of the learning rate times the parameter's norm.
- * All numbers except velocity_scaling may be changed between runs (bg_session_set_optimizer); the flags may not. */
+/* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) divides by the
+ * largest gradient plus epsilon, as in PopART, while torch keeps epsilon in the state. LAMB (You et al., 2019), which
+ * torch does not have, scales AdamW's update to a length of the learning rate times the parameter's norm. All numbers
+ * except velocity_scaling may be changed between runs (bg_session_set_optimizer); the flags may not. */
 typedef struct bg_optimizer {
     size_t struct_bytes; /* set by bg_sgd, bg_adam and the like; see base.h */
     bg_optimizer_kind kind;

@@ -14,7 +14,7 @@
  * thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another thread. Streams, workers and
  * notes, which never change, and the counts bg_weights_count, bg_session_step and bg_session_cycles may be read at any
  * time. bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while another thread
- * is inside. bg_session_destroy waits for a thread that uses another session of the same weights.
+ * is inside such a function. bg_session_destroy waits for a thread that uses another session of the same weights.
  *
  * Errors: BG_ERROR_INVALID for an invalid argument, and while another thread is inside a function with the same
  * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; with several ranks BG_ERROR_COMMUNICATION.
@@ -64,7 +64,7 @@ BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_
 
 /* Sets the value of a weight with a callback: `write` writes bg_type_size_bytes(type) bytes to `data`, for example by
  * reading a file. For a new weight, `data` is the weight's final memory, so there is no copy. If `write` fails, nothing
- * changes, and the function returns its status. The callback must not use these weights. */
+ * changes, and the function returns the status of `write`. The callback must not use these weights. */
 BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
                                  bg_status (*write)(void *user, void *data, bg_error *error), void *user,
                                  bg_error *error);

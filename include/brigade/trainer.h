@@ -195,8 +195,8 @@ typedef struct bg_trainer_options {
     void *model_user;
     bg_optimizer optimizer;                      /* default SGD, 0.01 */
     uint32_t micro_batch[BG_TRAINER_TASK_COUNT]; /* samples in a micro-batch; 0: as for fit, whose default is 1 */
-    /* These fields are used in options that the trainer derives. If training_options are given, leave them at their
-     * defaults. */
+    /* The next three fields are used in options that the trainer derives. If training_options are given, leave these
+     * fields at their defaults. */
     uint32_t accumulate_grad_batches; /* micro-batches in an update; default 1 */
     double gradient_clip;             /* bound of the norm of all gradients; 0: no bound */
     uint64_t seed;                    /* seed of weights and dropout */
