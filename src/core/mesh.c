@@ -119,8 +119,7 @@ bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *as
     return BG_OK;
 }
 
-/* Sets out_groups[replica] to the number of the replica's group; a block of size x stride replicas has `stride` groups.
- */
+/* Sets out_groups[replica] to the number of the replica's group; size x stride replicas form `stride` groups. */
 bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
                                   bg_error *error)
 {
