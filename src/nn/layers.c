@@ -1,7 +1,7 @@
 /*
- * layers.c: layers, which are ops with their parameters. Other folders have models and optimizers. Initial values are
- * those of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in),
- * also for biases.
+ * layers.c: builds layers, which are ops with their parameters. Other folders have models and optimizers. Initial
+ * values are those of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) =
+ * +-1/sqrt(fan_in), also for biases.
  */
 #include "nn/layers.h"
 
