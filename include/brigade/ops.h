@@ -93,7 +93,7 @@ typedef struct bg_pool2d_options {
     int64_t kernel[2];
     int64_t stride[2];   /* 0: the kernel's size */
     int64_t padding[2];  /* at most half the kernel */
-    int64_t dilation[2]; /* max pool only */
+    int64_t dilation[2]; /* max pool; must be 1 for an average pool */
     bool ceil_mode;
     bool count_include_pad; /* average pool; PyTorch's default is true */
 } bg_pool2d_options;
@@ -115,8 +115,7 @@ BG_API bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, con
  *
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks, or is smaller than a window;
  * BG_ERROR_INVALID if options are NULL, or a kernel size, stride, padding, dilation or element of `sizes` is out of
- * range; BG_ERROR_UNSUPPORTED if an adaptive maximum would need more than 60 windows of different sizes;
- * BG_ERROR_MEMORY. */
+ * range; BG_ERROR_MEMORY. */
 
 typedef struct bg_pool_options {
     size_t struct_bytes; /* set by bg_pool_defaults; see base.h */
@@ -124,7 +123,7 @@ typedef struct bg_pool_options {
     int64_t kernel[3];
     int64_t stride[3];   /* 0: the kernel's size */
     int64_t padding[3];  /* at most half the kernel */
-    int64_t dilation[3]; /* max pool only */
+    int64_t dilation[3]; /* max pool; must be 1 for an average pool */
     bool ceil_mode;
     bool count_include_pad; /* average pool; PyTorch's default is true */
 } bg_pool_options;
@@ -226,12 +225,12 @@ BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_valu
 
 /* Computes sums of products with named dimensions, as torch.einsum: "bij,bjk->bik". Each operand has one letter for
  * each of its dimensions. The op sums over letters that the result does not have. Without "->" the result has the
- * letters that occur once, in alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with
- * transposes and batched products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in
- * bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read or does not fit the number of operands;
- * BG_ERROR_SHAPE for an operand with another number of dimensions than letters, or a letter with two sizes;
- * BG_ERROR_UNSUPPORTED for a product of two operands that would have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY.
- * Shapes: the letters after "->". */
+ * letters that occur once, in alphabetical order, capitals first. The op takes 1 to 16 operands and multiplies them
+ * from the left, with transposes and batched products. A letter must not occur twice in one operand, and "..." is not
+ * supported. Errors, in bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read or does not fit the number
+ * of operands; BG_ERROR_SHAPE for operands that are not floats of one type, an operand with another number of
+ * dimensions than letters, or a letter with two sizes; BG_ERROR_UNSUPPORTED for a product of two operands that would
+ * have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY. Shapes: the letters after "->". */
 BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, const bg_value *operands,
                           uint32_t count);
 
@@ -466,13 +465,15 @@ BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t a
 /* Gathers elements ids[i] along the axis: x [A.., S, B..], ids [I..] -> [A.., I.., B..], as in torch.index_select and
  * ONNX's Gather. Any element type; gradients flow to a float x. */
 BG_API bg_value bg_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as in torch.index_add. */
+/* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as in torch.index_add. x and
+ * updates are floats of one type. */
 BG_API bg_value bg_scatter_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                bg_value updates);
 /* Gathers with one id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except
  * along the axis. Shapes: the shape of ids. */
 BG_API bg_value bg_gather_elements(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* Adds each element of `updates` (of the ids' shape) to the element of x that its id names, as in torch.scatter_add. */
+/* Adds each element of `updates` (of the ids' shape) to the element of x that its id names, as in torch.scatter_add. x
+ * and updates are floats of one type. */
 BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                         bg_value updates);
 /* Encodes ids [I..] as [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only
@@ -566,8 +567,8 @@ BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, co
  * Computes the same attention for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier
  * tokens. cache, a variable [L, 2 heads D], has a row of keys and values for each token so far. The first element of
  * positions (int32) is the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the
- * cache and returns y [S, heads D], bit-identical to bg_attention. The op is causal and has no dropout and no gradient.
- * Shapes: qkv [S, 3 heads D] -> [S, heads D].
+ * cache and returns y [S, heads D], bit-identical to bg_attention. The options must have `causal` and no dropout;
+ * sequence_length is not read. The op has no gradient. Shapes: qkv [S, 3 heads D] -> [S, heads D].
  */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
                                     const bg_attention_options *options);
@@ -960,7 +961,7 @@ static inline bg_gradient_check_options bg_gradient_check_defaults(void)
  * first element that differs: operand, element, and both numbers. Errors: BG_ERROR_INVALID if the rule and the
  * differences disagree, the op type has no gradient rule, attributes or the values of an integer operand are missing,
  * or no checked output is a float; BG_ERROR_SHAPE if a gradient does not have its operand's type; BG_ERROR_UNSUPPORTED
- * for more than 32 operands; BG_ERROR_MEMORY; an error of the op itself. */
+ * for more than 32 operands or outputs; BG_ERROR_MEMORY; an error of the op itself. */
 BG_API bg_status bg_gradient_check(const bg_op_type *op_type, const void *attributes, const bg_type *types,
                                    const void *const *values, uint32_t input_count,
                                    const bg_gradient_check_options *options, bg_error *error);
