@@ -153,10 +153,11 @@ typedef struct bg_trainer_event {
     uint64_t batch;       /* number of batches done in this pass over the data */
     uint64_t batch_count; /* total number of batches within the limits; 0: unknown */
     uint64_t valid_count; /* BATCH_END: number of samples without padding */
-    /* REFUSED_UPDATE: the first sample of that update in the batch, or in the call when the data come from an infeed */
+    /* REFUSED_UPDATE: the first sample of the refused update, counted in the batch or, with data from an infeed, in the
+     * call */
     uint64_t sample;
-    /* CALL_END: the call; BATCH_END: the last call; REFUSED_UPDATE: the call with the update, with the outputs of all
-     * its iterations and the number of earlier updates in update_count */
+    /* CALL_END: the call; BATCH_END: the last call; REFUSED_UPDATE: the call with the refused update; `outputs` has all
+     * its iterations, and update_count counts only its updates before the refused one */
     const bg_trainer_call *call;
     bool stop; /* set it to true to end the fit or the pass after this batch */
 } bg_trainer_event;
