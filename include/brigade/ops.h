@@ -7,10 +7,10 @@
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
- * Errors: a function that fails returns the null value, and so does every later one. The graph keeps the first error,
- * and bg_graph_check returns it. BG_ERROR_SHAPE means that the type, rank or dimensions of an operand do not fit,
- * BG_ERROR_INVALID that an option or a count is out of range or an array is NULL, BG_ERROR_MEMORY that the graph could
- * not grow. Each section lists its conditions.
+ * Errors: a function that fails returns the null value, and so does every later function. The graph keeps the first
+ * error, and bg_graph_check returns it. BG_ERROR_SHAPE means that the type, rank or dimensions of an operand do not
+ * fit, BG_ERROR_INVALID that an option or a count is out of range or an array is NULL, BG_ERROR_MEMORY that the graph
+ * could not grow. Each section lists its conditions.
  *
  * Shapes: the result has the shape and the element type of x unless a function says otherwise.
  */
@@ -308,9 +308,9 @@ typedef enum bg_binary {
 } bg_binary;
 /* Operands broadcast as in NumPy. Both are floats, int32 or int64, of one element type (floats of 16 and 32 bits may be
  * mixed and give float32). Integers are computed exactly and wrap around on overflow. Their quotient truncates toward
- * zero, and x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands of
- * other or different types, or operands that do not broadcast; BG_ERROR_INVALID for a function that does not exist;
- * BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
+ * zero, and x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands that
+ * do not have these types, or do not broadcast; BG_ERROR_INVALID for a function that does not exist; BG_ERROR_MEMORY.
+ * Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
 /* Each function applies the unary function of its name, as bg_elementwise_unary or bg_elementwise_function does. */

@@ -216,11 +216,11 @@ typedef enum bg_pinning {
 
 /* How a session uses files in options.files.memmap_dir. */
 typedef enum bg_memmap_mode {
-    BG_MEMMAP_CONTINUE = 0, /* resumes from them; creates missing ones */
+    BG_MEMMAP_CONTINUE = 0, /* resumes from the files; creates missing files */
     BG_MEMMAP_RENEW,        /* the same, but replaces files from which it cannot resume instead of failing: for programs
                                that set all weights next, as from a checkpoint */
-    BG_MEMMAP_READ_ONLY /* resumes from them and leaves them untouched: changes are kept in memory. When there are no
-                           files, remote stores are in memory */
+    BG_MEMMAP_READ_ONLY /* resumes from the files and leaves them untouched: changes are kept in memory. When there are
+                           no files, remote stores are in memory */
 } bg_memmap_mode;
 
 /* The types in which a float32 graph is computed and kept. Lightning's names ("32", "bf16-mixed", "16-mixed",
@@ -418,10 +418,10 @@ typedef struct bg_memory_options {
     double recompute_fraction;        /* FRACTION: 0 (no recomputation) to 1 */
     bg_recompute_order recompute_order;
     bool no_memory_check; /* a session may need more memory than the machine has free (bg_session_create) */
-    /* The caller's allocator, which replaces the C library's; bg_allocator (base.h) describes its contract. It provides
-     * the memory of the plan and its compilation, of the arenas and remote stores of the sessions' devices, of the
-     * sessions' infeeds, and of weights that a session makes itself. It must outlive the plan, the sessions and these
-     * weights. docs/embedding.md lists memory that does not come from it. */
+    /* The caller's allocator, which replaces the C library's; bg_allocator (base.h) describes its contract. The
+     * allocator provides the memory of the plan and its compilation, of the arenas and remote stores of the sessions'
+     * devices, of the sessions' infeeds, and of weights that a session makes itself. It must outlive the plan, the
+     * sessions and these weights. docs/embedding.md lists memory that does not come from it. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
     void *allocator_user; /* passed to both */

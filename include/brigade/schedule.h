@@ -245,8 +245,8 @@ BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_
  * verified. For an edge on one device the depth is the number of micro-batches that are live at the same time. For a
  * message it is the number of micro-batches between RECEIVE and the last reader, plus send_ahead. If send_ahead is
  * above 0, the depth is at least the number of micro-batches in flight when every action takes one step, so that an
- * edge that skips stages does not slow a pipeline. The depth is larger where fewer slots would deadlock. It is from 1
- * to micro_batch_count; UPDATE edges have 1. */
+ * edge that skips stages does not slow a pipeline. The depth is larger where fewer slots would deadlock. The depth is
+ * from 1 to micro_batch_count; UPDATE edges have 1. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
 /* Returns, for a buffer of an edge, the number of micro-batches whose values are on the device at the same time between
  * LOAD and the last reader; 1 for other buffers; 0 before the schedule is verified. bg_schedule_edge_depth of the

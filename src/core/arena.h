@@ -40,9 +40,10 @@ static inline size_t bgi_whole_pages(size_t size_bytes)
 {
     return (size_bytes + BGI_PAGE_BYTES - 1) / BGI_PAGE_BYTES * BGI_PAGE_BYTES;
 }
-/* Returns zeroed memory for `count` elements in whole pages, or NULL; release with free(). It is for data that a thread
- * writes in each run. If such data shared a cache line with memory of another thread's session, both threads would wait
- * for the line. Separate lines of the same page are not enough, because processors prefetch within a page. */
+/* Returns zeroed memory for `count` elements in whole pages, or NULL; release with free(). The function is for data
+ * that a thread writes in each run. If such data shared a cache line with memory of another thread's session, both
+ * threads would wait for the line. Separate lines of the same page are not enough, because processors prefetch within a
+ * page. */
 void *bgi_take_pages(size_t count, size_t element_bytes);
 /* Returns the bytes that a block of size_bytes occupies on a system with huge pages, after all of the block except
  * untouched_bytes was written. */

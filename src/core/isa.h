@@ -2,7 +2,7 @@
  * isa.h: finds the instruction set that fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c, *_amx.c
  * and *_neon.c are compiled for these instruction sets. Code with several forms of a function chooses one with this
  * header. Each set of x86-64 includes all earlier ones of x86-64; aarch64 has one set. Every processor has the portable
- * one.
+ * set.
  */
 #ifndef BGI_CORE_ISA_H
 #define BGI_CORE_ISA_H

@@ -21,7 +21,7 @@ bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_va
         return false;
     if (name == NULL || name[0] == '\0') {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "%s layer: it has no name; give one, with which its parameters' names begin", layer);
+                      "%s layer: it has no name; give a name, with which the names of its parameters begin", layer);
         return false;
     }
     if (bg_value_is_null(x)) {
