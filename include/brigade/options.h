@@ -259,8 +259,8 @@ typedef enum bg_precision {
  *
  * CAST gives the results of FLOAT bit by bit. A float32 matrix that products in bfloat16 read (bg_cast,
  * numerics.precision) is cast when a session gets it, instead of in each run, and has the layout of BFLOAT16. Other ops
- * read the float32 matrix. Where the other types are refused, except by readers, CAST has no effect. Generators
- * (bg_generator_create) use CAST if the type is FLOAT. */
+ * read the float32 matrix. Readers accept CAST; in the other cases in which the other types are refused, CAST has no
+ * effect. Generators (bg_generator_create) use CAST if the type is FLOAT. */
 typedef enum bg_weights_type {
     BG_WEIGHTS_FLOAT = 0,
     BG_WEIGHTS_INT8,

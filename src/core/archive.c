@@ -1,6 +1,6 @@
 /*
  * archive.c: implements archive.h. A shared array that was already written is represented by its number, from 1 on. A
- * new one begins with 0, followed by its length.
+ * new shared array begins with 0, followed by its length.
  */
 #include "core/archive.h"
 

@@ -11,9 +11,10 @@
  * are its elements 2j and 2j + 1, as instructions for pairs read them (kernels/linear/pairs.h).
  *
  * A weight of 8 or 4 bits is level x scale, with levels from -128 to 127 or from -8 to 7, rounded to nearest. A scale
- * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level. The block's
- * weight of the largest magnitude has a negative level, so a scale may be negative. The product of a level and a scale
- * is exact in float32, so every kernel that multiplies them first computes with the same float32 matrix.
+ * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level. Of the weights
+ * with one scale, the weight of the largest magnitude has a negative level, so a scale may be negative. The product of
+ * a level and a scale is exact in float32, so every kernel that multiplies them first computes with the same float32
+ * matrix.
  */
 #ifndef BGI_CORE_QUANTIZED_H
 #define BGI_CORE_QUANTIZED_H

@@ -41,7 +41,7 @@ bg_type bgi_section_type(const bg_section *section)
 }
 
 /* Where a section's values are in the whole tensor: `outer` ranges of inner_bytes each. The first range begins at
- * offset_bytes, each next one stride_bytes later. */
+ * offset_bytes, and the distance between the beginnings of ranges is stride_bytes. */
 typedef struct layout {
     size_t outer, inner_bytes, stride_bytes, offset_bytes;
 } layout;
