@@ -177,7 +177,8 @@ BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
 
 /* Loads a checkpoint into weights without a session: an empty bg_weights receives every name of the checkpoint. The
  * seed and the optimizer are not compared; creating a session with another optimizer then fails. Without `log` in the
- * options nothing is logged. A program uses this function to get the weights of a new session after a failed run. */
+ * options nothing is logged. `drop` may contain "optimizer" only if the weights are empty. A program uses this function
+ * to get the weights of a new session after a failed run. */
 BG_API bg_status bg_checkpoint_load_weights(bg_weights *weights, const char *directory,
                                             const bg_checkpoint_load_options *options, bg_checkpoint *out,
                                             bg_error *error);

@@ -47,7 +47,7 @@ BG_API void bg_generator_destroy(bg_generator *generator);
  * one that has read more tokens. The sessions are for profiles and reports. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
-/* Returns the number of tokens in the sequence, at most the model's positions. */
+/* Returns the number of tokens in the sequence, which is at most the model's number of positions. */
 BG_API int64_t bg_generator_length(const bg_generator *generator);
 
 /* Appends tokens to the sequence. Errors: BG_ERROR_INVALID (a token outside the vocabulary), BG_ERROR_RANGE (more

@@ -153,7 +153,7 @@ typedef struct bg_output_request {
     const char *output; /* the name of an output of the graph, or of an op (NAME.1 for its second result) */
     const char *name;   /* name of the output in the session; NULL: the same name */
     bg_output_mode mode;
-    uint32_t period; /* EVERY_N */
+    uint32_t period; /* EVERY_N: n, a divisor of device_iterations */
 } bg_output_request;
 
 /* ---- where tensors live ---- */
@@ -247,12 +247,13 @@ typedef enum bg_precision {
 /* Types in which inference keeps the matrices of linear layers and matrix products: the types of the model, or float32
  * parameters rounded to 16, 8 or 4 bits when a session gets their values. In bfloat16 a weight changes by at most half
  * a unit in the last place, and products with x in bfloat16 are bit-identical to products with the matrix cast to
- * bfloat16. In 8 and 4 bits, each block of 32 weights of an output feature has a scale of 16 bits, so a weight takes
- * 8.5 or 4.5 bits on the devices. The weight becomes an integer from -128 to 127, or from -8 to 7, times the scale, and
- * changes by at most half the scale (bg_weights_quantized). Other products multiply the rounded values in float32, in
- * the order of float32 products. A table that is both an embedding and the matrix of a product is rounded for both
- * uses. Parameters that are not rounded are vectors, tables that are only embeddings, matrices that other ops read, and
- * matrices that would not become smaller.
+ * bfloat16. In 8 and 4 bits, each block of 32 weights of an output feature has a scale of 16 bits, so a weight
+ * takes 8.5 or 4.5 bits on the devices. The weight becomes an integer from -128 to 127, or from -8 to 7, times the
+ * scale, and changes by at most half the scale (bg_weights_quantized). Other products multiply the rounded values in
+ * float32, in the order of float32 products. A table that is both an embedding and the matrix of a product is rounded
+ * for both uses. Parameters that are not rounded are vectors, tables that are only embeddings, sections
+ * (bg_graph_section_parameter), matrices that other ops read or that are outputs, and matrices that would not become
+ * smaller.
  *
  * A session rounds a parameter again when its value has changed. Refused: training, meshes with tensor axes, several
  * ranks, readers (bg_session_create_reader), files.memmap_dir, and graphs without a matrix to round.
@@ -277,7 +278,7 @@ typedef enum bg_weights_type {
  * by `decrease`, otherwise by `increase`. If an accumulated gradient is not finite, the update is skipped (weights and
  * optimizer state do not change; only bg_session_step counts the update) and the scale decreases at once. Every stage's
  * update waits for the gradients of all stages. The scale is the variable "loss.scale" (float32) of the weights, which
- * checkpoints keep. Automatic loss scaling needs an accumulation of means. */
+ * checkpoints keep. Automatic loss scaling needs means over micro-batches and over replicas. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
     bool output;      /* training has one more output, `loss_scale`: the scale of each update, a float32 scalar */
@@ -553,7 +554,7 @@ typedef struct bg_reporting_options {
      * update waits for this output. */
     bool output_gradient_norm;
     bg_output_mode output_mode;
-    uint32_t output_period;                   /* EVERY_N */
+    uint32_t output_period;                   /* EVERY_N: n, a divisor of device_iterations */
     const bg_output_request *output_requests; /* additional forms of outputs */
     uint32_t output_request_count;
     bool requests_only;    /* return only the requests; inference drops ops that they do not need */
