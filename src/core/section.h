@@ -35,7 +35,7 @@ typedef struct bgi_piece_list {
     const void *user;
     size_t count;
     bgi_piece (*at)(const void *user, size_t index); /* returns a NULL name for an entry that is skipped */
-    /* Reads the data of a piece that has none in memory; they are valid until the next call. May be NULL. */
+    /* Reads the data of a piece that has none in memory; the data are valid until the next call. May be NULL. */
     bg_status (*read)(const void *user, size_t index, const void **out_data, bg_error *error);
 } bgi_piece_list;
 
