@@ -18,7 +18,8 @@ typedef struct bg_array {
     void *data; /* malloc'ed */
 } bg_array;
 
-/* Sets the array to one of `type`, whose new memory is zeroed. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
+/* Sets *array to a new array of `type`, filled with zeros; the old memory of *array is not freed. Errors:
+ * BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
 BG_API bg_status bg_array_init(bg_array *array, const bg_type *type, bg_error *error);
 
 /* Frees the memory and zeroes the struct. */

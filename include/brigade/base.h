@@ -107,8 +107,8 @@ typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done
 /* The caller's allocator. `allocate` must return size_bytes (above 0) with undefined content, at a multiple of
  * `alignment` (a power of two), or NULL. `release` gets the memory back, with the same size. Set both functions or
  * neither; if neither is set, memory comes from the C library. The functions are called in the threads that create, use
- * and destroy the objects, and by several threads at once if objects of several threads share the allocator. The
- * allocator must outlive these objects. */
+ * and destroy the objects to which the allocator was given, and by several threads at once if objects of several
+ * threads share the allocator. The allocator must outlive these objects. */
 typedef struct bg_allocator {
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
@@ -156,7 +156,7 @@ BG_API bool bg_type_equal(const bg_type *a, const bg_type *b);
 BG_API bg_status bg_type_validate(const bg_type *type, bg_error *error);
 
 #define BG_TYPE_TEXT_BYTES 160
-/* Writes "float32[40,1,28,28]" into `text` (BG_TYPE_TEXT_BYTES) and returns `text`. */
+/* Writes a type as text, such as "float32[40,1,28,28]", into `text` (BG_TYPE_TEXT_BYTES), and returns `text`. */
 BG_API const char *bg_type_text(const bg_type *type, char *text);
 
 #ifdef __cplusplus

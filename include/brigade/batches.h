@@ -34,7 +34,7 @@ BG_API void bg_batches_destroy(bg_batches *batches);
 /* Makes the plan and the reader for a batch size before its first use. */
 BG_API bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_error *error);
 /* Runs one batch with the newest published weights. Inputs and outputs are as in bg_session_run, for `samples` samples.
- * Errors: BG_ERROR_RANGE (`samples` is 0 or above the maximum), those of plans and readers, and bg_session_run's. */
+ * Errors: BG_ERROR_RANGE (`samples` is below 1 or above the maximum), those of plans, readers, bg_session_run. */
 BG_API bg_status bg_batches_run(bg_batches *batches, int64_t samples, const void *const *inputs, void *const *outputs,
                                 bg_error *error);
 /* Returns the reader for batches of `samples` samples, whose streams describe inputs and outputs; NULL before this

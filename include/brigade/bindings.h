@@ -2,9 +2,9 @@
  * bindings.h: functions that foreign function interfaces of other languages need in addition to the other headers. The
  * Python package (python/brigade) uses this header.
  *
- * A binding can compare the sizes of structs before it calls anything. For each function that returns a struct by
- * value, a function here writes the struct to *out. Functions that make a bg_type or a bg_loop have no such
- * counterpart: a binding fills these structs itself.
+ * A binding can compare the sizes of structs before it calls anything. For other functions that return a struct by
+ * value, a function here writes the struct to *out. Functions that return a bg_value, a bg_mesh or a bg_plan_block, or
+ * that make a bg_type or a bg_loop, have no such counterpart.
  *
  * Threads: as for the original function.
  */

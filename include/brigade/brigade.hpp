@@ -596,7 +596,7 @@ class session : public owner<bg_session, bg_session_destroy>
 {
   public:
     session() noexcept = default;
-    /* Makes a session of a plan, which must outlive it. */
+    /* Makes a session of a plan, which must outlive the session. */
     explicit session(const bg_plan *plan, bg_weights *weights = nullptr)
     {
         call(bg_session_create, plan, weights, out());

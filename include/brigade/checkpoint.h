@@ -48,7 +48,7 @@ typedef struct bg_checkpoint_save_options {
     const char *metric_name;  /* name of `metric`, which the checkpoint records; NULL (default): no metric */
     double metric;            /* value of the metric, such as a validation loss; recorded if it is finite */
     uint32_t keep_best; /* number of checkpoints to keep because their value of a metric is best; the metric is that of
-                           the newest checkpoint that has one; 0 (default): no such checkpoint */
+                           the newest checkpoint that records one; 0 (default): no such checkpoint */
 } bg_checkpoint_save_options;
 BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
 static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
@@ -84,9 +84,9 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
  * its processor time, plus the time of the disk. While bg_checkpoint_finish waits, the thread does not pause.
  *
  * With one process the checkpoint is complete when the thread has written it. With several ranks it is complete after
- * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. Only one writer at a time
- * may write to a folder. bg_checkpoint_finish waits for the thread, returns its status and frees the writer; do not
- * destroy the session before. All ranks call all three functions. Errors: those of bg_checkpoint_save
+ * bg_checkpoint_finish, which writes the manifest. bg_checkpoint_finish then removes older checkpoints. Only one writer
+ * at a time may write to a folder. bg_checkpoint_finish waits for the thread, returns its status and frees the writer;
+ * do not destroy the session before this call. All ranks call all three functions. Errors: those of bg_checkpoint_save
  * (bg_checkpoint_finish returns those of writing); BG_ERROR_INVALID (one_file with several ranks). Owner: *out belongs
  * to the caller, who releases it with bg_checkpoint_finish.
  */
@@ -108,8 +108,8 @@ BG_API bg_status bg_checkpoint_release_memory(bg_session *session, bg_error *err
 /* What happens if the checkpoint and the session differ in the seed, or if only one of them has the state of automatic
  * loss scaling or, in inference, the optimizer's state. A weight of another type is always an error; `drop` decides
  * about parameters, buffers and the optimizer. If a training session has another precision, batch size, micro-batch or
- * number of replicas than the one that saved, the load logs a warning (except with IGNORE), because results then differ
- * from those of a run without a stop. */
+ * number of replicas than the session that saved the checkpoint, the load logs a warning (except with IGNORE), because
+ * results then differ from those of a run without a stop. */
 typedef enum bg_checkpoint_differences {
     BG_CHECKPOINT_WARN = 0, /* logs one line for each kind; missing weights keep their values */
     BG_CHECKPOINT_IGNORE,   /* logs nothing, not even which parts were dropped */
@@ -177,7 +177,8 @@ BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
 
 /* Loads a checkpoint into weights without a session: an empty bg_weights receives every name of the checkpoint. The
  * seed and the optimizer are not compared; creating a session with another optimizer then fails. Without `log` in the
- * options nothing is logged. A program uses this function to get the weights of a new session after a failed run. */
+ * options nothing is logged. `drop` may contain "optimizer" only if the weights are empty. A program uses this function
+ * to get the weights of a new session after a failed run. */
 BG_API bg_status bg_checkpoint_load_weights(bg_weights *weights, const char *directory,
                                             const bg_checkpoint_load_options *options, bg_checkpoint *out,
                                             bg_error *error);

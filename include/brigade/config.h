@@ -161,7 +161,7 @@ typedef struct bg_ipu_model {
     const char *const *layer_blocks; /* the graph's block of each layer; NULL: "Layer-0", "Layer-1", ... */
     const char *embedding_block;     /* block before the layers, on device 0; NULL: no such block */
     const char *head_block;          /* block after the layers, on the last device; NULL: no such block */
-    bool head_is_tied;               /* the head uses the embedding's weights, so it is on device 0 with it */
+    bool head_is_tied;               /* the head uses the embedding's weights, so the head is on device 0 too */
 } bg_ipu_model;
 
 /* Options, and the memory to which they point. `notes` has one line for each setting of the configuration that options

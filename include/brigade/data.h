@@ -331,8 +331,8 @@ typedef struct bg_loader_options {
     uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: number of consecutive samples of a shard before those of the
                                 next shard; 0: batch_size */
     /* A callback that provides a thread of the caller for a worker, as bg_options.execution.start_thread does for a
-     * session. It is called once for each worker, which runs until the loader is destroyed. A loader of a stream has at
-     * most one worker for each shard. NULL: threads of the system, in which all signals are blocked. */
+     * session. The callback is called once for each worker, which runs until the loader is destroyed. A loader of a
+     * stream has at most one worker for each shard. NULL: threads of the system, in which all signals are blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     bg_allocator allocator; /* for the memory of batches; all-zero: the C library */

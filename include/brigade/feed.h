@@ -11,8 +11,10 @@
  * Threads: one thread at a time uses a session (session.h) and an infeed; one thread may read rows of an outfeed while
  * another one runs the session. bg_session_stop may be called by any thread.
  *
- * Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE for tensors that do not fit the session, BG_ERROR_RANGE if the data have
- * ended, BG_ERROR_MEMORY. Functions that run a session also return the errors of bg_session_run.
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND for a name of an input or output that the session does not have,
+ * BG_ERROR_SHAPE for tensors that do not fit the session, BG_ERROR_RANGE if the data have ended, BG_ERROR_IO if the
+ * system refuses a thread or a mutex, BG_ERROR_MEMORY. Functions that run a session also return the errors of
+ * bg_session_run.
  */
 #ifndef BRIGADE_FEED_H
 #define BRIGADE_FEED_H
@@ -46,8 +48,8 @@ BG_API bg_status bg_session_check_input(const bg_session *session, uint32_t inde
 /*
  * A queue of elements for the inputs of a graph. Each element has one micro-batch of each tensor. In each iteration the
  * devices read the elements in order: micro-batch m of replica r reads element m x replicas + r of the iteration (with
- * options.replicas.input_group_size: m x groups + the replica's group). A separate thread requests elements from the
- * source before the devices need them.
+ * options.replicas.input_group_size: m x groups + the replica's group; with options.numerics.canonical_reductions:
+ * group x accumulation + m). A separate thread requests elements from the source before the devices need them.
  */
 typedef struct bg_infeed bg_infeed;
 
@@ -63,7 +65,7 @@ typedef struct bg_infeed_options {
     uint32_t prefetch_depth;
     /* Name of the input for each tensor (a dictionary). NULL: tensor i is for input i (a tuple). */
     const char *const *names;
-    bool repeat; /* data sets and loaders: continue with the next epoch; false: the data end after one */
+    bool repeat; /* data sets and loaders: continue with the next epoch; false: the data end after one epoch */
     /* Data sets and loaders: the epoch in which the infeed begins, and the number of elements to skip in it, to
      * continue where a run ended. */
     uint64_t first_epoch, first_element;
@@ -119,8 +121,9 @@ BG_API bool bg_infeed_has_ended(const bg_infeed *infeed);
 
 /*
  * A queue of the output values of runs. Each row of the queue holds the values of one micro-batch on all replicas, for
- * each leaf of a structure. Runs of the session to which the outfeed is attached add the rows. One other thread may
- * read rows while the session runs; the session's own thread may read them between runs.
+ * each leaf of a structure; with `accumulate`, or if all leaves have one value for each weight update, a row belongs to
+ * an update. Runs of the session to which the outfeed is attached add the rows. One other thread may read rows while
+ * the session runs; the session's own thread may read them between runs.
  */
 typedef struct bg_outfeed bg_outfeed;
 
@@ -188,7 +191,7 @@ BG_API bg_status bg_outfeed_wait(bg_outfeed *outfeed, double limit_s, bool *out_
 /* Reads all rows at once: arrays[i] (zeroed before the call; the caller clears it) is [rows, replicas, dims...] of leaf
  * i. Without rows the array's first dimension is 0 and the array has no data. With newest_only the array is [replicas,
  * dims...], the row stays in the outfeed, and it is an error if there is no row. `wait_for_completion`: the function
- * first waits for the end of the run in progress. */
+ * first waits for the end of the run in progress. After a failed run without unread rows it returns the run's error. */
 BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_array *arrays,
                                     uint64_t *out_row_count, bg_error *error);
 
@@ -199,7 +202,8 @@ BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completio
 /* The settings of a run. With all-zero settings the run is that of bg_session_run without inputs and outputs. */
 typedef struct bg_run {
     size_t struct_bytes; /* 0, or sizeof(bg_run): see base.h */
-    /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all inputs do. */
+    /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all inputs come
+     * from the infeed. */
     const void *const *inputs;
     /* constants[i] is true for an input that stays the same during the run: inputs[i] then has the value of one
      * micro-batch, which is used for all. NULL: no such input. */
@@ -211,9 +215,9 @@ typedef struct bg_run {
      * value is not returned. */
     const void *const *carried_in;
     void *const *carried_out;
-    /* Device iterations; 0: as planned. More iterations than planned are allowed only if no array is given for outputs
-     * of the modes ALL and EVERY_N. BG_ENDLESS: the run continues until the data end, or `stop` or another thread ends
-     * it. */
+    /* Device iterations; 0: as planned. More iterations than planned are allowed in training and in loops, if each
+     * input comes from the infeed or is constant, and no array is given for outputs of the modes ALL and EVERY_N.
+     * BG_ENDLESS: the run continues until the data end, or `stop` or another thread ends it. */
     uint64_t iterations;
     /* Name of a scalar output: the run ends after the first iteration whose last micro-batch has a value above 0 on any
      * replica. NULL: no such output. */

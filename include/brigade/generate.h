@@ -33,21 +33,21 @@ typedef struct bg_generator bg_generator;
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);
-/* Creates a generator of `sequences` sequences, to which each step adds a token. bg_generator_run uses all sequences;
- * the functions for one sequence use the first. Each sequence has its own cache, and its results are bit-identical to
- * those of a generator of one sequence. Errors: those of bg_generator_create; BG_ERROR_INVALID (`sequences` is 0, or
- * above BG_GENERATOR_MOST_SEQUENCES). */
+/* Creates a generator of `sequences` sequences; each step adds a token to each of them. bg_generator_run uses all
+ * sequences; the functions for one sequence use the first. Each sequence has its own cache, and its results are
+ * bit-identical to those of a generator of one sequence. Errors: those of bg_generator_create; BG_ERROR_INVALID
+ * (`sequences` is 0, or above BG_GENERATOR_MOST_SEQUENCES). */
 #define BG_GENERATOR_MOST_SEQUENCES BG_GPT_MOST_SEQUENCES
 BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
-/* Returns the session that appends one token at a time. With `of_prompt` it returns a session that reads prompts. There
- * are up to two such sessions, for steps of at most 32 and of at most 128 tokens, and the function returns the one that
- * has read more tokens. The sessions are for profiles and reports. */
+/* Returns the session that appends one token at a time or, with `of_prompt`, a session that reads prompts. There are up
+ * to two sessions that read prompts, for steps of at most 32 and of at most 128 tokens, and the function returns the
+ * one that has read more tokens. The sessions are for profiles and reports. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
-/* Returns the number of tokens in the sequence, at most the model's positions. */
+/* Returns the number of tokens in the sequence, which is at most the model's number of positions. */
 BG_API int64_t bg_generator_length(const bg_generator *generator);
 
 /* Appends tokens to the sequence. Errors: BG_ERROR_INVALID (a token outside the vocabulary), BG_ERROR_RANGE (more
@@ -139,7 +139,7 @@ typedef struct bg_generation_options {
     size_t struct_bytes; /* set by bg_generation_defaults; see base.h */
     uint64_t max_tokens; /* tokens to add to each prompt; default 50 */
     bg_sampling sampling;
-    const uint32_t *stop_tokens; /* a sequence ends after one of these tokens, such as an end of text */
+    const uint32_t *stop_tokens; /* a sequence ends after one of these tokens, such as the end-of-text token */
     uint32_t stop_token_count;
     const bg_tokenizer *tokenizer; /* makes the text; NULL: no text */
     /* A sequence ends when its text contains one of these strings, which need the tokenizer. */
@@ -183,12 +183,12 @@ BG_API void bg_generation_clear(bg_generation *results, size_t count);
 
 /*
  * Continues prompts, which may differ in length. The generator runs one prompt in each of its sequences at the same
- * time; when one ends, the next prompt begins in that sequence. The result of a prompt does not depend, bit by bit, on
- * the other prompts or on the strategy. `out_results` has prompt_count x returned_beams elements; the results of a
- * prompt are adjacent, and the last ones are empty if beam search found fewer. On failure `out_results` is unchanged.
- * Tokens that bg_generator_feed appended before are discarded. Errors: BG_ERROR_INVALID (a number out of range; a
- * prompt without tokens; a token outside the vocabulary; logits that are NaN), BG_ERROR_RANGE (a prompt that leaves no
- * free position in the model), BG_ERROR_MEMORY; otherwise those of bg_session_run.
+ * time; when a prompt's continuation ends, the next prompt begins in that sequence. The result of a prompt does not
+ * depend, bit by bit, on the other prompts or on the strategy. `out_results` has prompt_count x returned_beams
+ * elements; the results of a prompt are adjacent, and the last ones are empty if beam search found fewer. On failure
+ * `out_results` is unchanged. Tokens that bg_generator_feed appended before are discarded. Errors: BG_ERROR_INVALID (a
+ * number out of range; a prompt without tokens; a token outside the vocabulary; logits that are NaN), BG_ERROR_RANGE (a
+ * prompt that leaves no free position in the model), BG_ERROR_MEMORY; otherwise those of bg_session_run.
  */
 BG_API bg_status bg_generator_run(bg_generator *generator, const bg_generation_prompt *prompts, uint32_t prompt_count,
                                   const bg_generation_options *options, bg_generation *out_results, bg_error *error);

@@ -102,10 +102,10 @@ struct bg_op_type {
     bg_cost (*cost)(const bg_op_signature *op);
     bg_status (*kernel)(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error);
     /* For ops that make gradients and have a fixed number of inputs: the type of an op with the same attributes that
-     * adds its outputs to accumulators. Its operands are those of this type, then an accumulator for each output, with
-     * the output's type; it writes all accumulators. If env->accumulated is 0, the op stores the gradients; later it
-     * adds the complete gradient to each element, so results are bit-identical to those of separate ops. The library
-     * uses it for float32. NULL: no such type. */
+     * adds its outputs to accumulators. The operands of such an op are those of this type, then an accumulator for each
+     * output, with the output's type; the op writes all accumulators. If env->accumulated is 0, the op stores the
+     * gradients; later it adds the complete gradient to each element, so results are bit-identical to those of separate
+     * ops. The library uses this type only for float32. NULL: no such type. */
     const bg_op_type *accumulating;
     /* For a user's type: a number that must change whenever a rule or kernel of the type changes, because the cache of
      * plans (options.files.cache_dir) cannot detect such a change. Attributes must then hold no addresses. 0: plans
@@ -161,7 +161,7 @@ typedef enum bg_variable_role {
     BG_ROLE_PARAMETER = 0, /* trained */
     BG_ROLE_BUFFER,        /* not trained, but kept and saved (running statistics) */
     BG_ROLE_ACCUMULATOR,   /* gradients, accumulated over the micro-batches of a step */
-    BG_ROLE_STATE,         /* the optimizer's */
+    BG_ROLE_STATE,         /* state of the optimizer */
     BG_ROLE_HYPER,         /* written by the host between runs, such as the learning rate */
     BG_ROLE_CARRIED,       /* passed from one iteration of a loop to the next */
     BG_ROLE_TRAINING       /* state of the training run as a whole, saved in checkpoints, such as the loss scale */
@@ -179,7 +179,7 @@ BG_API void bg_graph_destroy(bg_graph *graph);
 BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
 /* Adds a constant. `data` (of the type's size) is copied. A constant has a name, like inputs and variables. */
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
-/* Adds a variable. Its name must be unique in the graph, and is its name in weight files. */
+/* Adds a variable. The name must be unique in the graph; weight files have the variable under this name. */
 BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
                                   const bg_initializer *initializer);
 /* Adds a variable with BG_ROLE_PARAMETER. */
@@ -205,8 +205,8 @@ BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const 
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
 /* Returns the mesh of the graph, in which `data` is 1. */
 BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
-/* Adds a variable of which each replica has the piece given by bg_shard_piece. Its first value is the piece of the
- * whole tensor's first value. Weights and checkpoints hold the whole tensor under any mesh. */
+/* Adds a variable of which each replica has the piece that bg_shard_cut copies. The first value of a piece is this
+ * piece of the whole tensor's first value. Weights and checkpoints hold the whole tensor under any mesh. */
 BG_API bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_shard *shard,
                                           bg_variable_role role, const bg_initializer *initializer);
 /* Adds a sharded variable with BG_ROLE_PARAMETER. */

@@ -4,9 +4,9 @@
  *
  * Tensors keep their names and need no transpose, because both libraries have matrices [in, out]. In a file, tensors
  * may be called "transformer.h.0.ln_1.weight" or "h.0.ln_1.weight", and be F32, F16, BF16 or F64. Weights become
- * float32; but a weight that already exists in bfloat16 or float16 keeps its type, and the values are rounded. Three
- * tensors are not read: `lm_head.weight`, which is a copy of the embedding, and the masks `attn.bias` and
- * `attn.masked_bias`.
+ * float32; but a weight that already exists in bfloat16 or float16 keeps its type, and the values are rounded. These
+ * tensors are not read: `lm_head.weight`, which is a copy of the embedding, heads for other tasks (`score.*`,
+ * `multiple_choice_head.*`), and the masks `attn.bias` and `attn.masked_bias`.
  *
  * Threads: one thread at a time uses the weights (session.h).
  *
@@ -34,7 +34,8 @@ BG_API bg_status bg_gpt_directory_read_options(const char *directory, bg_gpt_opt
 /*
  * Sets all weights of the model, under bg_gpt_build's names, which are Hugging Face's. Before anything is set, the
  * configuration is compared with `options` (NULL: not compared) and the tensors with the configuration. The message of
- * BG_ERROR_SHAPE lists every mismatch. Further errors: those of bg_gpt_directory_read_options.
+ * BG_ERROR_SHAPE lists every mismatch, and every setting that bg_gpt_build does not support. Further errors: those of
+ * bg_gpt_directory_read_options.
  */
 BG_API bg_status bg_gpt_directory_load(const char *directory, const bg_gpt_options *options, bg_weights *weights,
                                        bg_error *error);

@@ -7,7 +7,7 @@
  * bit-identical. Parts write disjoint memory (of outputs or of `scratch`). `prepare`, if present, runs once before all
  * parts and writes data that all of them read into `scratch`. Partial results are combined, in the order of the parts,
  * after all parts have run: in `combine`, which also has parts, if this work is large, or in `finish`, which runs once
- * at the end. Both are optional.
+ * at the end. `combine` and `finish` are optional.
  *
  * Threads: parts of a kernel call run on several threads at the same time.
  */

@@ -33,9 +33,9 @@
 extern "C" {
 #endif
 
-/* Creates the calling process's transport for the ranks of `comm`; all ranks call it. Errors: BG_ERROR_INVALID before
- * MPI_Init or after MPI_Finalize; BG_ERROR_IO, with MPI's message, if an MPI function fails. Owner: *out is the
- * caller's, to be released with bg_transport_mpi_destroy. */
+/* Creates the calling process's transport for the ranks of `comm`; all ranks call the function. Errors:
+ * BG_ERROR_INVALID before MPI_Init or after MPI_Finalize; BG_ERROR_IO, with MPI's message, if an MPI function fails.
+ * Owner: *out is the caller's, to be released with bg_transport_mpi_destroy. */
 BG_API bg_status bg_transport_mpi_create(MPI_Comm comm, bg_transport **out, bg_error *error);
 /* Creates the transport like bg_transport_mpi_create, for a communicator from Fortran (its integer, or comm%MPI_VAL of
  * mpi_f08). Owner: *out is the caller's, to be released with bg_transport_mpi_destroy. */

@@ -84,10 +84,10 @@ typedef struct bg_recurrent_options {
     double dropout;   /* dropout between layers, in training */
     bool relu;        /* bg_rnn_layer only: the activation is max(0, x) instead of tanh */
     bool reset_first; /* bg_gru_layer only: uses bg_gru_reset_first instead of bg_gru */
-    /* Both cut time into pieces of this number of steps, each of which is one op; 0: one piece. At the end of each
-     * `truncate` steps no gradient flows back (truncated back-propagation through time). At the end of each
-     * `checkpoint` steps the states are marked (bg_graph_checkpoint), so that BG_RECOMPUTE_CHECKPOINTS keeps the gates
-     * of one piece at a time. If both are above 0, the smaller one must divide the larger. */
+    /* `truncate` and `checkpoint` each cut time into pieces of this number of steps; each piece is one op. 0: one
+     * piece. At the end of each `truncate` steps no gradient flows back (truncated back-propagation through time). At
+     * the end of each `checkpoint` steps the states are marked (bg_graph_checkpoint), so that BG_RECOMPUTE_CHECKPOINTS
+     * keeps the gates of one piece at a time. If both are above 0, the smaller one must divide the larger. */
     int64_t truncate, checkpoint;
     /* int32 or int64 [N]: the number of steps of each sample, in any order, as in PyTorch's pack_padded_sequence and
      * pad_packed_sequence. Later steps are padding: values of x at these steps are ignored, and the result is zero

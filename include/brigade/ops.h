@@ -7,10 +7,10 @@
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
- * Errors: a function that fails returns the null value, and so does every later one. The graph keeps the first error,
- * and bg_graph_check returns it. BG_ERROR_SHAPE means that the type, rank or dimensions of an operand do not fit,
- * BG_ERROR_INVALID that an option or a count is out of range or an array is NULL, BG_ERROR_MEMORY that the graph could
- * not grow. Each section lists its conditions.
+ * Errors: a function that fails returns the null value, and so does every later function. The graph keeps the first
+ * error, and bg_graph_check returns it. BG_ERROR_SHAPE means that the type, rank or dimensions of an operand do not
+ * fit, BG_ERROR_INVALID that an option or a count is out of range or an array is NULL, BG_ERROR_MEMORY that the graph
+ * could not grow. Each section lists its conditions.
  *
  * Shapes: the result has the shape and the element type of x unless a function says otherwise.
  */
@@ -56,8 +56,9 @@ BG_API bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_valu
 typedef struct bg_conv_options {
     size_t struct_bytes; /* set by bg_conv_defaults; see base.h */
     /* One number for each dimension of x after its channels; the remaining elements are not read. */
-    int64_t stride[3];         /* at least 1 */
-    int64_t padding[3];        /* zeros added on both sides; a transposed convolution removes them from its result */
+    int64_t stride[3];  /* at least 1 */
+    int64_t padding[3]; /* zeros added on both sides; a transposed convolution removes this number of elements from both
+                           sides of its result */
     int64_t dilation[3];       /* at least 1 */
     int64_t output_padding[3]; /* transposed convolutions: added to the end of the result; less than the stride */
     int64_t groups;            /* divides C and O */
@@ -92,7 +93,7 @@ typedef struct bg_pool2d_options {
     int64_t kernel[2];
     int64_t stride[2];   /* 0: the kernel's size */
     int64_t padding[2];  /* at most half the kernel */
-    int64_t dilation[2]; /* max pool only */
+    int64_t dilation[2]; /* max pool; must be 1 for an average pool */
     bool ceil_mode;
     bool count_include_pad; /* average pool; PyTorch's default is true */
 } bg_pool2d_options;
@@ -114,8 +115,7 @@ BG_API bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, con
  *
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks, or is smaller than a window;
  * BG_ERROR_INVALID if options are NULL, or a kernel size, stride, padding, dilation or element of `sizes` is out of
- * range; BG_ERROR_UNSUPPORTED if an adaptive maximum would need more than 60 windows of different sizes;
- * BG_ERROR_MEMORY. */
+ * range; BG_ERROR_MEMORY. */
 
 typedef struct bg_pool_options {
     size_t struct_bytes; /* set by bg_pool_defaults; see base.h */
@@ -123,7 +123,7 @@ typedef struct bg_pool_options {
     int64_t kernel[3];
     int64_t stride[3];   /* 0: the kernel's size */
     int64_t padding[3];  /* at most half the kernel */
-    int64_t dilation[3]; /* max pool only */
+    int64_t dilation[3]; /* max pool; must be 1 for an average pool */
     bool ceil_mode;
     bool count_include_pad; /* average pool; PyTorch's default is true */
 } bg_pool_options;
@@ -225,12 +225,12 @@ BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_valu
 
 /* Computes sums of products with named dimensions, as torch.einsum: "bij,bjk->bik". Each operand has one letter for
  * each of its dimensions. The op sums over letters that the result does not have. Without "->" the result has the
- * letters that occur once, in alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with
- * transposes and batched products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in
- * bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read or does not fit the number of operands;
- * BG_ERROR_SHAPE for an operand with another number of dimensions than letters, or a letter with two sizes;
- * BG_ERROR_UNSUPPORTED for a product of two operands that would have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY.
- * Shapes: the letters after "->". */
+ * letters that occur once, in alphabetical order, capitals first. The op takes 1 to 16 operands and multiplies them
+ * from the left, with transposes and batched products. A letter must not occur twice in one operand, and "..." is not
+ * supported. Errors, in bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read or does not fit the number
+ * of operands; BG_ERROR_SHAPE for operands that are not floats of one type, an operand with another number of
+ * dimensions than letters, or a letter with two sizes; BG_ERROR_UNSUPPORTED for a product of two operands that would
+ * have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY. Shapes: the letters after "->". */
 BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, const bg_value *operands,
                           uint32_t count);
 
@@ -308,9 +308,9 @@ typedef enum bg_binary {
 } bg_binary;
 /* Operands broadcast as in NumPy. Both are floats, int32 or int64, of one element type (floats of 16 and 32 bits may be
  * mixed and give float32). Integers are computed exactly and wrap around on overflow. Their quotient truncates toward
- * zero, and x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands of
- * other or different types, or operands that do not broadcast; BG_ERROR_INVALID for a function that does not exist;
- * BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
+ * zero, and x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands that
+ * do not have these types, or do not broadcast; BG_ERROR_INVALID for a function that does not exist; BG_ERROR_MEMORY.
+ * Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
 /* Each function applies the unary function of its name, as bg_elementwise_unary or bg_elementwise_function does. */
@@ -465,13 +465,15 @@ BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t a
 /* Gathers elements ids[i] along the axis: x [A.., S, B..], ids [I..] -> [A.., I.., B..], as in torch.index_select and
  * ONNX's Gather. Any element type; gradients flow to a float x. */
 BG_API bg_value bg_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as in torch.index_add. */
+/* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as in torch.index_add. x and
+ * updates are floats of one type. */
 BG_API bg_value bg_scatter_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                bg_value updates);
 /* Gathers with one id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except
  * along the axis. Shapes: the shape of ids. */
 BG_API bg_value bg_gather_elements(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* Adds each element of `updates` (of the ids' shape) to the element of x that its id names, as in torch.scatter_add. */
+/* Adds each element of `updates` (of the ids' shape) to the element of x that its id names, as in torch.scatter_add. x
+ * and updates are floats of one type. */
 BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                         bg_value updates);
 /* Encodes ids [I..] as [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only
@@ -565,8 +567,8 @@ BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, co
  * Computes the same attention for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier
  * tokens. cache, a variable [L, 2 heads D], has a row of keys and values for each token so far. The first element of
  * positions (int32) is the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the
- * cache and returns y [S, heads D], bit-identical to bg_attention. The op is causal and has no dropout and no gradient.
- * Shapes: qkv [S, 3 heads D] -> [S, heads D].
+ * cache and returns y [S, heads D], bit-identical to bg_attention. The options must have `causal` and no dropout;
+ * sequence_length is not read. The op has no gradient. Shapes: qkv [S, 3 heads D] -> [S, heads D].
  */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
                                     const bg_attention_options *options);
@@ -880,7 +882,8 @@ BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
-/* Counts the rows whose label is the class with the first largest logit: logits [N, C] -> int32 scalar. */
+/* Counts the rows whose label is the class of the largest logit (of equal ones, the first): logits [N, C] -> int32
+ * scalar. */
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* Counts the labels that are among the k largest logits of their rows [..., C]. Of equal logits the first counts as the
  * larger one. Shapes: logits [..., C], labels [...] -> int32 scalar. */
@@ -958,7 +961,7 @@ static inline bg_gradient_check_options bg_gradient_check_defaults(void)
  * first element that differs: operand, element, and both numbers. Errors: BG_ERROR_INVALID if the rule and the
  * differences disagree, the op type has no gradient rule, attributes or the values of an integer operand are missing,
  * or no checked output is a float; BG_ERROR_SHAPE if a gradient does not have its operand's type; BG_ERROR_UNSUPPORTED
- * for more than 32 operands; BG_ERROR_MEMORY; an error of the op itself. */
+ * for more than 32 operands or outputs; BG_ERROR_MEMORY; an error of the op itself. */
 BG_API bg_status bg_gradient_check(const bg_op_type *op_type, const void *attributes, const bg_type *types,
                                    const void *const *values, uint32_t input_count,
                                    const bg_gradient_check_options *options, bg_error *error);

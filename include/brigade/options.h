@@ -71,7 +71,7 @@ typedef enum bg_accumulation {
     BG_ACCUMULATE_MEAN = 0,
     BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients; means in a loss are over one micro-batch */
     /* The same mean, kept as a running mean s for each group of terms. A micro-batch with gradient g and c counted
-     * elements changes it to s n/(n+c) + g c/(n+c), where n is the number of elements counted before (with equal counts
+     * elements changes s to s n/(n+c) + g c/(n+c), where n is the number of elements counted before (with equal counts
      * s f/(f+1) + g/(f+1) after f micro-batches). |s| never exceeds the largest |g| of a replica's micro-batches. */
     BG_ACCUMULATE_MEAN_RUNNING
 } bg_accumulation;
@@ -102,7 +102,7 @@ typedef enum bg_recompute_order {
 typedef enum bg_replica_reduction {
     BG_REPLICAS_LIKE_ACCUMULATION = 0, /* the sum of sums, or the mean of means */
     BG_REPLICAS_MEAN, /* sums are divided by the number of replicas; means become the mean over all counted elements */
-    BG_REPLICAS_SUM   /* means become that mean times the number of replicas */
+    BG_REPLICAS_SUM   /* means become the mean over all counted elements, times the number of replicas */
 } bg_replica_reduction;
 
 /* When the replicas' gradients are summed. Micro-batches are always added up first, replica by replica, so all choices
@@ -153,7 +153,7 @@ typedef struct bg_output_request {
     const char *output; /* the name of an output of the graph, or of an op (NAME.1 for its second result) */
     const char *name;   /* name of the output in the session; NULL: the same name */
     bg_output_mode mode;
-    uint32_t period; /* EVERY_N */
+    uint32_t period; /* EVERY_N: n, a divisor of device_iterations */
 } bg_output_request;
 
 /* ---- where tensors live ---- */
@@ -161,8 +161,8 @@ typedef struct bg_output_request {
 typedef enum bg_location_class {
     BG_LOCATION_ACTIVATIONS = 0, /* stashes: values that one action keeps for a later one */
     BG_LOCATION_WEIGHTS,         /* parameters and buffers */
-    BG_LOCATION_STATE,           /* the optimizer's */
-    BG_LOCATION_ACCUMULATORS,    /* of gradients */
+    BG_LOCATION_STATE,           /* state of the optimizer */
+    BG_LOCATION_ACCUMULATORS,    /* accumulators of gradients */
     BG_LOCATION_COUNT
 } bg_location_class;
 
@@ -216,11 +216,11 @@ typedef enum bg_pinning {
 
 /* How a session uses files in options.files.memmap_dir. */
 typedef enum bg_memmap_mode {
-    BG_MEMMAP_CONTINUE = 0, /* resumes from them; creates missing ones */
+    BG_MEMMAP_CONTINUE = 0, /* resumes from the files; creates missing files */
     BG_MEMMAP_RENEW,        /* the same, but replaces files from which it cannot resume instead of failing: for programs
                                that set all weights next, as from a checkpoint */
-    BG_MEMMAP_READ_ONLY /* resumes from them and leaves them untouched: changes are kept in memory. When there are no
-                           files, remote stores are in memory */
+    BG_MEMMAP_READ_ONLY /* resumes from the files and leaves them untouched: changes are kept in memory. When there are
+                           no files, remote stores are in memory */
 } bg_memmap_mode;
 
 /* The types in which a float32 graph is computed and kept. Lightning's names ("32", "bf16-mixed", "16-mixed",
@@ -247,20 +247,21 @@ typedef enum bg_precision {
 /* Types in which inference keeps the matrices of linear layers and matrix products: the types of the model, or float32
  * parameters rounded to 16, 8 or 4 bits when a session gets their values. In bfloat16 a weight changes by at most half
  * a unit in the last place, and products with x in bfloat16 are bit-identical to products with the matrix cast to
- * bfloat16. In 8 and 4 bits, each block of 32 weights of an output feature has a scale of 16 bits, so a weight takes
- * 8.5 or 4.5 bits on the devices. The weight becomes an integer from -128 to 127, or from -8 to 7, times the scale, and
- * changes by at most half the scale (bg_weights_quantized). Other products multiply the rounded values in float32, in
- * the order of float32 products. A table that is both an embedding and the matrix of a product is rounded for both
- * uses. Parameters that are not rounded are vectors, tables that are only embeddings, matrices that other ops read, and
- * matrices that would not become smaller.
+ * bfloat16. In 8 and 4 bits, each block of 32 weights of an output feature has a scale of 16 bits, so a weight
+ * takes 8.5 or 4.5 bits on the devices. The weight becomes an integer from -128 to 127, or from -8 to 7, times the
+ * scale, and changes by at most half the scale (bg_weights_quantized). Other products multiply the rounded values in
+ * float32, in the order of float32 products. A table that is both an embedding and the matrix of a product is rounded
+ * for both uses. Parameters that are not rounded are vectors, tables that are only embeddings, sections
+ * (bg_graph_section_parameter), matrices that other ops read or that are outputs, and matrices that would not become
+ * smaller.
  *
  * A session rounds a parameter again when its value has changed. Refused: training, meshes with tensor axes, several
  * ranks, readers (bg_session_create_reader), files.memmap_dir, and graphs without a matrix to round.
  *
  * CAST gives the results of FLOAT bit by bit. A float32 matrix that products in bfloat16 read (bg_cast,
  * numerics.precision) is cast when a session gets it, instead of in each run, and has the layout of BFLOAT16. Other ops
- * read the float32 matrix. Where the other types are refused, except by readers, CAST has no effect. Generators
- * (bg_generator_create) use CAST if the type is FLOAT. */
+ * read the float32 matrix. Readers accept CAST; in the other cases in which the other types are refused, CAST has no
+ * effect. Generators (bg_generator_create) use CAST if the type is FLOAT. */
 typedef enum bg_weights_type {
     BG_WEIGHTS_FLOAT = 0,
     BG_WEIGHTS_INT8,
@@ -272,12 +273,12 @@ typedef enum bg_weights_type {
 /* A loss scale that is options.numerics.loss_scaling at first and changes between updates, as in PopART. The library
  * counts elements of the parameters' scaled gradients whose absolute value is above bin_edge x 65504 (the largest
  * float16), for gradients of any type, in each micro-batch of each replica. If means are weighted by counts
- * (bg_accumulation), the counted gradients are those of the sum over the samples instead of the mean. If the share of
- * counted elements in an update is above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`,
- * from the next update on. If an accumulated gradient is not finite, the update is skipped (weights and optimizer state
- * do not change; only bg_session_step counts the update) and the scale decreases at once. Every stage's update waits
- * for the gradients of all stages. The scale is the variable "loss.scale" (float32) of the weights, which checkpoints
- * keep. Automatic loss scaling needs an accumulation of means. */
+ * (bg_accumulation), the counted gradients are those of the sum over the samples instead of the mean. After each
+ * `period` updates, if the share of counted elements in these updates is above the threshold, the scale is multiplied
+ * by `decrease`, otherwise by `increase`. If an accumulated gradient is not finite, the update is skipped (weights and
+ * optimizer state do not change; only bg_session_step counts the update) and the scale decreases at once. Every stage's
+ * update waits for the gradients of all stages. The scale is the variable "loss.scale" (float32) of the weights, which
+ * checkpoints keep. Automatic loss scaling needs means over micro-batches and over replicas. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
     bool output;      /* training has one more output, `loss_scale`: the scale of each update, a float32 scalar */
@@ -418,10 +419,10 @@ typedef struct bg_memory_options {
     double recompute_fraction;        /* FRACTION: 0 (no recomputation) to 1 */
     bg_recompute_order recompute_order;
     bool no_memory_check; /* a session may need more memory than the machine has free (bg_session_create) */
-    /* The caller's allocator, which replaces the C library's; bg_allocator (base.h) describes its contract. It provides
-     * the memory of the plan and its compilation, of the arenas and remote stores of the sessions' devices, of the
-     * sessions' infeeds, and of weights that a session makes itself. It must outlive the plan, the sessions and these
-     * weights. docs/embedding.md lists memory that does not come from it. */
+    /* The caller's allocator, which replaces the C library's; bg_allocator (base.h) describes its contract. The
+     * allocator provides the memory of the plan and its compilation, of the arenas and remote stores of the sessions'
+     * devices, of the sessions' infeeds, and of weights that a session makes itself. It must outlive the plan, the
+     * sessions and these weights. docs/embedding.md lists memory that does not come from it. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
     void *allocator_user; /* passed to both */
@@ -553,7 +554,7 @@ typedef struct bg_reporting_options {
      * update waits for this output. */
     bool output_gradient_norm;
     bg_output_mode output_mode;
-    uint32_t output_period;                   /* EVERY_N */
+    uint32_t output_period;                   /* EVERY_N: n, a divisor of device_iterations */
     const bg_output_request *output_requests; /* additional forms of outputs */
     uint32_t output_request_count;
     bool requests_only;    /* return only the requests; inference drops ops that they do not need */
@@ -669,10 +670,10 @@ typedef struct bg_update_rule {
     const char *states;
 } bg_update_rule;
 
-/* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) adds epsilon to
- * the largest gradient when it divides by it, as in PopART, while torch keeps epsilon in the state. LAMB (You et al.,
- * 2019), which torch does not have, scales AdamW's update to a length of the learning rate times the parameter's norm.
- * All numbers except velocity_scaling may be changed between runs (bg_session_set_optimizer); the flags may not. */
+/* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) divides by the
+ * largest gradient plus epsilon, as in PopART, while torch keeps epsilon in the state. LAMB (You et al., 2019), which
+ * torch does not have, scales AdamW's update to a length of the learning rate times the parameter's norm. All numbers
+ * except velocity_scaling may be changed between runs (bg_session_set_optimizer); the flags may not. */
 typedef struct bg_optimizer {
     size_t struct_bytes; /* set by bg_sgd, bg_adam and the like; see base.h */
     bg_optimizer_kind kind;

@@ -84,13 +84,13 @@ BG_API size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memo
 /* Returns the total bytes of all classes except REMOTE. */
 BG_API size_t bg_plan_device_bytes(const bg_plan *plan, uint32_t device);
 
-/* Returns the bytes of a class in the remote store of a device. The sum over all classes is that of
+/* Returns the bytes of a class in the remote store of a device. The sum over all classes is bg_plan_memory_bytes of
  * BG_MEMORY_REMOTE. */
 BG_API size_t bg_plan_remote_bytes(const bg_plan *plan, uint32_t device, bg_location_class location_class);
 
 /* The bytes that a step moves to a device and away from it. */
 typedef enum bg_plan_traffic {
-    /* From remote stores; for sharded tensors the pieces of all replicas, unless one is enough. */
+    /* From remote stores; for sharded tensors the pieces of all replicas, unless one piece is enough. */
     BG_TRAFFIC_LOADED = 0,
     BG_TRAFFIC_STORED, /* to the device's own remote store */
     /* The device's input to sums over replicas: gradients (accumulators) and, for a model that is cut over replicas,

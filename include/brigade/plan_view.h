@@ -57,7 +57,7 @@ BG_API uint32_t bg_plan_instruction_count(const bg_plan *plan, uint32_t device);
 /* Returns instruction `index` of the device; all-zero past the last. */
 BG_API bg_plan_instruction bg_plan_instruction_at(const bg_plan *plan, uint32_t device, uint32_t index);
 /* Sets marks[e] to true for each edge e that instruction `index` writes or reads on the device. `marks` has
- * bg_plan_summary.edge_count elements; the others are unchanged. */
+ * bg_plan_summary.edge_count elements; other elements are unchanged. */
 BG_API void bg_plan_mark_edges(const bg_plan *plan, uint32_t device, uint32_t index, bool *marks);
 /* Returns the number of transfers to and from remote stores that a device begins in a step. */
 BG_API uint32_t bg_plan_transfer_count(const bg_plan *plan, uint32_t device);

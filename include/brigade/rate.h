@@ -43,11 +43,11 @@ typedef struct bg_rate_schedule {
     uint64_t period; /* STEP; default 1 */
     /* PLATEAU: a report is progress if its value is below the best value so far by more than threshold x |best|. After
      * more than `patience` reports in a row without progress the rate changes, and the next `cooldown` reports do not
-     * count as such. */
+     * count as reports without progress. */
     uint64_t patience; /* default 10 */
     uint64_t cooldown; /* default 0 */
     double threshold;  /* default 1e-4 */
-    /* State of PLATEAU, set by bg_rate_report. To resume training with it, save it with a checkpoint. */
+    /* State of PLATEAU, set by bg_rate_report. To resume training, save these fields with a checkpoint. */
     double scale, best; /* 1 and infinity at first */
     uint64_t bad_reports, resting;
 } bg_rate_schedule;

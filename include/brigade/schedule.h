@@ -140,8 +140,8 @@ typedef struct bg_schedule_problem {
     bool reduces_in_backward; /* REDUCE follows the stage's last B or W instead, and so does, in "phased", the first of
                                  several levels of the stage's update, which needs no other stage. This level comes one
                                  phase later if no buffer then stays on its device for longer */
-    bool keeps_for_sums;      /* in "phased" this level always comes one phase later, and the stage's buffers with
-                                 starts_fresh stay on the device until then */
+    bool keeps_for_sums; /* with reduces_in_backward in "phased": the first of several update levels always comes one
+                            phase later, and the stage's buffers with starts_fresh stay on the device until then */
     /* For sharded updates: the stages that have a GATHER of their new weights after their last U. NULL: no stage. */
     const bool *stage_gathers;
     const bg_schedule_edge *edges;
@@ -245,8 +245,8 @@ BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_
  * verified. For an edge on one device the depth is the number of micro-batches that are live at the same time. For a
  * message it is the number of micro-batches between RECEIVE and the last reader, plus send_ahead. If send_ahead is
  * above 0, the depth is at least the number of micro-batches in flight when every action takes one step, so that an
- * edge that skips stages does not slow a pipeline. The depth is larger where fewer slots would deadlock. It is from 1
- * to micro_batch_count; UPDATE edges have 1. */
+ * edge that skips stages does not slow a pipeline. The depth is larger where fewer slots would deadlock. The depth is
+ * from 1 to micro_batch_count; UPDATE edges have 1. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
 /* Returns, for a buffer of an edge, the number of micro-batches whose values are on the device at the same time between
  * LOAD and the last reader; 1 for other buffers; 0 before the schedule is verified. bg_schedule_edge_depth of the
@@ -285,10 +285,10 @@ BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_sche
                                       bg_schedule_timing *out, bg_error *error);
 BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
 
-/* Print a schedule as text, and read such a text. It has one line per device, "device 0: F0.0 SEND0.0:0 ... U0:0", and
- * is malloc'ed. An action is its kind and stage, then .micro-batch, then :index (level of U, edge of SEND and RECEIVE),
- * if the kind has them. '#' begins a comment. A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found
- * ..."; the reader does not verify the schedule. */
+/* Print a schedule as text, malloc'ed, and read such a text. The text has one line per device, "device 0: F0.0
+ * SEND0.0:0 ... U0:0". An action is its kind and stage, then .micro-batch, then :index (level of U, edge of SEND and
+ * RECEIVE), if the kind has them. '#' begins a comment. A wrong text gives BG_ERROR_PARSE, "file:line:column: expected
+ * ..., found ..."; the reader does not verify the schedule. */
 BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
 /* Draws a timetable in which each F, R, B and W takes one step: devices are rows, steps are columns, and cells are kind

@@ -8,13 +8,13 @@
  * Sessions that do not share weights may run concurrently. A function of this header, of feed.h or of checkpoint.h that
  * reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside such a
  * function with the same weights, and when a callback or kernel calls it within a run. The call then changes nothing,
- * and the run continues. This also holds if all sessions that share the weights are for inference. Memory behind a
- * returned pointer (bg_weights_at) is not guarded: another thread may change it once the function has returned. To
+ * and the run continues. The rule also applies if all sessions that share the weights are for inference. Memory behind
+ * a returned pointer (bg_weights_at) is not guarded: another thread may change it once the function has returned. To
  * infer in several threads over the same weights, also while another thread trains them, create one reader for each
  * thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another thread. Streams, workers and
  * notes, which never change, and the counts bg_weights_count, bg_session_step and bg_session_cycles may be read at any
  * time. bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while another thread
- * is inside. bg_session_destroy waits for a thread that uses another session of the same weights.
+ * is inside such a function. bg_session_destroy waits for a thread that uses another session of the same weights.
  *
  * Errors: BG_ERROR_INVALID for an invalid argument, and while another thread is inside a function with the same
  * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; with several ranks BG_ERROR_COMMUNICATION.
@@ -64,7 +64,7 @@ BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_
 
 /* Sets the value of a weight with a callback: `write` writes bg_type_size_bytes(type) bytes to `data`, for example by
  * reading a file. For a new weight, `data` is the weight's final memory, so there is no copy. If `write` fails, nothing
- * changes, and the function returns its status. The callback must not use these weights. */
+ * changes, and the function returns the status of `write`. The callback must not use these weights. */
 BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
                                  bg_status (*write)(void *user, void *data, bg_error *error), void *user,
                                  bg_error *error);
@@ -89,9 +89,9 @@ BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg
  * added. In inference, missing parameters, and missing buffers that are read but not written (running statistics), are
  * an error that names them, also with `weights` NULL; they are not an error with options.numerics.initialize_missing,
  * or if files (options.files.memmap_dir) have the values. Inference in one process reads whole weights in the memory of
- * `weights`, without a copy. It copies weights in pieces, weights in remote buffers, and all weights if the session
- * uses files. The plan must outlive the session. Before the function allocates memory, it compares the memory that the
- * devices need with the machine's free memory and with the limits of the process's control groups, unless
+ * `weights`, without a copy. Inference copies weights in pieces, weights in remote buffers, and all weights if the
+ * session uses files. The plan must outlive the session. Before the function allocates memory, it compares the memory
+ * that the devices need with the machine's free memory and with the limits of the process's control groups, unless
  * options.memory.no_memory_check is set. options.reporting.progress can cancel the function, which then leaves
  * `weights` unchanged. With several ranks this callback gets the same calls on all ranks, and must cancel at the same
  * call on all of them. If the session resumes from files and progress cancels while values of `weights` replace values

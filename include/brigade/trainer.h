@@ -153,10 +153,11 @@ typedef struct bg_trainer_event {
     uint64_t batch;       /* number of batches done in this pass over the data */
     uint64_t batch_count; /* total number of batches within the limits; 0: unknown */
     uint64_t valid_count; /* BATCH_END: number of samples without padding */
-    /* REFUSED_UPDATE: the first sample of that update in the batch, or in the call when the data come from an infeed */
+    /* REFUSED_UPDATE: the first sample of the refused update, counted in the batch or, with data from an infeed, in the
+     * call */
     uint64_t sample;
-    /* CALL_END: the call; BATCH_END: the last call; REFUSED_UPDATE: the call with the update, with the outputs of all
-     * its iterations and the number of earlier updates in update_count */
+    /* CALL_END: the call; BATCH_END: the last call; REFUSED_UPDATE: the call with the refused update; `outputs` has all
+     * its iterations, and update_count counts only its updates before the refused one */
     const bg_trainer_call *call;
     bool stop; /* set it to true to end the fit or the pass after this batch */
 } bg_trainer_event;
@@ -195,8 +196,8 @@ typedef struct bg_trainer_options {
     void *model_user;
     bg_optimizer optimizer;                      /* default SGD, 0.01 */
     uint32_t micro_batch[BG_TRAINER_TASK_COUNT]; /* samples in a micro-batch; 0: as for fit, whose default is 1 */
-    /* These fields are used in options that the trainer derives. If training_options are given, leave them at their
-     * defaults. */
+    /* The next three fields are used in options that the trainer derives. If training_options are given, leave these
+     * fields at their defaults. */
     uint32_t accumulate_grad_batches; /* micro-batches in an update; default 1 */
     double gradient_clip;             /* bound of the norm of all gradients; 0: no bound */
     uint64_t seed;                    /* seed of weights and dropout */

@@ -27,8 +27,8 @@ typedef struct bg_watch {
     double least_change; /* the smallest difference that counts as an improvement; default 0 */
     uint64_t patience; /* the fit ends after more than this number of validations in a row without improvement, or when
                           the metric is NaN; default UINT64_MAX: never */
-    bg_weights *best_weights; /* gets a copy of all weights when the metric is the best so far; NULL: no copy */
-    /* Folder that receives a checkpoint when the metric is the best so far; it keeps only this one. NULL: no
+    bg_weights *best_weights; /* gets a copy of all parameters and buffers when the metric improves; NULL: no copy */
+    /* Folder that receives a checkpoint when the metric improves; the folder keeps only this checkpoint. NULL: no
      * checkpoint. */
     const char *best_directory;
     bg_rate_schedule *plateau; /* schedule that gets every value of the metric (bg_rate_report); NULL: no schedule */
@@ -46,8 +46,9 @@ static inline bg_watch bg_watch_defaults(const char *metric)
     bg_watch_init(&watch, sizeof watch, metric);
     return watch;
 }
-/* The callback for bg_trainer_callback, with a bg_watch as `user`. Errors: BG_ERROR_NOT_FOUND when the validation has
- * no such metric, and those of bg_checkpoint_save and bg_weights_set. */
+/* Compares the metric after each validation, and acts as `watch` says. Use the function in a bg_trainer_callback, with
+ * the bg_watch as `user`. Errors: BG_ERROR_NOT_FOUND when the validation has no such metric, and those of
+ * bg_checkpoint_save and bg_weights_set. */
 BG_API bg_status bg_watch_event(void *watch, bg_trainer_event *event, bg_error *error);
 
 /* Data of the callback bg_average_event, which computes exponential moving averages of a fit's parameters. After each
@@ -68,7 +69,7 @@ static inline bg_average bg_average_make(double decay, bg_weights *weights)
     bg_average_init(&average, sizeof average, decay, weights);
     return average;
 }
-/* The callback for bg_trainer_callback, with a bg_average as `user`. */
+/* Updates the averages. Use the function in a bg_trainer_callback, with the bg_average as `user`. */
 BG_API bg_status bg_average_event(void *average, bg_trainer_event *event, bg_error *error);
 
 #ifdef __cplusplus

@@ -95,10 +95,11 @@ BG_API bg_status bg_weights_report_print(const bg_weights_report *report, char *
  * Reads weights from `path`: a .safetensors or .npz file, recognized by its content, or a folder with model.safetensors
  * or with the files of a model.safetensors.index.json. Tensors are read one at a time, but a .npz file is in memory as
  * a whole. `out_report` may be NULL; it is filled on success, and when tensors do not fit. Errors: BG_ERROR_INVALID
- * (options; two tensors with one name in the model; with `strict`, unexpected ones), BG_ERROR_NOT_FOUND (no such file;
- * with `strict`, missing tensors), BG_ERROR_SHAPE (with `strict`, tensors of another shape or type), BG_ERROR_PARSE,
- * BG_ERROR_UNSUPPORTED, BG_ERROR_IO, BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. Messages about tensors have the
- * first names and the number of all. If reading a tensor fails, earlier tensors have the file's values.
+ * (options; two tensors with one name in the model; with `strict`, unexpected tensors), BG_ERROR_NOT_FOUND (no such
+ * file; with `strict`, missing tensors), BG_ERROR_SHAPE (with `strict`, tensors of another shape or type),
+ * BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_IO, BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. Messages about
+ * tensors have the first names and the number of all. If reading a tensor fails, earlier tensors have the file's
+ * values.
  */
 BG_API bg_status bg_weights_load(bg_weights *weights, const char *path, const bg_weights_load_options *options,
                                  bg_weights_report *out_report, bg_error *error);

@@ -94,7 +94,7 @@ _thrown = threading.local()
 
 
 def guard(function, *arguments):
-    """Calls a callback, which returns True to cancel. An exception must not cross the C code, so it cancels, and call() raises it again."""
+    """Calls a callback, which returns True to cancel. An exception must not cross the C code: it cancels the work, and call() raises it again."""
     try:
         return bool(function(*arguments))
     except BaseException as reason:

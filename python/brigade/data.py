@@ -10,8 +10,8 @@ from .types import array_of, as_elements, dtype_number, make_type, numpy_dtype, 
 
 
 class Dataset(Owner):
-    """Samples that are read by index. The samples of Dataset(x=images, y=labels) are the rows of the arrays, which are not copied
-    and must not change. The names are those of a graph's inputs. Give bfloat16 as a tuple (array of uint16, "bfloat16")."""
+    """Samples that are read by index. The samples of Dataset(x=images, y=labels) are the rows of the arrays, which must not
+    change; contiguous arrays are not copied. The names are those of a graph's inputs. Give bfloat16 as a tuple (array of uint16, "bfloat16")."""
 
     _destroy = "bg_dataset_destroy"
 

@@ -69,7 +69,7 @@ def view(options):
 
 
 def view_or_defaults(options):
-    """Returns the C struct of Options, or of the defaults for None, for C functions that require one. The result keeps it alive."""
+    """Returns the C struct of Options, or of the defaults for None, for C functions that require one."""
     return view(options if options is not None else Options())
 
 

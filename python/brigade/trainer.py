@@ -118,8 +118,8 @@ class Trainer(Owner):
 
     Further arguments are the fields of bg_trainer_options. `strategy` is a mapping of the fields of bg_ipu_strategy, whose
     training_options and inference_options are Options. `scores` is {name: {"output": ..., "kind": "f1"}}, and `arguments` is
-    {input: number or "epoch"}. If a function that is passed here raises an exception, the trainer's method ends and raises the
-    exception again. Data are a Dataset, a Loader, or a mapping of arrays by the names of inputs.
+    {input: number, "batch", "epoch" or "step"}. If a function that is passed here raises an exception, the trainer's method ends and
+    raises the exception again. Data are a Dataset, a Loader, or a mapping of arrays by the names of inputs.
     """
 
     _destroy = "bg_trainer_destroy"

@@ -1,6 +1,6 @@
 /*
  * archive.c: implements archive.h. A shared array that was already written is represented by its number, from 1 on. A
- * new one begins with 0, followed by its length.
+ * new shared array begins with 0, followed by its length.
  */
 #include "core/archive.h"
 
@@ -53,7 +53,7 @@ static void fail_memory(bgi_archive *archive)
 
 /* ---- bytes ---- */
 
-/* Returns memory for `size_bytes` more bytes; NULL when memory is exhausted. */
+/* Returns memory for `size_bytes` more bytes; NULL if the archive has failed or memory is exhausted. */
 static unsigned char *append(bgi_archive *archive, size_t size_bytes)
 {
     unsigned char *at;
@@ -74,7 +74,7 @@ static size_t bytes_left(const bgi_archive *archive)
     return (size_t)(archive->end - archive->at);
 }
 
-/* Returns the next `size_bytes` bytes, or NULL if there are fewer. */
+/* Returns the next `size_bytes` bytes. If there are fewer, the archive fails and the result is NULL. */
 static const unsigned char *take(bgi_archive *archive, size_t size_bytes)
 {
     const unsigned char *at = archive->at;
@@ -162,8 +162,7 @@ void bgi_archive_size(bgi_archive *archive, size_t *value)
         *value = (size_t)wide;
 }
 
-/* Writes or reads a signed number. Small negative numbers also need few bytes: 0, -1, 1, -2 are written as 0, 1, 2, 3.
- */
+/* Writes or reads a signed number. Small negative numbers also need few bytes: 0, -1, 1, -2 become 0, 1, 2, 3. */
 void bgi_archive_i64(bgi_archive *archive, int64_t *value)
 {
     uint64_t folded = (uint64_t)*value << 1 ^ (*value < 0 ? UINT64_MAX : 0);
@@ -251,8 +250,8 @@ void bgi_archive_text(bgi_archive *archive, const char **text)
     *text = to;
 }
 
-/* Allocates an array while reading. The array cannot have more elements than bytes are left, because every element
- * occupies at least one byte. */
+/* Allocates an array while reading. The array cannot have more elements than there are bytes left, because every
+ * element occupies at least one byte. */
 static void *take_array(bgi_archive *archive, uint32_t *count, size_t element_bytes)
 {
     void *array = NULL;
@@ -351,7 +350,7 @@ bool bgi_archive_shared(bgi_archive *archive, const void **array, uint32_t *coun
 {
     uint32_t number = 0;
 
-    if (!archive->is_reading) /* arrays without elements may share addresses with others */
+    if (!archive->is_reading) /* an array without elements may have the address of another array */
         return write_shared(archive, (bgi_archive_array){*count == 0 ? NULL : *array, *count, kind});
     bgi_archive_u32(archive, &number);
     if (number == 0) {

@@ -9,7 +9,7 @@
  *     }
  *
  * Integers are written in as few bytes as they need, 7 bits in each, low bits first. A float64 is written in eight
- * bytes, low byte first. Reading checks everything. At the end of the bytes, or at a number out of its range, the
+ * bytes, low byte first. Reading checks everything. If the bytes end too early or a number is out of its range, the
  * archive fails; from then on numbers are read as zero and arrays as empty. An array's length is at most the number of
  * remaining bytes, so that memory stays in proportion to the input.
  */
@@ -25,7 +25,7 @@ typedef struct bgi_archive_array bgi_archive_array;
 
 typedef struct bgi_archive {
     bool is_reading;
-    bool has_failed;    /* reading: the bytes are invalid */
+    bool has_failed;    /* the bytes that are read are invalid, a number is out of its range, or memory is exhausted */
     bool out_of_memory; /* when reading or writing; has_failed is then set too */
     /* Writing. */
     unsigned char *data; /* malloc'ed */
@@ -73,12 +73,11 @@ void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_byt
 /* Writes or reads the length of an array. Returns `array` when writing, and memory for *count elements when reading;
  * the caller then visits the elements. */
 void *bgi_archive_list(bgi_archive *archive, const void *array, uint32_t *count, size_t element_bytes);
-/* Does the same for an array of `count` elements. The count is not written, so the reader must pass it. The array may
- * be NULL. */
+/* Does the same as bgi_archive_list for an array that may be NULL. `count` is not written; the reader must pass it. */
 void *bgi_archive_table(bgi_archive *archive, const void *array, uint32_t count, size_t element_bytes);
-/* Writes or reads an array that several structs may point to; it is written once. `kind` distinguishes arrays by
- * element type. If the result is true, the caller must visit the elements now. If it is false, *array and *count are
- * those of an earlier array. */
+/* Writes or reads an array that several structs may point to; each array is written once. `kind` distinguishes arrays
+ * by element type. Returns true if the caller must visit the elements now; false if an earlier call has visited them,
+ * or the archive has failed. When reading, sets *array and *count (to NULL and 0 after a failure). */
 bool bgi_archive_shared(bgi_archive *archive, const void **array, uint32_t *count, uint32_t kind, size_t element_bytes);
 
 #endif

@@ -170,9 +170,9 @@ size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes)
     return round_to_huge_pages(size_bytes) - untouched_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 }
 
-/* Kernels read tensors with large strides, often a page or more, and the tensors of a pipeline are in the memory of
- * several devices. With pages of 4096 bytes the processor would spend its time on address translation. This is only
- * advice; systems without huge pages ignore it. */
+/* Returns memory for which huge pages are requested; NULL if the system has no such request or no memory. Kernels read
+ * tensors with large strides, often a page or more, and the tensors of a pipeline are in the memory of several devices.
+ * With pages of 4096 bytes the processor would spend its time on address translation. */
 static void *take_huge_pages(size_t alignment, size_t size_bytes)
 {
     void *memory = NULL;

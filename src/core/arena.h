@@ -1,6 +1,7 @@
 /*
- * arena.h: declares bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan,
- * trace) and one scratch arena per compile. Objects in an arena are not freed individually. Memory is zeroed.
+ * arena.h: declares bump allocation for objects that are freed together. There is one arena per long-lived owner
+ * (graph, plan, trace) and one scratch arena per compilation. Objects in an arena are not freed individually. Memory is
+ * zeroed.
  *
  * With the address sanitizer every object is a separate malloc, so that an overrun of one object is detected.
  */
@@ -12,7 +13,7 @@
 typedef struct bgi_arena {
     struct bgi_arena_chunk *chunks; /* newest first */
     size_t next_chunk_bytes;
-    bg_allocator allocator; /* allocator of the chunks; set before the first one */
+    bg_allocator allocator; /* allocator of the chunks; set it before the first allocation */
 } bgi_arena;
 
 /* Frees all objects; the arena stays valid and keeps its allocator. A zeroed arena is valid and empty. */
@@ -39,12 +40,13 @@ static inline size_t bgi_whole_pages(size_t size_bytes)
 {
     return (size_bytes + BGI_PAGE_BYTES - 1) / BGI_PAGE_BYTES * BGI_PAGE_BYTES;
 }
-/* Returns zeroed memory for `count` elements in whole pages, or NULL; release with free(). It is for data that a thread
- * writes in each run. If such data shared a cache line with memory of another thread's session, both threads would wait
- * for the line. Separate lines of the same page are not enough, because processors prefetch within a page. */
+/* Returns zeroed memory for `count` elements in whole pages, or NULL; release with free(). The function is for data
+ * that a thread writes in each run. If such data shared a cache line with memory of another thread's session, both
+ * threads would wait for the line. Separate lines of the same page are not enough, because processors prefetch within a
+ * page. */
 void *bgi_take_pages(size_t count, size_t element_bytes);
-/* Returns the memory that a block occupies on a system with huge pages after all of it except its first bytes was
- * written. */
+/* Returns the bytes that a block of size_bytes occupies on a system with huge pages, after all of the block except
+ * untouched_bytes was written. */
 size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes);
 
 /* Do the same as bgi_aligned_allocate and bgi_aligned_reserve with a caller's allocator, or with the C library's if

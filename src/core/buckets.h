@@ -18,7 +18,7 @@ typedef struct bgi_buckets {
 } bgi_buckets;
 
 /* Sorts the numbers below item_count by counting. keys[i] is the key of item i; if it is BGI_NO_BUCKET or not below
- * bucket_count, the item is omitted. Allocates memory in the arena; returns false if there is none. */
+ * bucket_count, the item is omitted. Allocates memory in the arena; returns false if memory is exhausted. */
 bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_count, size_t item_count,
                       const uint32_t *keys);
 

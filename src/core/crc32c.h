@@ -1,5 +1,5 @@
 /*
- * crc32c.h: computes the CRC-32C (Castagnoli) checksum of TFRecord files, also with their mask.
+ * crc32c.h: computes the CRC-32C (Castagnoli) checksum of TFRecord files, plain or masked.
  */
 #ifndef BGI_CORE_CRC32C_H
 #define BGI_CORE_CRC32C_H

@@ -3,9 +3,9 @@
  * the sum (xor) of what each byte contributes with zeros after it.
  *
  * If the processor multiplies polynomials, long data are summed in a different way, with the same value. Sixteen bytes
- * can be replaced by zeros if bytes with the same remainder are added D bytes later. These are the two halves, each
- * multiplied by a power of x modulo the polynomial. Four such sums are computed in parallel, and the table adds the
- * last 16 bytes.
+ * can be replaced by zeros if bytes with the same remainder are added D bytes later. The added bytes are the sum of the
+ * two halves of the sixteen bytes, each multiplied by a power of x modulo the polynomial. Four such sums are computed
+ * in parallel, and the table adds the last 16 bytes.
  *
  *     0 1 2 3 | 4 5 6 7 | ...   blocks of 16 bytes: 0 is added to 4, 1 to 5, ..., and in the end 0 to 1 to 2 to 3
  */
@@ -20,7 +20,7 @@ static const uint64_t polynomial = 0xc96c5795d7870f42u;
 
 enum { BLOCK_BYTES = 16, STREAMS = 4, FOLDED_BYTES_LEAST = 2 * STREAMS * BLOCK_BYTES };
 
-/* Times x. The lowest bit is the coefficient of the highest power. */
+/* Multiplies by x modulo the polynomial. The lowest bit is the coefficient of the highest power. */
 static uint64_t shift(uint64_t value)
 {
     return value >> 1 ^ ((value & 1) != 0 ? polynomial : 0);

@@ -1,7 +1,7 @@
 /*
  * crc64.h: computes the CRC-64 of the xz format (its specification, section 6): the polynomial of ECMA-182, bits
- * reflected, initial value and final xor all ones. It detects damage, but not manipulation. It detects every change
- * within 64 neighboring bits and all but one in 2^64 of the others.
+ * reflected, initial value and final xor all ones. The checksum detects damage, but not manipulation. It detects every
+ * change within 64 neighboring bits, and all but one in 2^64 of the other changes.
  */
 #ifndef BGI_CORE_CRC64_H
 #define BGI_CORE_CRC64_H
@@ -13,8 +13,9 @@
 typedef struct bgi_crc64 {
     uint64_t value;
     uint64_t table[8][256]; /* values of a byte with 0 to 7 zero bytes after it */
-    uint64_t fold[4];       /* factors that move the two halves of 16 bytes forward by 16 bytes, then by 64 */
-    bool folds;             /* the processor multiplies polynomials: long data are folded. Results are the same */
+    uint64_t fold[4]; /* factors that move the two halves of 16 bytes forward: fold[0], fold[1] by 16 bytes; fold[2],
+                         fold[3] by 64 bytes */
+    bool folds;       /* the processor multiplies polynomials: long data are folded. Results are the same */
 } bgi_crc64;
 
 void bgi_crc64_init(bgi_crc64 *crc);

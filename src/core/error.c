@@ -1,5 +1,5 @@
 /*
- * error.c: fills the caller's bg_error. The first cause stays; contexts are prepended. No allocation.
+ * error.c: fills the caller's bg_error. The first cause stays; contexts are prepended. Nothing is allocated.
  */
 #include "core/error.h"
 
@@ -28,7 +28,8 @@ void bg_error_clear(bg_error *error)
     error->message[0] = '\0';
 }
 
-/* Names and values in a message may come from files. Only the table of a device's memory has several lines. */
+/* Escapes control characters in the message, because names and values in it may come from files. Only the table of a
+ * device's memory (BG_ERROR_BUDGET) keeps its several lines. */
 static void keep_to_one_line(bg_error *error)
 {
     bgi_string_escape(error->message, sizeof error->message, error->status == BG_ERROR_BUDGET);

@@ -1,5 +1,6 @@
 /*
- * error.h: defines the two macros that propagate failures inside the library. Macros hide nothing else.
+ * error.h: defines the two macros that propagate failures inside the library, and declares functions that make errors.
+ * No other macro hides a return or a jump.
  */
 #ifndef BGI_CORE_ERROR_H
 #define BGI_CORE_ERROR_H
@@ -35,7 +36,7 @@ void bgi_struct_fill(void *options, size_t struct_bytes, const void *made, size_
  * error. If it is NULL, the struct may be zeroed, and struct_bytes 0 means this release's size. */
 bg_status bgi_struct_check(size_t struct_bytes, size_t own_bytes, const char *type, const char *maker, bg_error *error);
 
-/* Fills an error for a callback that failed without a message: "the source reported 'i/o error' without a message". An
+/* Fills an error for a callback that failed without a message: "the source reported 'io' without a message". An
  * existing message stays. Returns the status. */
 bg_status bgi_error_unexplained(bg_error *error, bg_status status, const char *who);
 

@@ -1,13 +1,13 @@
 /*
- * escape.c: escapes control characters, so that text remains on one line. It is separate from text.c, because errors
- * are escaped and text.c makes errors.
+ * escape.c: escapes control characters, so that text remains on one line. The functions are not in text.c, because
+ * error.c calls them and text.c calls error.c.
  */
 #include "core/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the length of a byte's escape; 0 when it is not escaped. */
+/* Writes the escape of a byte to `out` and returns the length of the escape; 0 if the byte is not escaped. */
 static size_t escape_byte(unsigned char byte, bool keeps_lines, char out[5])
 {
     if ((byte >= 0x20 && byte != 0x7f) || (byte == '\n' && keeps_lines))

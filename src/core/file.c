@@ -392,7 +392,7 @@ bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error)
     return writer->first_errno == 0 ? BG_OK : fail_write(writer, error);
 }
 
-/* Adds to an existing error that the temporary file remains. */
+/* Removes the temporary file. If this fails and `error` has an error, adds to it that the file remains. */
 static void remove_temporary(const bgi_file_writer *writer, bg_error *error)
 {
     char reason[BGI_ERRNO_TEXT_BYTES];
@@ -418,11 +418,12 @@ bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error)
         is_gone = errno == ENOENT;
     }
     if (writer->first_errno != 0) {
-        status = is_gone ? bg_error_set(error, BG_ERROR_IO,
-                                        "%s: the temporary file %s is gone before it was complete; another process may "
-                                        "be writing to this folder",
-                                        writer->path, writer->temporary_path)
-                         : fail_write(writer, error);
+        status = is_gone
+                     ? bg_error_set(error, BG_ERROR_IO,
+                                    "%s: the temporary file %s disappeared before it was complete; another process may "
+                                    "be writing to this folder",
+                                    writer->path, writer->temporary_path)
+                     : fail_write(writer, error);
         remove_temporary(writer, error);
     } else if ((problem = sync_folder_of(writer->path)) != 0) {
         status = fail_io(error, writer->path, "flush the folder, so a power failure may undo the write", problem);

@@ -74,17 +74,16 @@ bool bgi_file_is_same(const char *a, const char *b);
 /* Creates a folder and its parents; succeeds when it exists. */
 bg_status bgi_folder_create(const char *path, bg_error *error);
 
-/* Whether a folder has no entries. Errors: BG_ERROR_IO (it does not exist, or cannot be read). */
+/* Whether a folder has no entries. Errors: BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_IO, BG_ERROR_MEMORY. */
 bg_status bgi_folder_is_empty(const char *path, bool *out, bg_error *error);
 
 /* Locks a folder for this process until *out is released or the process ends; BG_ERROR_INVALID if another process has
  * locked it. The lock excludes only processes that request it. On file systems without locks it has no effect, and *out
- * is -1. Other failures are BG_ERROR_IO. */
+ * is -1. Other errors: BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_IO, BG_ERROR_MEMORY. */
 bg_status bgi_folder_lock(const char *path, int *out, bg_error *error);
 void bgi_folder_release(int *held);
 
-/* Returns "folder/name" in malloc'ed memory, or NULL if memory is exhausted. If the folder is empty, the result is
- * `name`. */
+/* Returns "folder/name" in malloc'ed memory, or NULL if memory is exhausted; "name" if `folder` is "". */
 char *bgi_path_join(const char *folder, const char *name);
 
 /* Writes the system's message for an errno value to `text`; thread-safe. */

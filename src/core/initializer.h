@@ -6,7 +6,8 @@
 
 #include <brigade/graph.h>
 
-/* Checks that the kind exists and supports tensors of that rank, which is also that of each shard. */
+/* Checks that the initializer's kind exists and supports tensors of this rank. Shards have the rank of their whole
+ * tensor. */
 bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t rank, const char *name,
                                      bg_error *error);
 /* Does the same, and checks that the initializer's numbers are valid for the whole tensor. Errors: BG_ERROR_INVALID,

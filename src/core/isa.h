@@ -1,15 +1,15 @@
 /*
  * isa.h: finds the instruction set that fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c, *_amx.c
- * and
- * *_neon.c are compiled for these sets. Code with several forms of a function chooses one with this header. Each set of
- * x86-64 includes all earlier ones of x86-64; aarch64 has one set. Every processor has the portable one.
+ * and *_neon.c are compiled for these instruction sets. Code with several forms of a function chooses one with this
+ * header. Each set of x86-64 includes all earlier ones of x86-64; aarch64 has one set. Every processor has the portable
+ * set.
  */
 #ifndef BGI_CORE_ISA_H
 #define BGI_CORE_ISA_H
 
 #include <stdbool.h>
 
-/* In this order a comparison with a set of x86-64 is false on aarch64. */
+/* In this order `isa >= BGI_ISA_AVX2` is false on aarch64, and so is the comparison with a later set of x86-64. */
 typedef enum bgi_isa {
     BGI_ISA_PORTABLE = 0,
     BGI_ISA_NEON, /* aarch64 */

@@ -1,5 +1,5 @@
 /*
- * launcher.c: the variables that launchers set for each process.
+ * launcher.c: lists the variables that launchers set for each process, and finds the launcher by these variables.
  */
 #include "core/launcher.h"
 
@@ -23,8 +23,8 @@ uint64_t bgi_launcher_number(const char *variable)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* If a process of one launcher runs another launcher, the variables of the outer one may say 1 although the inner one
- * has started several processes. */
+/* If a process of one launcher runs another launcher, the outer launcher's variables may say 1 although the inner
+ * launcher has started several processes. So a launcher counts only if its number of processes is above 1. */
 const bgi_launcher *bgi_launcher_find(void)
 {
     bool has_size = false;

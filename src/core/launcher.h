@@ -17,7 +17,8 @@ typedef struct bgi_launcher {
 
 /* Returns the launcher of this process, or NULL if the process was started alone. */
 const bgi_launcher *bgi_launcher_find(void);
-/* Whether this process, whose launcher needs an interface, has the variables of one. */
+/* Whether this process has the variables of PMIx or PMI, which the processes of a launcher with needs_interface need
+ * for MPI. */
 bool bgi_launcher_has_interface(void);
 /* Returns the number in a variable of the environment, or 0. */
 uint64_t bgi_launcher_number(const char *variable);

@@ -119,8 +119,7 @@ bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *as
     return BG_OK;
 }
 
-/* Sets out_groups[replica] to the number of the replica's group; a block of size x stride replicas has `stride` groups.
- */
+/* Sets out_groups[replica] to the number of the replica's group; size x stride replicas form `stride` groups. */
 bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
                                   bg_error *error)
 {
@@ -273,7 +272,7 @@ static bool has_groups(const bg_mesh *mesh, uint32_t axes, const uint32_t *group
     return true;
 }
 
-/* Finds the first set of axes that makes the groups. It contains no axis of size 1, because such axes have no
+/* Finds the first set of axes that makes the groups. The set contains no axis of size 1, because such axes have no
  * effect. */
 bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error)
 {

@@ -2,8 +2,8 @@
  * pace.h: limits the processor time of background work during a computation that needs the same processors. The work is
  * cut into parts of less than a millisecond, and its thread calls bgi_pace_wait before each part:
  *
- *     piece, wait, piece, wait ...        a processor is free: no time
- *                                         otherwise: BGI_PACE_SHARE - 1 times the processor time of the piece
+ *     part, wait, part, wait ...          a processor is free: no time
+ *                                         otherwise: BGI_PACE_SHARE - 1 times the processor time of the part
  *
  * So the work takes at most 1 / BGI_PACE_SHARE of a processor that the computation needs, or all of a free processor.
  * The work never stops, and its thread keeps its priority. A thread of low priority would stop while any other program

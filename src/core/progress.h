@@ -8,7 +8,7 @@
 
 /* The progress of one operation, in its own units: passes, bytes or files. */
 typedef struct bgi_progress {
-    bg_progress_function call; /* NULL: none */
+    bg_progress_function call; /* NULL: no callback */
     void *user;
     const char *work; /* for messages: "the plan" */
     uint64_t done, total;

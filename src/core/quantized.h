@@ -1,18 +1,20 @@
 /*
- * quantized.h: defines the layout of a matrix of weights in 16, 8 or 4 bits. It is the same for each number of bits:
+ * quantized.h: defines the layout of a matrix of weights in 16, 8 or 4 bits. Its units are:
  *
  *     panel    64 outputs; panels follow one another, and the last one is filled up with zeros
  *     block    32 inputs of a panel, filled up with zeros: the scales of its outputs, 64 bfloat16, then a row for each
  *              input
- *     row      64 levels: of 8 bits each; or of 4 bits, where byte j has output j's level + 8 below output j + 32's
+ *     row      64 levels: of 8 bits each; or of 4 bits, where byte j has output j's level + 8 in its low half and
+ *              output j + 32's in its high half
  *
  * Weights of 16 bits are bfloat16, rounded to nearest, without scales. A row has two inputs: output j's weights of both
  * are its elements 2j and 2j + 1, as instructions for pairs read them (kernels/linear/pairs.h).
  *
  * A weight of 8 or 4 bits is level x scale, with levels from -128 to 127 or from -8 to 7, rounded to nearest. A scale
- * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level. The block's
- * extreme weight is at level -128 or -8. It may be negative. The product of a level and a scale is exact in float32, so
- * every kernel that multiplies them first computes with the same float32 matrix.
+ * is the smallest bfloat16 with which every weight of its block is at most half a scale from a level. Of the weights
+ * with one scale, the weight of the largest magnitude has a negative level, so a scale may be negative. The product of
+ * a level and a scale is exact in float32, so every kernel that multiplies them first computes with the same float32
+ * matrix.
  */
 #ifndef BGI_CORE_QUANTIZED_H
 #define BGI_CORE_QUANTIZED_H
@@ -94,7 +96,7 @@ static inline bg_type bgi_quantized_source(const bgi_quantized *q)
     return q->in_out ? bg_matrix(BG_FLOAT32, q->in, q->out) : bg_matrix(BG_FLOAT32, q->out, q->in);
 }
 
-/* Returns the weight between an input and an output. */
+/* Returns the rounded weight between an input and an output as float32. */
 static inline float bgi_quantized_value(const void *data, int64_t in, uint32_t bits, int64_t output, int64_t input)
 {
     const int64_t lane = output % BGI_QUANTIZED_PANEL, half = BGI_QUANTIZED_PANEL / 2;

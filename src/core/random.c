@@ -47,7 +47,7 @@ bgi_random bgi_random_make(uint64_t seed, uint64_t place)
 
 uint64_t bgi_random_domain(uint64_t seed, uint32_t domain)
 {
-    /* The last counter word is all ones, which no stream reaches, because `place` would have to be above 2^64 -
+    /* The last counter word is all ones, which no stream reaches, because `place` would have to be at least 2^64 -
      * 2^32. */
     const uint32_t counter[4] = {domain, 0, 0, 0xffffffffu};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
@@ -72,8 +72,8 @@ uint32_t bgi_random_below(bgi_random *random, uint32_t bound)
 {
     uint64_t product = (uint64_t)bgi_random_word(random) * bound;
 
-    /* Each result would get the same number of words if products with a low half below 2^32 mod bound did not exist, so
-     * these are drawn again. */
+    /* Each result gets the same number of words if words whose product has a low half below 2^32 mod bound are drawn
+     * again. */
     if ((uint32_t)product < bound) {
         const uint32_t surplus = (0u - bound) % bound;
         while ((uint32_t)product < surplus)

@@ -38,7 +38,7 @@ uint32_t bgi_random_below(bgi_random *random, uint32_t bound);
 /* Returns a number that is uniform in [0, 1), a multiple of 2^-24. */
 float bgi_random_uniform(bgi_random *random);
 
-/* Makes two standard normal values (Box-Muller in double, each from two arbitrary words). */
+/* Makes two standard normal values from the next two words (Box-Muller in double). */
 void bgi_random_normal_pair(bgi_random *random, double out[2]);
 
 /* Shuffles by Fisher-Yates; every order is equally likely. `count` is at most 2^32 - 1. */
@@ -52,7 +52,7 @@ static inline float bgi_uniform_from_word(uint32_t word)
     return (float)(word >> 8) * 0x1p-24f;
 }
 
-/* Makes two standard normal values from two words. */
+/* Makes two standard normal values from two words, as bgi_random_normal_pair does. */
 void bgi_normal_from_words(uint32_t a, uint32_t b, double out[2]);
 
 #endif

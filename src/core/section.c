@@ -40,8 +40,8 @@ bg_type bgi_section_type(const bg_section *section)
     return type;
 }
 
-/* Where a section's values are in the whole tensor: `outer` ranges of inner_bytes each, the first one at
- * offset_bytes. */
+/* Where a section's values are in the whole tensor: `outer` ranges of inner_bytes each. The first range begins at
+ * offset_bytes, and the distance between the beginnings of ranges is stride_bytes. */
 typedef struct layout {
     size_t outer, inner_bytes, stride_bytes, offset_bytes;
 } layout;
@@ -95,7 +95,8 @@ void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void 
 
 enum { MOST_DIGITS = 9 };
 
-/* Sets the number of a name such as "split_embeddings.12.rest" and returns "rest"; returns NULL for other names. */
+/* Sets *out_number to the number in a name such as "split_embeddings.12.rest" and returns "rest"; returns NULL for
+ * other names. */
 static const char *skip_component(const char *text, uint32_t *out_number)
 {
     static const char *const words[] = {"split_embeddings.", "split_linear_layers."};

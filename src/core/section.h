@@ -7,7 +7,7 @@
 
 #include <brigade/graph.h>
 
-/* Checks that the range is inside the whole tensor. */
+/* Checks that the section has a name and a valid type of the whole, and that its range is inside the whole tensor. */
 bg_status bgi_section_validate(const bg_section *section, bg_error *error);
 /* Returns the type of the section's own values. */
 bg_type bgi_section_type(const bg_section *section);
@@ -20,8 +20,8 @@ void bgi_section_join(const bg_section *section, const void *values, void *out_w
 /* Whether `name` is that of piece *out_number of the weight `whole`: "x.split_embeddings.3.weight" and
  * "x.split_linear_layers.3.weight" are piece 3 of "x.weight". */
 bool bgi_section_is_piece(const char *name, const char *whole, uint32_t *out_number);
-/* Finds the range of piece `number`, of type `piece`, in the whole tensor, if all pieces have this type. Errors: SHAPE.
- */
+/* Finds the range of piece `number`, of type `piece`, in the whole tensor, if all pieces have this type. Errors:
+ * BG_ERROR_SHAPE. */
 bg_status bgi_section_of_piece(const char *whole_name, const bg_type *whole, uint32_t number, const bg_type *piece,
                                bg_section *out, bg_error *error);
 
@@ -35,7 +35,7 @@ typedef struct bgi_piece_list {
     const void *user;
     size_t count;
     bgi_piece (*at)(const void *user, size_t index); /* returns a NULL name for an entry that is skipped */
-    /* Reads the data of a piece that has none in memory; they are valid until the next call. May be NULL. */
+    /* Reads the data of a piece that has none in memory; the data are valid until the next call. May be NULL. */
     bg_status (*read)(const void *user, size_t index, const void **out_data, bg_error *error);
 } bgi_piece_list;
 

@@ -18,9 +18,8 @@
 
 /* How one dimension is cut for one coordinate of the mesh. */
 typedef struct cut_dim {
-    int64_t blocks, block,
-        piece;     /* number of blocks, elements of a block in the whole tensor, elements of a block in the shard */
-    int64_t first; /* the first element of this coordinate's shard in a block */
+    int64_t blocks, block, piece; /* number of blocks; elements of a block in the whole tensor, and in the shard */
+    int64_t first;                /* the first element of this coordinate's shard in a block */
 } cut_dim;
 
 static uint32_t size_along(const bg_mesh *mesh, bg_mesh_axis axis)

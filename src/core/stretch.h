@@ -1,13 +1,14 @@
 /*
- * stretch.h: describes a part of a tensor as runs of elements that are contiguous in both. Code uses it to copy between
- * them, and to make the values of the part without the whole tensor.
+ * stretch.h: describes a part of a tensor (a shard or a section) as runs of elements that are contiguous both in the
+ * part and in the whole tensor. Code uses the runs to copy between part and whole, and to make the values of the part
+ * without the whole tensor.
  */
 #ifndef BGI_CORE_STRETCH_H
 #define BGI_CORE_STRETCH_H
 
 #include <brigade/graph.h>
 
-/* In elements. */
+/* A run of `length` elements; `whole` and `part` are the positions of its first element in the two tensors. */
 typedef struct bgi_stretch {
     int64_t whole, part, length;
 } bgi_stretch;

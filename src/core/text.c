@@ -189,8 +189,8 @@ const char *bgi_text_nearest(const char *name, const char *const *names, uint32_
     return best;
 }
 
-/* Finds the digits of the shortest decimal that reads back as the same number, and the power of ten of the first
- * digit. */
+/* Finds the digits of the shortest decimal that reads back as the same number, and the power of ten of the first digit.
+ * Returns the number of digits. */
 static int find_digits(double value, char digits[32], int *exponent)
 {
     char text[64];

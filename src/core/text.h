@@ -1,6 +1,6 @@
 /*
- * text.h: declares growing strings, and suggestions for mistyped names. If memory is exhausted, only `finish` reports
- * it.
+ * text.h: declares growing strings, and suggestions for mistyped names. If memory is exhausted, only bgi_string_finish
+ * reports this.
  */
 #ifndef BGI_CORE_TEXT_H
 #define BGI_CORE_TEXT_H
@@ -21,8 +21,8 @@ void bgi_string_append(bgi_string *text, const char *data, size_t size_bytes); /
 bg_status bgi_string_finish(bgi_string *text, char **out, bg_error *error);
 void bgi_string_clear(bgi_string *text);
 
-/* Formats a number like %.9g, and parses like strtod, both with a decimal point in every locale, so that files are the
- * same everywhere. */
+/* Append a number like %.9g, and parse a number like strtod, both with a decimal point in every locale, so that files
+ * are the same everywhere. */
 void bgi_string_add_real(bgi_string *text, double value);
 double bgi_text_real(const char *text, char **end);
 /* Adds the shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */

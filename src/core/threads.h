@@ -31,7 +31,7 @@ typedef struct bgi_counter {
 int bgi_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
 /* Where threads come from: `start` runs the function on a thread of the caller (options.execution.start_thread), or
- * returns false if there is none. All-zero: new threads of the system. */
+ * returns false if the caller has no thread for it. All-zero: new threads of the system. */
 typedef struct bgi_thread_source {
     bool (*start)(void *user, void (*function)(void *argument), void *argument);
     void *user;
@@ -47,8 +47,7 @@ typedef struct bgi_thread {
     pthread_cond_t ended;
 } bgi_thread;
 
-/* Starts `run` on a thread from `source`. Returns 0 or the error's number, which is EAGAIN if `source` has no thread.
- */
+/* Starts `run` on a thread from `source`. Returns 0 or the error's number: EAGAIN if `source` has no thread. */
 int bgi_thread_start(bgi_thread *thread, const bgi_thread_source *source, void (*run)(void *argument), void *argument);
 /* Waits until `run` has returned. */
 void bgi_thread_join(bgi_thread *thread);
@@ -92,8 +91,7 @@ static inline bool bgi_event_count_has_sleepers(bgi_event_count *events)
 void bgi_event_count_notify_one(bgi_event_count *events);
 void bgi_event_count_notify_all(bgi_event_count *events);
 
-/* Creates a condition whose timed waits use the monotonic clock. Returns false if the system refuses a mutex or a
- * condition. */
+/* Creates a condition whose timed waits use the monotonic clock. Returns false if the system refuses the condition. */
 bool bgi_condition_init(pthread_cond_t *condition);
 /* Waits at most `timeout_ns`; may wake early. */
 void bgi_condition_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t timeout_ns);

@@ -125,7 +125,9 @@ bg_status bg_type_validate(const bg_type *type, bg_error *error)
             return bg_error_set(error, BG_ERROR_SHAPE, "dimension %" PRIu32 " is %" PRId64 "; it must be at least 1", i,
                                 type->dims[i]);
         if (size > INT64_MAX / type->dims[i])
-            return bg_error_set(error, BG_ERROR_SHAPE, "the shape's size in bytes overflows at dimension %" PRIu32, i);
+            return bg_error_set(
+                error, BG_ERROR_SHAPE,
+                "the shape has more than 2^63 - 1 bytes at dimension %" PRIu32 "; use smaller dimensions", i);
         size *= type->dims[i];
     }
     return BG_OK;

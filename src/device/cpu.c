@@ -15,7 +15,7 @@ typedef struct cpu_device {
     bgi_device_setup setup; /* for the functions that allocate memory, and the sizes of arena and store */
 } cpu_device;
 
-/* Reserves whole pages, for the reason of bgi_take_pages. */
+/* Reserves whole pages, for the reason given at bgi_take_pages. */
 static void *reserve(const bgi_device_setup *setup, size_t size_bytes)
 {
     if (setup->allocate == NULL)

@@ -9,8 +9,8 @@
  *     create --> [ enter --> launch, copy, copy_in, copy_out ... --> leave ] ... --> destroy
  *
  * A thread calls `enter` before it works for a device (on its program, its loads and stores, or parts of its calls),
- * and `leave` afterward. Several threads may work at the same time. The host does not call these: between runs it uses
- * copy_in, copy_out and map. A device accesses only its own memory, and memory that a transport passes to it.
+ * and `leave` afterward. Several threads may work at the same time. The host calls neither of the two; between runs it
+ * uses copy_in, copy_out and map. A device accesses only its own memory, and memory that a transport passes to it.
  *
  * A launch begins a kernel call; `wait` returns when all launches are complete. The runtime waits before it uses the
  * results. A type without `wait` completes the call before `launch` returns.
@@ -22,7 +22,7 @@
 
 typedef struct bgi_device_type bgi_device_type;
 
-/* Device types begin their own struct with this one. */
+/* The struct of each device type begins with this struct. */
 typedef struct bgi_device {
     const bgi_device_type *type;
     char *arena, *store; /* store: NULL if the device has none */
@@ -31,7 +31,7 @@ typedef struct bgi_device {
 typedef struct bgi_device_setup {
     size_t arena_bytes, store_bytes; /* both begin at a page */
     size_t unused_bytes; /* the number of bytes at the arena's beginning that are written before they are read; all
-                            others begin with zeros */
+                            other bytes are zero at first */
     /* Memory for the store, such as a mapped file (mapped_store.h), which must outlive the device. NULL: the device
      * allocates it. */
     void *store;
@@ -48,7 +48,8 @@ typedef struct bgi_launch {
     /* Runs all parts of a function, and returns when they are complete. `is_main` is true for the kernel's parts, and
      * false for the parts that combine their results. */
     void (*run)(void *user, bg_kernel_function function, uint32_t part_count, bool is_main);
-    /* Returns false when the run has been abandoned: nothing more is done, and the kernel and its plan may be gone. */
+    /* Returns false when the run has been abandoned. The device must then do nothing more, because the kernel and its
+     * plan may no longer exist. */
     bool (*goes_on)(void *user);
 } bgi_launch;
 

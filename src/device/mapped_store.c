@@ -210,7 +210,7 @@ bg_status bgi_mapped_store_make(bgi_mapped_store *s, uint64_t identity, uint64_t
     int reason;
 
     if (file < 0)
-        return bgi_mapped_store_fail(error, s->path, "cannot be made");
+        return bgi_mapped_store_fail(error, s->path, "cannot be created");
     s->is_ours = true;
     describe(s, identity, id, &first);
     status = bgi_mapped_store_lock(file, s->path, s->path, false, error);

@@ -23,7 +23,8 @@ typedef struct bgi_mapped_store {
 } bgi_mapped_store;
 
 /* Opens a store. Stores that belong together have the same identity and id. With a private mapping, changes do not
- * reach the file. While the file is mapped, it is locked, exclusively or for reading. Errors name the store's path. */
+ * reach the file. While the file is mapped, it is locked: exclusively, or for reading if the mapping is private. Errors
+ * name the store's path. */
 bg_status bgi_mapped_store_open(bgi_mapped_store *s, uint64_t identity, uint64_t id, bool is_private, bg_error *error);
 /* Creates a store that is all zeros, as new memory would be, and allocates the file's space at once. */
 bg_status bgi_mapped_store_make(bgi_mapped_store *s, uint64_t identity, uint64_t id, bg_error *error);

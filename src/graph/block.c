@@ -1,13 +1,14 @@
 /*
- * block.c: implements blocks and their scopes while a graph is built. Scopes nest and clear the block when they close;
- * a started block lasts until the next start or the end of its scope.
+ * block.c: implements blocks and their scopes while a graph is built. Scopes nest: the end of a scope returns to the
+ * outer block, and the end of the outermost scope leaves no block. A started block lasts until the next start or the
+ * end of the scope around it.
  */
 #include "graph/graph.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the index of the block of that name, which is added when it is new; BGI_BLOCK_NONE after an error. */
+/* Returns the index of the block of this name, which is added if it is new; BGI_BLOCK_NONE if it cannot be. */
 static uint32_t find_or_add(bg_graph *graph, const char *name, uint32_t device)
 {
     bgi_block block = {.device = device};
@@ -47,7 +48,8 @@ void bg_block_begin(bg_graph *graph, const char *name, uint32_t device)
     if (graph->error.status != BG_OK)
         return;
     if (graph->scope_count == sizeof graph->scopes / sizeof graph->scopes[0]) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "block scopes nest deeper than %u", graph->scope_count);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "blocks nest deeper than %u; end a block before you begin another one",
+                      graph->scope_count);
         return;
     }
     graph->scopes[graph->scope_count++] = graph->current_block;
@@ -62,7 +64,7 @@ void bg_block_end(bg_graph *graph)
         bg_graph_fail(graph, BG_ERROR_INVALID, "bg_block_end was called without bg_block_begin");
         return;
     }
-    /* Leaving an inner scope returns to the outer one; leaving the outermost leaves no block. */
+    /* Leaving an inner scope returns to the outer one; leaving the outermost one leaves no block. */
     graph->scope_count--;
     graph->current_block = graph->scope_count > 0 ? graph->scopes[graph->scope_count] : BGI_BLOCK_NONE;
 }

@@ -195,7 +195,8 @@ static bg_value add_leaf(bg_graph *graph, const char *what, const char *name, co
     if (has_failed(graph))
         return (bg_value){0};
     if (name == NULL || name[0] == '\0' || type == NULL) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s without a %s", what, type == NULL ? "type" : "name");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s without a %s; give it a name and a type", what,
+                      type == NULL ? "type" : "name");
         return (bg_value){0};
     }
     if (bg_type_validate(type, &graph->error) != BG_OK) {
@@ -272,8 +273,8 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     if (!has_failed(graph) && !bg_value_is_null(bg_graph_find_variable(graph, name)))
         bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` already exists; names of variables must be unique", name);
     if (!has_failed(graph) && bgi_graph_has_whole(graph, name))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: sections of a tensor with this name already exist",
-                      name);
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "variable `%s`: sections of a tensor with this name already exist; use another name", name);
     if (has_failed(graph) || !reserve_variable(graph))
         return (bg_value){0};
     added = add_leaf(graph, "variable", name, &kept, &value);
@@ -368,7 +369,7 @@ bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase p
     return kind == BGI_VALUE_VARIABLE || (kind == BGI_VALUE_RESULT && phase == BGI_PHASE_UPDATE);
 }
 
-/* Describes the first missing or invalid field of an op type; returns NULL if the type is valid. */
+/* Returns a description of the first missing or invalid field of an op type; NULL if the type is valid. */
 static const char *find_fault(const bg_op_type *op_type)
 {
     if (op_type->struct_bytes != 0 && op_type->struct_bytes != sizeof *op_type)
@@ -443,7 +444,7 @@ static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_va
         input_count--;
     if (input_count < op_type->minimum_inputs || input_count > op_type->maximum_inputs ||
         input_count + op_type->output_count > MAXIMUM_OPERANDS) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%u operands are given; it takes %u to %u", input_count,
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%u operands are given; the op takes %u to %u", input_count,
                       op_type->minimum_inputs, op_type->maximum_inputs);
         return false;
     }
@@ -467,7 +468,7 @@ static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_va
     return true;
 }
 
-/* Copies the data that the op refers to into the arena. */
+/* Checks whether attributes must be given, and copies the data that the op refers to into the arena. */
 static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, const char *name, const bg_value *inputs,
                     const void *attributes)
 {
@@ -587,7 +588,7 @@ void bg_graph_output(bg_graph *graph, const char *name, bg_value value)
     if (has_failed(graph))
         return;
     if (name == NULL || name[0] == '\0') {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "output without a name");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "output without a name; give it one");
         return;
     }
     if (bg_value_is_null(value) || !is_value_of(graph, value)) {

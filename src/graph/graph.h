@@ -26,8 +26,8 @@ typedef struct bgi_value {
     const void *data; /* of a constant */
     bg_variable_role role;
     bg_initializer initializer;
-    bgi_quantized quantized; /* of a buffer `name.bfloat16`, `name.int8` or `name.int4` of parameter `name`, whose
-                                initializer it has; bits 0: none */
+    bgi_quantized quantized; /* of a buffer `name.bfloat16`, `name.int8` or `name.int4`, which has the initializer of
+                                parameter `name`: its layout; bits 0: the value is no such buffer */
     uint32_t variable;  /* number of a variable, counted over the graph; all sections of a whole share one number */
     bg_value owner;     /* of accumulators and optimizer state: their parameter */
     bool is_remote;     /* of a variable: stored in a remote buffer */
@@ -42,7 +42,7 @@ typedef struct bgi_value {
     const bg_section *section; /* for a variable: its range of a whole; NULL: not a section */
     int64_t piece; /* replicas update a piece of this many elements each; 0: the whole. Types stay those of the whole */
     bool is_piece; /* each replica has only its piece */
-    bool is_read_whole; /* some op of the update reads the whole although others read pieces */
+    bool is_read_whole; /* some op of the update reads the whole although other ops read pieces */
 } bgi_value;
 
 /* When an op runs. Update ops run once for each step, other ops once for each micro-batch. */
@@ -58,7 +58,7 @@ typedef struct bgi_op {
     const bg_op_type *type;
     const char *name;
     bgi_op_phase phase;
-    uint32_t block; /* index; BGI_BLOCK_NONE after a scope has closed */
+    uint32_t block; /* index; BGI_BLOCK_NONE after the outermost block has ended */
     uint32_t input_count, output_count;
     bg_value *inputs;
     bg_value *outputs; /* null ids for absent outputs */
@@ -68,7 +68,7 @@ typedef struct bgi_op {
 
 #define BGI_BLOCK_NONE UINT32_MAX
 
-/* Block 0 holds the ops before any annotation; its name is "". */
+/* Block 0 holds the ops before the first block that the user begins; its name is "". */
 typedef struct bgi_block {
     const char *name;
     uint32_t device;    /* BG_DEVICE_NONE: not given */
@@ -104,7 +104,7 @@ struct bg_graph {
     uint32_t current_block;
     uint32_t scopes[32];
     uint32_t scope_count;
-    char prefix[256];            /* of names, from name scopes: "" or ends in a dot */
+    char prefix[256];            /* prefix of names in the open name scopes: "" or ends in a dot */
     uint32_t prefix_lengths[32]; /* length of the prefix before each open name scope */
     uint32_t prefix_count;
     bg_error error; /* the first error, at which building stops */
@@ -158,7 +158,7 @@ bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_byt
 void bgi_graph_fail_op(bg_graph *graph, const char *type_name, const char *name, bg_status status, const char *format,
                        ...) BG_PRINTF(5, 6);
 
-/* Makes a deep copy with the same ids, which larger passes then change. The op types are shared. */
+/* Makes a deep copy with the same ids, for passes that change the graph. The op types are shared. */
 bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error);
 
 /* Returns the signature of an op of the graph; `types` must have an element for each input and output. */
@@ -170,7 +170,7 @@ bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
 /* Returns whether the op changes the input in this mode: a batch norm changes its running statistics only in
  * training. */
 bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training);
-/* Returns whether an op of that phase may change the value in place. */
+/* Returns whether an op of this phase may change the value in place. */
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);
 
 /* Verifies what every pass may rely on: operands are defined before use, types agree with the shape rules, written

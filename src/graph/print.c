@@ -81,7 +81,7 @@ bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error
     return bgi_string_finish(&text, out_text, error);
 }
 
-/* Names are the user's: quotes and backslashes must not end the label. */
+/* Prints a label of DOT. Names come from the user, so quotes and backslashes are escaped. */
 static void print_label(bgi_string *text, const char *label)
 {
     for (; *label != '\0'; label++)

@@ -45,12 +45,13 @@ static bg_status verify_outputs(const bg_graph *graph, const bgi_op *op, uint32_
         const bg_type in = bg_graph_type(graph, op->inputs[op->type->alias_input]);
         const bg_type out = bg_graph_type(graph, op->outputs[0]);
         if (bg_type_size_bytes(&in) != bg_type_size_bytes(&out))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: its alias has another size", op->name);
+            return bg_error_set(error, BG_ERROR_INTERNAL,
+                                "op `%s`: output 0 is an alias of an input but has another size", op->name);
     }
     return BG_OK;
 }
 
-/* Passes may have changed operands, so the shape rule must still give the same types. */
+/* Checks that the shape rule still gives the same types, because passes may have changed operands. */
 static bg_status verify_types(const bg_graph *graph, const bgi_op *op, bg_error *error)
 {
     bg_type types[64], outputs[64] = {{0}};

@@ -65,7 +65,7 @@ static void add_loss(bg_graph *graph, const bg_convnet_options *options, bg_conv
     net->correct = bg_correct_count(graph, "correct", net->logits, net->labels);
 }
 
-/* Adds a block; returns the value that it passes to the next one. */
+/* Ends the open block, whose result is `x`, and returns `x`. */
 static bg_value end_block(bg_graph *graph, const bg_convnet_options *options, bg_value x)
 {
     if (options->checkpoint_blocks)

@@ -1,7 +1,7 @@
 /*
- * gpt.c: GPT-2. The tokens of all sequences are the rows of one matrix x [N S, hidden], so that every product is a
- * product of matrices. Only attention distinguishes sequences. In generation, a cache contains keys and values of the
- * tokens before those of x. A layer:
+ * gpt.c: builds the GPT-2 model. The tokens of all sequences are the rows of one matrix x [N S, hidden], so that every
+ * product is a product of matrices. Only attention distinguishes sequences. In generation, a cache contains keys and
+ * values of the tokens before those of x. A layer:
  *
  *     x = x + dropout(c_proj(attention(c_attn(ln_1(x)))))
  *     x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))
@@ -105,7 +105,7 @@ typedef struct builder {
     bg_graph *graph;
     const bg_gpt_options *options;
     char prefix[NAME_BYTES]; /* prefix of parameter names: "transformer.h.0." */
-    bg_value positions;      /* positions of the tokens; an input in a generation step */
+    bg_value positions;      /* the tokens' positions, an input of a generation step; otherwise null */
     int64_t cache_length;    /* 0 if the model is not for a generation step */
 } builder;
 
@@ -323,7 +323,7 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     return net;
 }
 
-/* Returns the options of a generation step: its number of sequences, and no dropout. */
+/* Returns the options for a generation step of `sequences` sequences: no dropout, no marks, logits as the output. */
 static bg_gpt_options find_step_options(const bg_gpt_options *options, uint32_t sequences)
 {
     bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();
@@ -358,7 +358,7 @@ bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_
         return step;
     if (cache_length < used.sequence_length || cache_length > INT32_MAX) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "GPT: cache_length is %lld; it must be at least the %lld tokens of a step",
+                      "GPT: cache_length is %lld; it must be at least the %lld tokens of a step and below 2^31",
                       (long long)cache_length, (long long)used.sequence_length);
         return step;
     }

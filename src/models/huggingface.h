@@ -35,7 +35,7 @@ void bgi_hf_config_compare(const bgi_hf_config *config, const bg_gpt_options *op
 bg_status bgi_hf_config_save(const char *directory, const bg_gpt_options *options, bg_dtype dtype, bg_error *error);
 
 /* Finds the name (without "transformer.") and the shape of tensor `index` of the model; returns false past the last
- * one. */
+ * tensor. */
 enum { BGI_HF_NAME_BYTES = 64 };
 bool bgi_hf_tensor(const bgi_hf_config *config, int64_t index, char name[BGI_HF_NAME_BYTES], bg_type *type);
 

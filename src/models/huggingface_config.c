@@ -1,7 +1,7 @@
 /*
- * huggingface_config.c: reads and writes config.json of a GPT-2 folder, and lists the tensors that it implies. A
- * missing setting has the default of transformers' GPT2Config. Settings that bg_gpt_build does not support are refused,
- * all in one error.
+ * huggingface_config.c: reads and writes config.json of a GPT-2 folder, and lists the tensors of a model with this
+ * configuration. A missing setting has the default of transformers' GPT2Config. Settings that bg_gpt_build does not
+ * support are refused, all in one error.
  */
 #include "models/huggingface.h"
 
@@ -51,7 +51,7 @@ bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, co
     if (problems->count == 0)
         return BG_OK;
     if (problems->count > 1)
-        snprintf(count, sizeof count, "%u settings do not fit: ", problems->count);
+        snprintf(count, sizeof count, "%u problems: ", problems->count);
     BGI_TRY(bgi_string_finish(&problems->text, &text, error));
     problems->count = 0;
     shorten(text);
@@ -71,7 +71,7 @@ typedef struct reader {
     bg_status status;
 } reader;
 
-/* Returns the value; NULL if it is missing or null, which transformers reads as the default. */
+/* Returns the value of `key`; NULL if it is missing or null, which transformers reads as the default. */
 static const json_t *find_value(const reader *r, const char *key)
 {
     const json_t *value = json_object_get(r->object, key);
@@ -147,7 +147,7 @@ static void require_truth(reader *r, const char *key, bool wanted, bool fallback
                        wanted ? "true" : "false");
 }
 
-/* Settings for which bg_gpt_build supports only one value. */
+/* Checks settings for which bg_gpt_build supports only one value; other values become problems. */
 static void require_settings(reader *r, const bgi_hf_config *config)
 {
     const char *type = read_word(r, "model_type", "gpt2");

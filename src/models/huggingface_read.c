@@ -20,7 +20,7 @@ typedef bgi_safetensors_folder source;
 static const char *const prefix = "transformer.";
 enum { PREFIX_BYTES = 12 };
 
-/* Returns a name without the prefix that one of the two styles has. */
+/* Returns a name without the prefix "transformer.", which names have in only one of the two styles. */
 static const char *skip_prefix(const char *name)
 {
     return strncmp(name, prefix, PREFIX_BYTES) == 0 ? name + PREFIX_BYTES : name;
@@ -80,7 +80,8 @@ static void check_tensor(const bg_safetensors_entry *entry, const char *name, co
         bgi_hf_problem(problems, "tensor `%s` has type %s but must have F32, F16, BF16 or F64", name, storage->name);
 }
 
-/* Searches a sorted list of `count` names (each BGI_HF_NAME_BYTES). */
+/* Adds a problem for each tensor that is neither ignored nor in the sorted list of `count` names (each
+ * BGI_HF_NAME_BYTES). */
 static void check_unknown(const source *s, const char *names, size_t count, bgi_hf_problems *problems)
 {
     for (uint32_t f = 0; f < s->file_count; f++)
@@ -117,7 +118,7 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     return BG_OK;
 }
 
-/* Returns the type in which the weight is stored: float32, unless it already exists in 16 bits. */
+/* Returns the type in which the weight is stored: float32, unless the weight already exists in 16 bits. */
 static bg_dtype find_kept_dtype(bg_weights *weights, const char *name)
 {
     bg_weight weight;
@@ -135,7 +136,7 @@ typedef struct taken {
     int64_t count;
 } taken;
 
-/* Implements the callback of bg_weights_fill. */
+/* Writes the tensor to the weight's memory; the callback of bg_weights_fill. */
 static bg_status write_tensor(void *user, void *data, bg_error *error)
 {
     const taken *t = user;

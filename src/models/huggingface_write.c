@@ -1,6 +1,6 @@
 /*
  * huggingface_write.c: writes a GPT-2 folder like transformers' save_pretrained. Weights are written before the
- * configuration, so that a folder with a new configuration has its weights.
+ * configuration, so that a folder with a new configuration also has the new weights.
  */
 #include "models/huggingface.h"
 

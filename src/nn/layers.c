@@ -1,7 +1,7 @@
 /*
- * layers.c: layers, which are ops with their parameters. Other folders have models and optimizers. Initial values are
- * those of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in),
- * also for biases.
+ * layers.c: builds layers, which are ops with their parameters. Other folders have models and optimizers. Initial
+ * values are those of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) =
+ * +-1/sqrt(fan_in), also for biases.
  */
 #include "nn/layers.h"
 
@@ -21,7 +21,7 @@ bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_va
         return false;
     if (name == NULL || name[0] == '\0') {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "%s layer: it has no name; give one, with which its parameters' names begin", layer);
+                      "%s layer: it has no name; give a name, with which the names of its parameters begin", layer);
         return false;
     }
     if (bg_value_is_null(x)) {

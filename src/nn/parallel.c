@@ -1,5 +1,5 @@
 /*
- * parallel.c: layers that a mesh splits. Each layer computes the plain layer's op on its replica's pieces.
+ * parallel.c: builds layers that a mesh splits. Each layer computes the plain layer's op on its replica's pieces.
  * bg_identical_inputs precedes the op if an axis splits the op's result, and bg_identical_gradients follows it if an
  * axis splits the terms of its sums.
  */
@@ -90,7 +90,7 @@ bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x,
         bias = bgi_layer_variable(graph, name, "bias", &shard, BG_ROLE_PARAMETER,
                                   options->initializer != NULL ? &zero : &uniform);
     if (options->bias)
-        bias = bgi_layer_cast(graph, bias, type.dtype); /* first, so that fusion can add it in the product */
+        bias = bgi_layer_cast(graph, bias, type.dtype); /* first, so that the fused product can add the bias */
     x = bg_identical_inputs(graph, NULL, x, (uint32_t)out_axis);
     x = bg_matmul(graph, NULL, x, bgi_layer_cast(graph, weight, type.dtype), false, !options->in_out);
     x = bg_identical_gradients(graph, NULL, x, (uint32_t)in_axis);

@@ -1,7 +1,7 @@
 /*
- * recurrent.c: LSTM, GRU and plain recurrent modules of several layers in one or two directions, with the parameters of
- * PyTorch's modules. A layer in one direction is one product of the inputs of all steps, and one recurrence, or several
- * recurrences over consecutive runs of steps.
+ * recurrent.c: builds LSTM, GRU and plain recurrent modules of several layers in one or two directions, with the
+ * parameters of PyTorch's modules. A layer in one direction is one product of the inputs of all steps, and one
+ * recurrence, or several recurrences over consecutive runs of steps.
  *
  *     x --linear--> gates --recurrence--> states     forward  \
  *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
@@ -30,7 +30,8 @@ typedef struct recurrent_layers {
     bg_dtype dtype;
     bg_value first[2]; /* h0, c0 [layers x directions, N, H]; null: zeros */
     bg_value zeros;
-    bg_value last[2][MOST_STATES]; /* final states of a direction, [1, N, H] with lengths */
+    bg_value last[2][MOST_STATES]; /* of each direction: with lengths the final state [1, N, H], otherwise the states
+                                      from which find_last takes it */
     uint32_t last_count;
     /* The following values are used only with lengths. Time and samples are one dimension of T N steps, in x's
      * order. */
@@ -60,7 +61,7 @@ static bg_value add_parameter(recurrent_layers *l, const char *what, int64_t lay
         l->graph, bgi_layer_variable(l->graph, l->name, suffix, &whole, BG_ROLE_PARAMETER, &initializer), l->dtype);
 }
 
-/* Returns the initial state `which` (h, c) of a direction of a layer. */
+/* Returns the initial state `which` (0: h, 1: c) of direction `number`, counted over layers and directions. */
 static bg_value find_first(recurrent_layers *l, int which, int64_t number)
 {
     const int64_t dims[] = {l->samples, l->width};
@@ -112,7 +113,7 @@ static bg_value add_number(recurrent_layers *l, int64_t number)
     return bg_graph_constant(l->graph, "number", &type, &value);
 }
 
-/* Returns the row of each last step: (steps - 1) x the distance of steps + the sample's first row. */
+/* Returns the row of step `steps` - 1 of each sample: (steps - 1) x `distance` + the sample's first row. */
 static bg_value find_row(recurrent_layers *l, bg_value steps, int64_t distance, bg_value sample)
 {
     return bg_add(l->graph, bg_scale(l->graph, NULL, steps, (double)distance, -(double)distance), sample);
@@ -174,8 +175,8 @@ static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
     return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, states, axis, at, at + 1, 1), 3, dims);
 }
 
-/* Adds the recurrence of time steps `from` to `to`; *h and *c are the states before these steps, and become the states
- * after them. */
+/* Adds the recurrence of time steps `from` .. `to` - 1; *h and *c are the states before these steps, and become the
+ * states after them. */
 static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t to, bool reverse, bg_value weight,
                       bg_value bias, bg_value *h, bg_value *c)
 {
@@ -193,7 +194,7 @@ static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t
                                                                     l->options.batch_first, reverse);
 }
 
-/* Converts the final state of a piece to the initial state of the next one, after `steps` steps. */
+/* Returns the initial state of the next piece, which begins after `steps` steps, from the states of a piece. */
 static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, int64_t steps)
 {
     const int64_t dims[] = {l->samples, l->width};
@@ -205,8 +206,8 @@ static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, i
                                                                        : state;
 }
 
-/* Adds the recurrence in pieces of at most this number of steps. *c is the cell state of the last piece or, with
- * lengths, the cell states of all pieces. */
+/* Adds the recurrence in pieces of at most `piece` steps. *c becomes the cell states of the last piece or, with
+ * lengths, those of all pieces. */
 static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, bool reverse, bg_value weight,
                            bg_value bias, bg_value h, bg_value *c)
 {
@@ -244,7 +245,7 @@ static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bo
     const int64_t gates = l->gates * l->width, number = layer * l->directions + reverse;
     const int64_t truncate = l->options.truncate, checkpoint = l->options.checkpoint;
     const int64_t piece =
-        truncate > 0 && (checkpoint == 0 || truncate < checkpoint) ? truncate : checkpoint; /* 0: one */
+        truncate > 0 && (checkpoint == 0 || truncate < checkpoint) ? truncate : checkpoint; /* 0: one piece */
     const bg_type type = bg_graph_type(l->graph, x);
     const int64_t in = type.rank == 3 ? type.dims[2] : 1, steps = type.dims[l->options.batch_first ? 1 : 0];
     const bool runs_back = reverse && !has_lengths(l);

@@ -1,9 +1,10 @@
 /*
- * serialized.c: an embedding, a linear layer and an output layer whose weights are cut into pieces, so that each step
- * needs less scratch memory, or the pieces can be on several devices. Results are those of the plain layers. Two
- * functions split a plain layer's weight into pieces and join the pieces.
+ * serialized.c: builds an embedding, a linear layer and an output layer whose weights are cut into pieces, so that each
+ * step needs less scratch memory, or the pieces can be on several devices. Results are those of the plain layers,
+ * except that BG_SERIALIZE_REDUCING_DIM adds in another order. Two functions split a plain layer's weight into pieces
+ * and join the pieces.
  *
- *     embedding    rows [0, V) = [0, V/f) + [V/f, 2V/f) + ...     a look-up in each; an id that is in another reads 0
+ *     embedding    rows [0, V) = [0, V/f) + [V/f, 2V/f) + ...  a look-up in each piece; ids of other pieces read 0
  *     linear       one weight, f products over parts of it
  *     projection   f weights, f products, concatenated or added
  */
@@ -55,7 +56,7 @@ static bg_value as_dtype(bg_graph *graph, bg_value value, bg_dtype dtype)
                                                                                  : bg_cast(graph, NULL, value, dtype);
 }
 
-/* Adds a piece of `name.weight`; a single piece is the whole parameter. */
+/* Adds piece `piece` of `layer.weight`; a single piece is the whole parameter. */
 static bg_value add_piece(bg_graph *graph, const char *layer, const char *suffix, bg_type whole, uint32_t axis,
                           uint32_t piece, uint32_t factor, bg_initializer initializer)
 {
@@ -121,7 +122,7 @@ static void start_block(bg_graph *graph, const char *kind, const bg_split_placem
             bg_block_start(graph, name, d);
 }
 
-/* Finds the number of pieces from the placement, whose splits must be valid, or from `factor` without a placement. */
+/* Checks the placement and sets *factor to its number of pieces. Without a placement, *factor does not change. */
 static bool count_pieces(bg_graph *graph, const char *layer, const char *name, const bg_split_placement *placement,
                          uint32_t *factor)
 {
@@ -199,7 +200,8 @@ bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_val
 
 /* ---- linear ---- */
 
-/* Concatenates in steps, because an op has a limited number of operands. */
+/* Concatenates `joined` and the parts once there are many parts, or at the last part, because an op has a limited
+ * number of operands. Returns the result, or `joined` if nothing is concatenated yet. */
 static bg_value join(bg_graph *graph, bg_value joined, bg_value *parts, uint32_t *count, bool is_last, int32_t axis)
 {
     if (*count < CONCAT_LIMIT - 2 && !is_last)
@@ -304,7 +306,8 @@ bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg_value 
         return none;
     type = bg_graph_type(graph, x);
     if (type.rank < 1) {
-        bg_graph_fail(graph, BG_ERROR_SHAPE, "serialized linear layer `%s`: the input is a scalar", name);
+        bg_graph_fail(graph, BG_ERROR_SHAPE,
+                      "serialized linear layer `%s`: the input is a scalar; it must be [..., in]", name);
         return none;
     }
     weight = add_parameter(graph, name, "weight", bg_matrix(BG_FLOAT32, out_features, type.dims[type.rank - 1]),
@@ -367,8 +370,8 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
 
 /* ---- weights ---- */
 
-/* Copies a plain weight to its pieces if `to_pieces`, otherwise the pieces to it. Pieces of rows are contiguous in
- * memory; pieces of columns are strips of each row. */
+/* Copies a plain weight to its pieces if `to_pieces`, otherwise the pieces to the plain weight. Pieces of rows are
+ * contiguous in memory; pieces of columns are strips of each row. */
 static bg_status move_pieces(void *plain, void *const *pieces, const bg_type *type, uint32_t axis, uint32_t factor,
                              bool to_pieces, bg_error *error)
 {
@@ -377,7 +380,7 @@ static bg_status move_pieces(void *plain, void *const *pieces, const bg_type *ty
     if (type->rank != 2 || axis > 1 || factor < 1 || type->dims[axis] % factor != 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
                             "the weight has rank %u and is to be cut along dimension %u into %u parts; it must be a "
-                            "matrix whose dimension the number divides",
+                            "matrix, and the number of parts must divide the dimension",
                             type->rank, axis, factor);
     for (uint32_t i = 0; i < factor; i++)
         if (pieces[i] == NULL)

@@ -320,12 +320,12 @@ static void test_errors(void **state)
         bg_status status;
         const char *part;
     } cases[] = {
-        {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands are given; it takes 1 to 1"},
+        {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands are given; the op takes 1 to 1"},
         {add_without_attributes, BG_ERROR_INVALID, "attributes is NULL"},
         {add_unexpected_attributes, BG_ERROR_INVALID,
          "view `v`: attributes are given, but `attributes_bytes` of the op type is 0"},
         {add_untyped_result, BG_ERROR_INVALID, "view `v`: the shape rule returned BG_OK but set no type for output 0"},
-        {add_nameless_op, BG_ERROR_INVALID, "view `view_1`: 2 operands are given; it takes 1 to 1"},
+        {add_nameless_op, BG_ERROR_INVALID, "view `view_1`: 2 operands are given; the op takes 1 to 1"},
         {add_without_operands, BG_ERROR_INVALID, "view `view_0`: `inputs` is NULL; it must hold the 1 operands"},
         {add_no_type, BG_ERROR_INVALID, "op `s`: the op type is NULL"},
         {add_nameless_type, BG_ERROR_INVALID, "op `s`: the op type has no name; set `name`"},

@@ -79,7 +79,7 @@ static void test_damage_is_found(void **state)
         {read_later_phase, "op `b` reads `a`, which a later phase makes"},
         {steal_output, "op `b`: output 0 belongs to another op"},
         {change_type, "op `b`: output 0 is float32[3,2]; its shape rule gives float32[2,3]"},
-        {change_alias, "op `v`: its alias has another size"},
+        {change_alias, "op `v`: output 0 is an alias of an input but has another size"},
         {change_operand_type, "op `a`: float32[3,2] and float32[2,3] cannot be added"},
         {write_input, "op `t` changes `x`, which is not a variable"},
         {write_result, "op `t` changes `a`, which is not a variable"},

@@ -434,7 +434,7 @@ static void test_mismatches(void **state)
     write_text("config.json", config_text);
     ASSERT_FAILS(NULL, BG_ERROR_NOT_FOUND, "has no model.safetensors and no model.safetensors.index.json");
     write_tensors("model.safetensors", t, 0, TENSORS);
-    ASSERT_FAILS(&options, BG_ERROR_SHAPE, "5 settings do not fit: ", "n_embd is 8, but the program's hidden is 768",
+    ASSERT_FAILS(&options, BG_ERROR_SHAPE, "5 problems: ", "n_embd is 8, but the program's hidden is 768",
                  "n_head is 2, but the program's heads is 12", "n_layer is 2, but the program's layers is 12",
                  "vocab_size is 17, but the program's vocabulary is 50257",
                  "n_positions is 7, but the program's positions is 1024");
@@ -442,7 +442,7 @@ static void test_mismatches(void **state)
                               "\"model_type\": \"opt\", \"n_inner\": 30, \"activation_function\": \"relu\", "
                               "\"layer_norm_epsilon\": 1e-6, \"scale_attn_weights\": false, "
                               "\"scale_attn_by_inverse_layer_idx\": true, \"tie_word_embeddings\": false}");
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "8 settings do not fit: ", "model_type is `opt` but must be `gpt2`",
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "8 problems: ", "model_type is `opt` but must be `gpt2`",
                  "activation_function is `relu`", "layer_norm_epsilon is 1e-06, but this GPT has 1e-05",
                  "n_inner is 30, but this GPT has 4 x n_embd = 32", "scale_attn_weights is false",
                  "scale_attn_by_inverse_layer_idx is true", "tie_word_embeddings is false",
@@ -454,7 +454,7 @@ static void test_mismatches(void **state)
     t->entries[4].type.dtype = BG_INT32;
     t->entries[TENSORS] = (bg_safetensors_entry){"h.2.ln_1.bias", bg_vector(BG_FLOAT32, 8), t->values[0]};
     write_tensors("model.safetensors", t, 1, TENSORS + 1);
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "4 settings do not fit: ", "tensor `wte.weight` is missing",
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "4 problems: ", "tensor `wte.weight` is missing",
                  "tensor `h.0.ln_1.bias` is [7], but the configuration makes it [8]",
                  "tensor `h.0.attn.c_attn.weight` has type I32 but must have F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
@@ -463,7 +463,7 @@ static void test_mismatches(void **state)
      * omitted. */
     write_text("config.json", "{\"n_embd\": 12, \"n_head\": 2, \"n_layer\": 60, \"n_positions\": 7, "
                               "\"vocab_size\": 17, \"model_type\": \"gpt2\"}");
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " settings do not fit: tensor `wte.weight` is missing; ", "; and more");
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " problems: tensor `wte.weight` is missing; ", "; and more");
     test_folder_remove(folder);
     free(t);
 }
