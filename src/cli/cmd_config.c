@@ -182,8 +182,8 @@ static bg_status check_options(const config_options *options, const config_comma
     return BG_OK;
 }
 
-/* Runs the command and returns its exit code: 2 for an invalid configuration, as for a wrong command line, and 1 for a
- * valid one that does not fit the model or devices. */
+/* Runs the command and returns the exit code: 2 for an invalid configuration, as for a wrong command line, and 1 for a
+ * valid configuration that does not fit the model or devices, or cannot be written. */
 static int run_command(const config_command *command, const config_options *options)
 {
     bg_ipu_config *config = NULL;

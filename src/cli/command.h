@@ -45,14 +45,14 @@ static inline const char *cli_s(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* Returns a * b, or the largest number when the product overflows. */
+/* Returns a * b, or UINT64_MAX if the product is larger. */
 static inline uint64_t cli_multiply(uint64_t a, uint64_t b)
 {
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
 /* Prints the error on one line, except that a budget error keeps the lines of its table. Returns `code`. After work
- * that a signal canceled, it reports the signal instead, and returns 128 plus its number. */
+ * that a signal canceled, it reports the signal instead, and returns 128 plus the signal's number. */
 int cli_fail(const char *command, int code, const bg_error *error);
 
 /* Flushes stdout and returns `code`. If the output could not be written (a full disk, a closed pipe), it prints one

@@ -57,7 +57,8 @@ static void add_layers(bgi_string *line, const config_options *options, uint64_t
         bgi_string_add(line, "  decoder %-6s", range_text(first + in_encoder - encoder, count - in_encoder, text));
 }
 
-/* Prints a line for each device: the number of its layers, which layers they are, and its other parts. */
+/* Prints a line for each device: the number of its layers, which layers they are, and its share of embedding and
+ * head. */
 static bg_status print_devices(const config_options *options, const bgi_ipu_settings *settings, const int64_t *layers,
                                bg_error *error)
 {

@@ -134,7 +134,7 @@ bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *t
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint-async");
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 /* Reads the state of the plateau, if there is one; returns false if it is invalid. */
 static bool read_plateau(const json_t *object, data_place *out)
