@@ -44,7 +44,7 @@ static const cli_option config_table[] = {
     CLI_OPTIONS_END,
 };
 
-/* Reads the configuration and infers as many fields as possible; `problems` lists the others. */
+/* Reads the configuration, settles as many fields as possible, and adds the problems of the others to `problems`. */
 static bg_status load(const config_options *options, bg_ipu_config **out, bgi_problems *problems, bg_error *error)
 {
     const bg_ipu_config_load_options how = {.keep_unknown = options->keep_unknown, .overrides = options->update};

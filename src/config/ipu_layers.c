@@ -110,8 +110,8 @@ bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_
 
 /* ---- encoder and decoder ---- */
 
-/* Returns the largest power of two such that this number of devices contains exactly the encoder; 0 if there is none.
- */
+/* Returns the largest power of two such that the first devices of this number contain exactly the encoder's layers; 0
+ * if there is none. */
 static size_t find_cut(const int64_t *layers, size_t count, uint64_t encoder_layers)
 {
     uint64_t sum = 0;
