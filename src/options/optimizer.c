@@ -278,7 +278,7 @@ static const char *find_fault(const bg_update_rule *rule)
     uint32_t states;
 
     if (rule->name == NULL || count_words(rule->name) != 1)
-        return "its name must be one of letters, digits and _, at most 40";
+        return "its name must consist of at most 40 letters, digits and _";
     if (update == NULL || update->infer == NULL || update->kernel == NULL)
         return "its update must be an op type with a shape rule and a kernel";
     if (rule->attributes == NULL && update->attributes_bytes > 0)
