@@ -83,8 +83,7 @@ struct bgi_option {
     bool shapes_plan;  /* whether the option is part of the plan cache's key */
     const bgi_choices *choices;
     const bgi_record *record;
-    bool is_bounded; /* a number must be in minimum..maximum, without the minimum if is_above; a text must not be empty
-                      */
+    bool is_bounded; /* a number must be in minimum..maximum (without the minimum if is_above), a text not empty */
     bool is_above;
     bool is_for_c; /* the option cannot be set from text although its kind can */
     double minimum, maximum;
