@@ -158,5 +158,7 @@ bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *erro
     }
     free(all);
     free(memory);
-    return started > 0 ? BG_OK : bg_error_set(error, BG_ERROR_IO, "the system refused a thread to measure the machine");
+    return started > 0
+               ? BG_OK
+               : bg_error_set(error, BG_ERROR_IO, "the system refused a thread for measuring the machine's speed");
 }
