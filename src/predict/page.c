@@ -1,7 +1,7 @@
 /*
  * page.c: writes a prediction as one HTML page: figures, a drawing of the schedule, memory by class with the budget,
- * the time of devices by class, traffic, and the plan's tables. It contains no script; the system's setting selects
- * light or dark colors.
+ * the time of devices by class, traffic, and the plan's tables. The page contains no script; the system's setting
+ * selects light or dark colors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -132,7 +132,7 @@ typedef struct bars {
     int parts;
     bool has_budget;
     double most; /* the value at full width */
-    double unit; /* width of the labels over a bar */
+    double unit; /* factor from values to units of the labels */
     const char *unit_name;
 } bars;
 
