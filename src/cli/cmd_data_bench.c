@@ -159,7 +159,7 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* Returns the number of batches in an epoch, at least 1. For a stream it returns the number with one shard, because the
+/* Returns the number of batches in an epoch, at least 1. For a stream this is the number with one shard, because the
  * number with several shards is unknown. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {

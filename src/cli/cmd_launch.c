@@ -380,8 +380,8 @@ static int end_in_time(launch *l, pid_t launcher)
     const int number = (int)cli_received_signal;
     int code = 0;
 
-    /* One rank is enough, because it informs all others. A launcher would kill the ranks within a second or two, so it
-     * gets the signal only when none of its ranks is on this host. */
+    /* One rank is enough, because it informs all others. A launcher would kill the ranks within a second or two, so the
+     * signal goes to the launcher only when none of its ranks is on this host. */
     if (launch_signal_ranks(launcher, l->command[0], SIGTERM, true) > 0)
         say(l, "signal %d: one rank was asked to write a checkpoint and end within %" PRIu64 " s", number,
             l->settings->grace_s);

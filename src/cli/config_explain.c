@@ -1,7 +1,7 @@
 /*
  * config_explain.c: explains a configuration for a model with a given number of layers: the layers of each device, the
- * samples of a call, and everything that does not fit. It continues after a problem, so that all problems are shown at
- * once.
+ * samples of a call, and everything that does not fit. The command continues after a problem, so that it shows all
+ * problems at once.
  */
 #include "cli/config.h"
 

@@ -48,8 +48,8 @@ static bool write_parts(int file, unsigned char *part, int count)
     return fsync(file) == 0;
 }
 
-/* Reads the file in parts. First it asks the system to drop the file from its cache, so that the data come from the
- * disk if possible. */
+/* Reads the file in parts. First asks the system to drop the file from its cache, so that the data come from the disk
+ * if possible. */
 static bool read_parts(int file, unsigned char *part)
 {
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);

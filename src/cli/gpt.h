@@ -133,7 +133,7 @@ bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const
                               const gpt_data *data, const gpt_position *position, double loss,
                               bg_checkpoint_writer **writer, bg_error *error);
 /* Resumes a session from the checkpoint of config->load, otherwise from existing files of config->memmap_dir. Without
- * either it does nothing. */
+ * either, the session does not change. */
 bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,
                               const gpt_data *data, gpt_position *out, bg_error *error);
 /* Completes the files of config->memmap_dir, if it is set, so that a later run can resume from them. */

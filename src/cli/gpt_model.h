@@ -32,7 +32,7 @@ bg_status gpt_model_open(gpt_model *model, const char *directory, const char *to
 #define GPT_WEIGHTS_TYPES "float|bfloat16|int8|int4"
 #define GPT_WEIGHTS_HELP  "of matrices: as the model has them, or rounded to bfloat16, or to 8 or 4 bits"
 bg_weights_type gpt_model_weights_type(const char *name);
-/* Prints a line about the matrices that sessions have rounded, if any. With --weights-type float it prints nothing,
+/* Prints a line about the matrices that sessions have rounded, if any. With --weights-type float nothing is printed,
  * because the user did not ask for rounding. */
 bg_status gpt_model_print_weights(const gpt_model *model, const char *weights_type, FILE *to, bg_error *error);
 void gpt_model_close(gpt_model *model);

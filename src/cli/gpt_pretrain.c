@@ -274,8 +274,8 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* After a refused update, writes a folder from which the update can be repeated. It is in the folder of --save, if that
- * is given, otherwise in the current folder. */
+/* After a refused update, writes a folder from which the update can be repeated. The new folder is in the folder of
+ * --save, if that is given, otherwise in the current folder. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);

@@ -88,8 +88,8 @@ static int report_unknown(const char *name)
 }
 
 /* Opens /dev/null at each closed descriptor from 0 to 2, which would otherwise be reused for the next opened file, and
- * that file would receive the output. It is opened in the opposite direction, so that using the descriptor is still an
- * error. */
+ * that file would receive the output. /dev/null is opened in the opposite direction, so that using the descriptor is
+ * still an error. */
 static void fill_standard_streams(void)
 {
     for (int descriptor = 0; descriptor <= 2; descriptor++)

@@ -147,7 +147,7 @@ double mnist_call_bad_loss(const mnist_config *config, const bg_trainer_call *ca
 /* ---- the log (mnist_log.c) ---- */
 
 /* Opens the file and writes the first line, which has the final configuration, the versions and the data. Without a log
- * path it does nothing. `continues` appends to an existing file. */
+ * path, no log is opened. `continues` appends to an existing file. */
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
                          const bg_plan *plan, const bg_session *session, bool continues,
                          const volatile sig_atomic_t *stop, bg_error *error);

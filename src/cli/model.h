@@ -69,7 +69,7 @@ typedef struct cli_model {
 
     /* Build. */
     uint32_t compile_only_parts; /* the parts of the plan that --compile-only prints */
-    /* Measures values that a plan needs, such as costs; without `may_run` it runs nothing. NULL: nothing. */
+    /* Measures values that a plan needs, such as costs; without `may_run`, nothing is run. NULL: nothing. */
     bg_status (*measure)(void *settings, bool may_run, bg_error *error);
     /* `training` is NULL if only a training plan is made. `out` has defaults. */
     bg_status (*build)(void *settings, const cli_training *training, cli_build *out, bg_error *error);
@@ -77,7 +77,7 @@ typedef struct cli_model {
     /* Data. */
     const char *const
         *inputs; /* names of the graph's inputs for the tensors of a sample; NULL if `open` sets training->inputs */
-    /* Sets the options of a loader for training calls, except the size of batches. If it is NULL, the defaults are
+    /* Sets the options of a loader for training calls, except the size of batches. If `load` is NULL, the defaults are
      * used. */
     void (*load)(const cli_training *training, bg_loader_options *out);
 
@@ -95,8 +95,8 @@ typedef struct cli_model {
     /* Called after the training; reports and saves results. NULL: nothing. */
     bg_status (*finish)(cli_training *training, bg_error *error);
     void (*close)(cli_training *training); /* also called when `open` has failed */
-    /* Reports that a signal ended the run, and returns the exit code. If it is NULL, a stopped run counts as
-     * finished. */
+    /* Reports that a signal ended the run, and returns the exit code. If `report_signal` is NULL, a stopped run counts
+     * as finished. */
     int (*report_signal)(const cli_training *training);
 } cli_model;
 
@@ -114,9 +114,9 @@ typedef struct cli_settings {
 } cli_settings;
 
 /* Reads a command line for `command`, which is model->says or "plan". The first argument that is not an option is
- * stored in `word`, and the next one in the model's operand. If `word` is NULL, only an operand is allowed. On request
- * it prints the help `page` or the list of passes, and sets *is_answered. The settings must be cleared also after an
- * error, and must not move. */
+ * stored in `word`, and the next one in the model's operand. If `word` is NULL, only an operand is allowed. If the
+ * command line requests help or the list of passes, prints `page` or the list, and sets *is_answered. The settings must
+ * be cleared also after an error, and must not move. */
 bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command,
                             const cli_help_page *page, int argc, char **argv, const char **word, bool *is_answered,
                             bg_error *error);

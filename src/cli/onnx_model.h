@@ -123,8 +123,8 @@ double onnx_rows_per_sample(const onnx_settings *settings);
 
 /* ---- data (onnx_data.c) ---- */
 
-/* Opens all data, builds the model for their sizes, and chooses the loss. Without data it only prepares the model and
- * the loss. */
+/* Opens all data, builds the model for their sizes, and chooses the loss. Without data, only the model and the loss are
+ * prepared. */
 bg_status onnx_open_data(onnx_settings *settings, bg_error *error);
 /* Chooses the loss and the target of a model that was built without data. */
 bg_status onnx_choose_loss(onnx_settings *settings, bg_error *error);

@@ -43,7 +43,7 @@ typedef struct cli_log {
 /* Checks that the path can be written; a file that this check created is removed again. */
 bg_status cli_log_check(const char *path, bg_error *error);
 /* Opens the log, or no log if `path` is NULL. If `continues` is true, the existing lines of a file stay. Waits for a
- * pipe's reader; if *stop is set meanwhile, it opens no log. */
+ * pipe's reader; if *stop is set meanwhile, no log is opened. */
 bg_status cli_log_open(cli_log *log, const char *path, bool continues, const volatile sig_atomic_t *stop,
                        bg_error *error);
 /* Adds `line`, a JSON object, and empties it. cli_log_flush writes the lines to the file. The log must be open. */
@@ -59,8 +59,8 @@ enum { CLI_LOG_DIGITS = 9 };
 /* Opens the file of --init, in any format of bg_weights_load, to find errors early. With a NULL path, *out does not
  * change. */
 bg_status cli_weights_open(const char *path, bgi_weights_source **out, bg_error *error);
-/* Loads weights from such a file, which must have every parameter with the right shape, and nothing else, and closes
- * it. An error lists the first differences. */
+/* Loads weights from the file of --init, which must have every parameter with the right shape, and nothing else, and
+ * closes it. An error lists the first differences. */
 bg_status cli_weights_load(bg_weights *weights, bgi_weights_source **source, const char *path, bg_error *error);
 /* Saves the weights to a file; with several ranks, the first rank writes it. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
@@ -148,8 +148,8 @@ bg_status cli_classes_find(const char *option, const char *list, size_t length, 
 /* Sets recomputation from "none", "stage", ... or a share; NULL leaves the options unchanged. Returns false if the text
  * is neither. */
 bool cli_recompute_find(const char *text, bg_options *options);
-/* Sets loss scaling from "4096", "auto" or "auto:4096"; NULL leaves the options unchanged. Returns false if the text is
- * none of them. */
+/* Sets loss scaling from "4096", "auto" or "auto:4096"; NULL leaves the options unchanged. Returns false if the text
+ * has none of these forms. */
 bool cli_loss_scaling_find(const char *text, bg_options *options);
 /* Whether the scale is automatic. */
 bool cli_loss_scaling_is_auto(const char *text);

@@ -213,7 +213,7 @@ static bg_status read_limit(const char *text, const char *flag, bool may_be_none
     return BG_OK;
 }
 
-/* Reads the limits of the passes; if `out` is NULL, it only checks them. */
+/* Reads the limits of the passes; if `out` is NULL, the limits are only checked. */
 static bg_status read_limits(const cli_recipe *recipe, bg_trainer_options *out, bg_error *error)
 {
     static const char *const flags[BG_TRAINER_TASK_COUNT] = {[BG_TRAINER_FIT] = "limit-train-batches",

@@ -76,8 +76,8 @@ static bool read_cost(const char *text, const char **end, double *out)
     return stop == *end && isfinite(*out) && !signbit(*out);
 }
 
-/* Returns the number for all stages, or the n-th number of a list. With stage_count 0 it only checks that all are
- * numbers. */
+/* Returns the number for all stages, or the n-th number of a list. With stage_count 0 the function only checks that all
+ * are numbers. */
 static bg_status find_cost(const char *name, const char *list, uint64_t stage_count, uint64_t stage, double *out,
                            bg_error *error)
 {

@@ -58,7 +58,7 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
     return status;
 }
 
-/* Trains. After a failure of the model's on_event it returns that failure. */
+/* Trains. After a failure of the model's on_event, the function returns that failure. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};

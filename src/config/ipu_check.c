@@ -295,7 +295,7 @@ static void check_length(const bg_ipu_config *config, bgi_ipu_field_id id, bgi_i
     if (json_is_array(value->json) && (int64_t)value->count != bgi_ipu_integer(config, devices))
         bgi_problems_add(
             problems, bgi_ipu_fields[id].name,
-            "`%s` = %s should use the same number of IPUs as `%s` = %lld; it has %zu, so change one of them%s%s%s",
+            "`%s` = %s should use the same number of IPUs as `%s` = %lld; it lists %zu, so change one of the two%s%s%s",
             bgi_ipu_fields[id].name, value_text(value->json, text), bgi_ipu_fields[devices].name,
             (long long)bgi_ipu_integer(config, devices), value->count, is_given(config, devices) ? " (`" : "",
             is_given(config, devices) ? bgi_ipu_fields[devices].name : "",

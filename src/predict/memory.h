@@ -32,9 +32,9 @@ typedef struct bgi_process_memory {
 } bgi_process_memory;
 
 const char *bgi_process_part_name(bgi_process_part part);
-/* Predicts the memory of one process with all devices of all replicas, and `cores` cores. Call it after the plan is
- * created and before its session is. `data_bytes` is the size of inputs, outputs and data sets that are not in memory
- * yet. Errors: BG_ERROR_UNSUPPORTED if the system does not report the memory of a process. */
+/* Predicts the memory of one process with all devices of all replicas, and `cores` cores. Call this function after the
+ * plan is created and before the session is created. `data_bytes` is the size of inputs, outputs and data sets that are
+ * not in memory yet. Errors: BG_ERROR_UNSUPPORTED if the system does not report the memory of a process. */
 bg_status bgi_process_memory_predict(const bg_plan *plan, uint32_t cores, size_t data_bytes, bgi_process_memory *out,
                                      bg_error *error);
 /* Reads the resident memory of this process, and its peak; returns false if the system does not report them. */

@@ -90,7 +90,7 @@ static void add_cards(bgi_string *html, const bgi_prediction *p, const char *sam
     bgi_string_add(html, "<ul class=\"plan-cards\">\n");
     add_run_cards(html, p, p->own_run_ns, "separate devices", samples);
     snprintf(value, sizeof value, "%.1f %%", 100.0 * bgi_prediction_idle_share(&p->own));
-    add_card(html, value, "of the devices' time idle", false);
+    add_card(html, value, "of the devices' time is idle", false);
     if (p->shared.device_count > 0) {
         snprintf(says, sizeof says, "%u shared core%s", p->cores, p->cores == 1 ? "" : "s");
         add_run_cards(html, p, p->shared_run_ns, says, samples);

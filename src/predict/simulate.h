@@ -17,7 +17,8 @@
 
 typedef struct bgi_simulation_setup {
     const bgi_device_model *model; /* links and memories */
-    /* The time of a call on a separate device, or on one core. It is not called for collectives and transfers. */
+    /* The time of a call on a separate device, or on one core. The function is not called for collectives and
+     * transfers. */
     double (*call_ns)(const void *user, const bgi_call *call);
     /* The part of a call's time that idle cores divide among them. NULL: all of the time, for calls of several
      * parts. */

@@ -87,7 +87,7 @@ static bg_status write_trace(const bg_session *session, const char *folder, bgi_
 }
 
 /* Writes the three files. The largest, trace.json, is first, so that no file exists if trace.json does not fit on the
- * disk. It is also the last part of the progress, so a canceled report leaves no file. */
+ * disk. trace.json is also the last part of the progress, so a canceled report leaves no file. */
 static bg_status write_files(const bg_session *session, const texts *made, const char *folder, bgi_progress *progress,
                              bg_error *error)
 {
