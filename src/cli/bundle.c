@@ -211,13 +211,13 @@ static bg_status make_data(cli_training *training, const char *path, bg_error *e
         bg_type type;
 
         if (entry == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`, so it belongs to another command", path,
+            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`, so the folder is from another command", path,
                                 name_tensor(training, t, name));
         type = batch_type(bg_dataset_sample_type(training->data, t),
                           entry->type.rank > 0 ? (uint64_t)entry->type.dims[0] : 0);
         if (!bg_type_equal(&type, &entry->type))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "%s has `%s` as %s, but the run takes %s, so it belongs to another command", path,
+                                "%s has `%s` as %s, but the run takes %s, so the folder is from another command", path,
                                 entry->name, bg_type_text(&entry->type, found), bg_type_text(&type, wanted));
         arrays[t] = (bg_array){.type = entry->type, .data = (void *)(uintptr_t)entry->data};
     }

@@ -295,9 +295,9 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
                                 "--device-rate is 0 but must be above 0, in samples per second");
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "elements") == 0 && config->elements == 0)
-            return bg_error_set(
-                error, BG_ERROR_INVALID,
-                "--elements is 0, which measures nothing; give at least 1, or leave it out to read all of the data");
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--elements is 0, which measures nothing; give at least 1, or leave the option out to "
+                                "read all of the data");
     if (config->shards > 0 && !config->stream)
         return bg_error_set(error, BG_ERROR_INVALID, "--shards applies only with --stream; add --stream");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)

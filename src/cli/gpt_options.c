@@ -279,9 +279,9 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
     } decided[] = {
         {"replicas", "data_parallel and tensor_parallel_1, _2 determine them: --set data_parallel=2"},
         {"gradient_accumulation", "training.global_batch_size determines it: --set global_batch_size=64"},
-        {"output_mode", "every loss is needed; leave it out"},
-        {"output_period", "every loss is needed; leave it out"},
-        {"output_gradient_norm", "every norm is needed; leave it out"},
+        {"output_mode", "every loss is needed; leave the option out"},
+        {"output_period", "every loss is needed; leave the option out"},
+        {"output_gradient_norm", "every norm is needed; leave the option out"},
     };
 
     for (size_t i = 0; i < sizeof decided / sizeof decided[0]; i++)

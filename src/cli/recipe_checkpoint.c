@@ -187,7 +187,8 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
                             (uint64_t)place->images, recipe->sample_words, images, recipe->data_hint);
     if (place->shuffle == recipe->no_shuffle)
         return bg_error_set(error, BG_ERROR_INVALID, "%s is from a training %s", path,
-                            recipe->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
+                            recipe->no_shuffle ? "without --no-shuffle; leave the option out"
+                                               : "with --no-shuffle; add the option");
     if ((uint64_t)place->image % per_call != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s is at %s %" PRIu64 " of an epoch, where no call of %" PRIu64

@@ -88,7 +88,7 @@ static bg_status read_core_ratios(const char *name, const json_t *root, bgi_call
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `core_ratios` must be a list of at most %d numbers", name,
                             BGI_MOST_CORES);
     for (size_t i = 0; i < json_array_size(ratios); i++) {
-        const double ratio = json_number_value(json_array_get(ratios, i)); /* 0 if it is no number */
+        const double ratio = json_number_value(json_array_get(ratios, i)); /* 0 if the element is no number */
         if (!isfinite(ratio) || ratio <= 0.0)
             return bg_error_set(error, BG_ERROR_PARSE, "%s: core_ratios[%zu] is not a number above 0", name, i);
         out->core_ratios[i] = ratio;
