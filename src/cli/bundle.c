@@ -2,11 +2,12 @@
  * bundle.c: writes the folder of a refused update, and replays it (--replay).
  *
  *     refused-12/checkpoint_train_step_11.safetensors   weights and optimizer state before the update
- *     refused-12/inputs.safetensors                     its samples, as the loader gave them, by the inputs' names
+ *     refused-12/inputs.safetensors                     the update's samples in the loader's order, by input name
  *     refused-12/replay.sh                              the run's command, with --replay and this folder
  *
  * A replay reads the samples from the folder in their stored order, makes one update in one call, and writes nothing.
- * Neither results nor the folder depend on the number of ranks, so a single process can replay it.
+ * Neither the results of an update nor the folder depend on the number of ranks, so a single process can replay the
+ * update.
  */
 #define _DEFAULT_SOURCE
 #include "cli/bundle.h"
@@ -140,7 +141,7 @@ static bg_status write_script(const cli_training *training, const bg_trainer_eve
     bgi_string_add(&text, "exec \"${BRIGADE:-$(echo ");
     add_word(&text, self);
     bgi_string_add(&text, ")}\" %.*s", (int)strcspn(training->model->program, " "), training->model->program);
-    /* The last word of the program's name is also the first of its arguments. */
+    /* arguments[0] is the last word of the program's name, which has one or two words. */
     for (int i = strchr(training->model->program, ' ') != NULL ? 0 : 1; i < training->argument_count; i++) {
         bgi_string_add(&text, " ");
         add_word(&text, training->arguments[i]);
@@ -210,13 +211,13 @@ static bg_status make_data(cli_training *training, const char *path, bg_error *e
         bg_type type;
 
         if (entry == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`, so it belongs to another command", path,
+            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`, so the folder is from another command", path,
                                 name_tensor(training, t, name));
         type = batch_type(bg_dataset_sample_type(training->data, t),
                           entry->type.rank > 0 ? (uint64_t)entry->type.dims[0] : 0);
         if (!bg_type_equal(&type, &entry->type))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "%s has `%s` as %s, but the run takes %s, so it belongs to another command", path,
+                                "%s has `%s` as %s, but the run takes %s, so the folder is from another command", path,
                                 entry->name, bg_type_text(&entry->type, found), bg_type_text(&type, wanted));
         arrays[t] = (bg_array){.type = entry->type, .data = (void *)(uintptr_t)entry->data};
     }

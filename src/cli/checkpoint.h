@@ -20,7 +20,7 @@ typedef struct checkpoint_settings {
 bg_status checkpoint_inspect(const char *path, const checkpoint_settings *settings, bg_error *error);
 /* Converts a file (checkpoint_convert.c). */
 bg_status checkpoint_convert(const char *from, const char *to, const checkpoint_settings *settings, bg_error *error);
-/* Prints the differences of two files (checkpoint_diff.c). Sets *out_same to whether they are equal. */
+/* Prints the differences of two files (checkpoint_diff.c). Sets *out_same to whether the files are equal. */
 bg_status checkpoint_diff(const char *first, const char *second, const checkpoint_settings *settings, bool *out_same,
                           bg_error *error);
 /* Reads the record of a checkpoint's tensor. For other files the record says that the tensor is a parameter. */

@@ -20,7 +20,7 @@ enum { PART_BYTES = 1 << 18 };
 
 typedef struct difference {
     uint64_t elements, differing, first; /* the first element that differs */
-    double most;                         /* the largest |a - b|; NAN if it is undefined */
+    double most;                         /* the largest |a - b|; NAN if one difference is NAN */
     double a, b;                         /* the first values that differ */
 } difference;
 
@@ -124,7 +124,7 @@ static void say_text(comparison *c, const char *key, const char *a, const char *
     printf("\n");
 }
 
-/* Begins the report on a tensor: `how` is "first", "second", "type", "record" or "values". */
+/* Begins the report on a tensor: `how` is "only in the first", "only in the second", "type", "record" or "values". */
 static void begin_tensor(comparison *c, const char *name, const char *how)
 {
     if (c->settings->json) {

@@ -24,7 +24,7 @@ typedef struct role_sum {
 
 typedef struct report {
     const bgi_stored *source;
-    bg_checkpoint head; /* of a checkpoint */
+    bg_checkpoint head; /* all zero if the source is not a checkpoint */
     role_sum roles[ROLE_COUNT], all;
 } report;
 

@@ -28,7 +28,7 @@ static const cli_option checkpoint_table[] = {
      .help = "weights: parameters and buffers as a safetensors file, or as a folder with an index that Hugging Face's "
              "tools read"},
     {CLI_SIZE, "file-size", AT(file_bytes), .value = "BYTES", .default_text = "no limit",
-     .help = "largest size of a file in a folder: 5G"},
+     .help = "largest size of a file in a folder, such as 5G"},
     {CLI_CHOICE, "floats", AT(floats), .choices = "float32|bfloat16|float16", .default_text = "as they are",
      .help = "type to which weights are converted"},
     {CLI_TEXT, "prefix", AT(prefix), .value = "TEXT", .default_text = "none",
@@ -135,7 +135,7 @@ cleanup:
 static const cli_help_page page = {
     .usage =
         "Usage: brigade checkpoint COMMAND PATH [PATH] [OPTION]...\n"
-        "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or a folder with "
+        "PATH is a checkpoint, a folder of checkpoints (the latest is used), a safetensors file, or a folder with "
         "model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
         "  inspect PATH       prints its content\n"
         "  verify PATH        reads the whole file and compares its checksum; in a folder, those of all checkpoints\n"

@@ -44,7 +44,7 @@ static const cli_option config_table[] = {
     CLI_OPTIONS_END,
 };
 
-/* Reads the configuration and infers as many fields as possible; `problems` lists the others. */
+/* Reads the configuration, settles as many fields as possible, and adds the problems of the others to `problems`. */
 static bg_status load(const config_options *options, bg_ipu_config **out, bgi_problems *problems, bg_error *error)
 {
     const bg_ipu_config_load_options how = {.keep_unknown = options->keep_unknown, .overrides = options->update};
@@ -182,8 +182,8 @@ static bg_status check_options(const config_options *options, const config_comma
     return BG_OK;
 }
 
-/* Runs the command and returns its exit code: 2 for an invalid configuration, as for a wrong command line, and 1 for a
- * valid one that does not fit the model or devices. */
+/* Runs the command and returns the exit code: 2 for an invalid configuration, as for a wrong command line, and 1 for a
+ * valid configuration that does not fit the model or devices, or cannot be written. */
 static int run_command(const config_command *command, const config_options *options)
 {
     bg_ipu_config *config = NULL;

@@ -74,7 +74,7 @@ static const cli_option bench_options[] = {
 
 enum { OPTION_COUNT = sizeof bench_options / sizeof bench_options[0] };
 
-/* The data being measured; data sets borrow the images. */
+/* The data being measured; `dataset` may borrow `images`. */
 typedef struct bench {
     bg_image_set images;
     bg_dataset *dataset;
@@ -94,7 +94,7 @@ static bg_status use_images(bench *b, bg_error *error)
     return bg_dataset_create_arrays(arrays, 2, &b->dataset, error);
 }
 
-/* Opens MNIST's files if they exist, otherwise a folder for each class. */
+/* Opens the folder's MNIST files if they exist, otherwise its PNG images, which are in one folder for each class. */
 static bg_status open_folder(const bench_config *config, const char *path, bench *b, bg_error *error)
 {
     bg_error missing = {0};
@@ -134,7 +134,7 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
                         path);
 }
 
-/* Replaces the data set with `made`, which wraps it. */
+/* If `status` is BG_OK, replaces the data set with *made, which wraps it. Returns `status`. */
 static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 {
     if (status != BG_OK)
@@ -159,7 +159,7 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* Returns the number of batches in an epoch, at least 1. For a stream it returns the number with one shard, because the
+/* Returns the number of batches in an epoch, at least 1. For a stream this is the number with one shard, because the
  * number with several shards is unknown. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {
@@ -276,7 +276,7 @@ cleanup:
     return status;
 }
 
-/* Checks options that require other options. `given` is indexed by row of the table. */
+/* Checks options that require other options, and options that must not be 0. `given` is indexed by row of the table. */
 static bg_status check_config(const bench_config *config, const bool *given, bg_error *error)
 {
     static const char *const of_loader[] = {"stream", "mode", "workers", "prefetch", "keep-last"};
@@ -295,9 +295,9 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
                                 "--device-rate is 0 but must be above 0, in samples per second");
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "elements") == 0 && config->elements == 0)
-            return bg_error_set(
-                error, BG_ERROR_INVALID,
-                "--elements is 0, which measures nothing; give at least 1, or leave it out to read all of the data");
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--elements is 0, which measures nothing; give at least 1, or leave the option out to "
+                                "read all of the data");
     if (config->shards > 0 && !config->stream)
         return bg_error_set(error, BG_ERROR_INVALID, "--shards applies only with --stream; add --stream");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)

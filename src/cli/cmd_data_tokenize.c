@@ -1,6 +1,6 @@
 /*
- * cmd_data_tokenize.c: `brigade data tokenize`: writes texts as a file of token numbers. A text is mapped and encoded a
- * megabyte at a time, so its size does not matter.
+ * cmd_data_tokenize.c: `brigade data tokenize`: writes texts as a file of token numbers. A text is read a megabyte at a
+ * time, and only the current document must fit in memory.
  *
  *     documents        one two | three ...       each ends with the end of text
  *     without --length one two . three ... .
@@ -70,7 +70,7 @@ typedef struct sink {
     uint32_t end_of_text;
     size_t stride;
     bg_token_list waiting;
-    size_t known; /* the first tokens of `waiting` that an earlier window already has */
+    size_t known; /* number of tokens at the start of `waiting` that an earlier window already has */
     uint64_t documents, tokens, windows, left_out;
 } sink;
 
@@ -115,8 +115,8 @@ static bg_status add_token(sink *s, uint32_t token, bg_error *error)
     return BG_OK;
 }
 
-/* Ends a document: writes the end-of-text token, and fills the last window with such tokens (--fill) or drops its
- * tokens. */
+/* Ends a document: writes the end-of-text token (unless --no-end-of-text is given), and fills the last window with such
+ * tokens (--fill) or drops the window's tokens. */
 static bg_status end_document(sink *s, bg_error *error)
 {
     s->documents++;
@@ -136,7 +136,7 @@ static bg_status end_document(sink *s, bg_error *error)
 
 /* ---- reading ---- */
 
-/* Returns the end of the line before text[end] = '\n', without a carriage return. */
+/* Returns the end of the line from text[at] to text[end] = '\n', without a carriage return. */
 static size_t find_line_end(const char *text, size_t at, size_t end)
 {
     return end > at && text[end - 1] == '\r' ? end - 1 : end;
@@ -228,7 +228,7 @@ static bg_status move_window(window *w, size_t used, size_t more, bg_error *erro
     return BG_OK;
 }
 
-/* Encodes one document after another; only the current one is in memory. */
+/* Encodes one document after another; only the current document must fit in memory. */
 static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, bg_error *error)
 {
     const char *documents = s->config->documents;
@@ -237,7 +237,8 @@ static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, 
     while (w->begin + at < w->input.size_bytes) {
         const size_t end = w->size > at ? find_document(documents, w->data, w->size, at, &next) : at;
 
-        /* A document that ends within two bytes of the window's end may continue in the file, so more is read first. */
+        /* If the next document would begin at the last byte of the window or after it, the current document may
+         * continue in the file, so more is read first. */
         if (!is_at_end(w) && (w->size <= at || next + 1 >= w->size)) {
             BGI_TRY(move_window(w, at, w->size > WINDOW_BYTES ? w->size : WINDOW_BYTES, error));
             at = 0;

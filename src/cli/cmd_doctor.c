@@ -163,13 +163,13 @@ static void judge_limits(examination *e)
         f = find(e, "limits");
         say_text(f, "This process may open %" PRIu64 " files (ulimit -n); remote memory in files and MPI need more.",
                  m->file_limit);
-        say_remedy(f, "ulimit -n 4096.");
+        say_remedy(f, "Run `ulimit -n 4096`.");
     }
     if (m->size_limit != UINT64_MAX) {
         f = find(e, "limits");
         say_text(f, "A file may have at most %.3g GB (ulimit -f): a larger checkpoint fails.",
                  1e-9 * (double)m->size_limit);
-        say_remedy(f, "ulimit -f unlimited.");
+        say_remedy(f, "Run `ulimit -f unlimited`.");
     }
 }
 
@@ -242,9 +242,9 @@ static void judge_ranks(examination *e)
         f = find(e, "latency");
         say_text(f, "A message to rank %u, on %s host, takes %.0f us.", link->rank, link->is_near ? "this" : "another",
                  link->latency_us);
-        say_remedy(f, link->is_near ? "Ranks of one host exchange in microseconds if each has its own processor."
+        say_remedy(f, link->is_near ? "Messages within a host take microseconds if each rank has its own processor."
                                     : "Check whether MPI uses the fast network: UCX_NET_DEVICES, --mca btl.");
-        return; /* the other ranks have the same setting */
+        return; /* one finding is enough, because all ranks have the same settings */
     }
 }
 
@@ -265,8 +265,8 @@ static void print_machine(const doctor_machine *m)
     printf("Huge pages     %s\n", m->huge_pages[0] != '\0' ? m->huge_pages : "unknown");
 }
 
-/* Stores the link with the costs of calls, where brigade plan finds it. A cache that cannot be written is no finding,
- * because the option has the same numbers. */
+/* Stores the link with the costs of calls, where `brigade plan` finds it. If the cache cannot be written, nothing is
+ * reported, because the printed option has the same numbers. */
 static void store_link(double latency_us, double bytes_per_s)
 {
     char *path = bgi_call_costs_path();
@@ -283,7 +283,8 @@ static void store_link(double latency_us, double bytes_per_s)
     free(path);
 }
 
-/* Prints the option of `brigade plan` for such ranks, with the slowest links, because a step waits for them. */
+/* Prints the option with which `brigade plan` predicts these ranks, and stores its numbers. They are the largest
+ * latency and the lowest speed of all links, because a step waits for the slowest link. */
 static void print_plan_option(const doctor_ranks *ranks)
 {
     double latency_us = 0.0, bytes_per_s = ranks->links[0].bytes_per_s;
@@ -398,7 +399,7 @@ static bg_status print_json(const examination *e, bg_error *error)
     return BG_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the examination ---- */
 
 static bg_status examine(const doctor_settings *settings, examination *e, bg_error *error)
 {

@@ -32,7 +32,7 @@ static const cli_option infer_flags[] = {
              "x=TABLE.csv:COLUMN, an IDX file, a folder of images"},
     {CLI_TEXT_LIST, "output", AT(outputs), .value = "NAME=FILE...",
      .help =
-         "file for an output: y=FILE.npy, or y=FILE.csv for an output of one or two dimensions; a file without a name "
+         "file for an output: y=FILE.npy, or y=FILE.csv for an output of one or two dimensions; a file without NAME= "
          "is for the first output"},
     {CLI_COUNT, "batch-size", AT(model.recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
@@ -119,7 +119,7 @@ static void print_element(bgi_file_writer *writer, bg_dtype dtype, const void *d
         bgi_file_print(writer, "%.9g", (double)bgi_narrow_to_float(dtype, ((const uint16_t *)data)[i]));
 }
 
-/* Writes a line for each sample, without a line of names. The digits restore every number exactly. */
+/* Writes a line for each sample, without a header line. Every number has enough digits to be read back exactly. */
 static bg_status write_table(const char *file, const bg_array *array, bg_error *error)
 {
     const int64_t rows = array->type.rank > 0 ? array->type.dims[0] : 1;
@@ -158,7 +158,8 @@ static bg_status write_output(const char *file, bg_array *array, uint64_t sample
 
 /* ---- data ---- */
 
-/* Repeats the first samples after the last ones, because a model with a fixed batch size needs whole batches. */
+/* Repeats the first samples after the last ones until their number is a multiple of `batch`, because a model with a
+ * fixed batch size needs whole batches. */
 static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 {
     bg_dataset *rest = NULL, *filled = NULL;
@@ -183,7 +184,7 @@ static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 
 /* ---- the run ---- */
 
-/* Writes the profile of the calls of full size, or that of the smaller last call if it was the only one. */
+/* Writes the profile of the calls of full size or, if there was none, that of the smaller last call. */
 static bg_status write_profile(const infer_settings *settings, const bg_trainer *trainer, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade infer", .model = settings->model.path, .samples = "samples"};

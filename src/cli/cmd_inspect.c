@@ -29,7 +29,7 @@ static const cli_option inspect_flags[] = {
     {CLI_TEXT_LIST, "size", AT(model.sizes), .value = "NAME=N...", .default_text = "none",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "stages", AT(stages), .value = "N", .minimum = 2, .maximum = 65536,
-     .help = "number of stages for strategies that have several; `auto:N` cuts them"},
+     .help = "number of stages, cut as by `auto:N`, for strategies that have several"},
     {CLI_TEXT, "optimizer", AT(model.recipe.optimizer), .value = "NAME",
      .help = "optimizer, whose state is included in the memory"},
     {CLI_TEXT, "loss", AT(model.loss_name), .value = "NAME",
@@ -267,7 +267,7 @@ static bg_status print_memory(inspect_settings *settings, bg_error *error)
 
 /* ---- the command ---- */
 
-/* Reports the memory that training needs, if the model has parameters to train. */
+/* Prints the memory that training needs, or why the model cannot be trained. */
 static bg_status inspect_training(inspect_settings *settings, bg_error *error)
 {
     bg_error reason = {0};
@@ -299,7 +299,7 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
     print_weights(contents, settings->model.recipe.debug);
     if (status == BG_ERROR_UNSUPPORTED && contents->problem_count > 0) {
         print_problems(contents);
-        bg_error_clear(error); /* it lists the same nodes */
+        bg_error_clear(error); /* the message lists the nodes that were printed */
         bg_error_set(error, status, "%s: %" PRIu32 " node%s not supported; the list is above", settings->model.path,
                      contents->problem_count, contents->problem_count == 1 ? " is" : "s are");
     }

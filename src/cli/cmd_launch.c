@@ -82,7 +82,7 @@ typedef struct launch_host {
 
 typedef struct launch {
     const launch_settings *settings;
-    char **command; /* the last one is NULL */
+    char **command; /* words of the command, and NULL at the end */
     int command_count;
     const char *folder; /* the folder of the command's checkpoints; NULL without checkpoints */
     bool is_gpt;
@@ -171,7 +171,8 @@ static uint64_t count_ranks(const launch *l)
 /* ---- the command ---- */
 
 /* Returns how many words of the command are the option with its value, beginning with word `i`: 2 for "--init FILE", 1
- * for "--init=FILE", and 0 if another word is there. `brigade gpt` also reads underscores as dashes. */
+ * for "--init=FILE", and 0 if another word is there. An underscore in the word matches a dash, because `brigade gpt`
+ * accepts both. */
 static int measure_option(const launch *l, int i, const char *option)
 {
     const char *word = l->command[i];
@@ -220,8 +221,8 @@ static bool find_checkpoint(const launch *l, uint64_t *out_step)
     return found;
 }
 
-/* Finds the newest folder of a refused update in the checkpoints' folder. Returns its modification time in nanoseconds,
- * or 0 if there is none. */
+/* Finds the newest folder of a refused update in the checkpoints' folder, and sets *out_update to the update's number.
+ * Returns the modification time of the folder in nanoseconds, or 0 if there is no such folder. */
 static int64_t find_refused(const launch *l, uint64_t *out_update)
 {
     DIR *folder = l->folder != NULL ? opendir(l->folder) : NULL;
@@ -309,7 +310,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
     char **words = bgi_arena_allocate(&l->arena, most, sizeof *words);
     const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, for_srun);
     uint64_t step = 0;
-    /* For another program the folder is unknown (NULL), so a restart always adds the words of --resume. */
+    /* If the command's folder of checkpoints is unknown (NULL), a restart always adds the words of --resume. */
     const bool has_checkpoint = is_restart && (find_checkpoint(l, &step) || (l->folder == NULL && s->resume != NULL));
     uint32_t count = 0;
 
@@ -329,7 +330,8 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
     for (uint32_t i = 0; i < s->launcher_options.count; i++)
         add_word(words, &count, s->launcher_options.values[i]);
     for (int i = 0; i < l->command_count;) {
-        /* The weights come from the checkpoint, and Brigade refuses a second source of weights. */
+        /* An option that names other weights is left out, because Brigade refuses a second source besides the
+         * checkpoint. */
         const int weights = has_checkpoint ? measure_option(l, i, l->is_gpt ? "--hf-model" : "--init") : 0;
 
         if (weights == 0)
@@ -347,8 +349,8 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
 
 /* Waits until the launcher ends, `seconds` have passed or, with `is_until_signal`, a signal arrives. Returns false if
  * the launcher still runs. Ends a launcher that still runs --launcher-limit seconds after its last rank on this host,
- * as mpirun of Open MPI 4 sometimes does when ranks were killed. Ranks on other hosts have ended by then, because they
- * wait at most twice --wait-limit for those of this host. */
+ * as mpirun of Open MPI 4 sometimes does when ranks were killed. With the default limits, ranks on other hosts have
+ * ended by then, because they wait for lost ranks for at most twice --wait-limit. */
 static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool is_until_signal, int *out_code)
 {
     launch_watch watch = {.rank = 0};
@@ -378,8 +380,8 @@ static int end_in_time(launch *l, pid_t launcher)
     const int number = (int)cli_received_signal;
     int code = 0;
 
-    /* One rank is enough, because it informs all others. A launcher would kill the ranks within a second or two, so it
-     * gets the signal only when none of its ranks is on this host. */
+    /* One rank is enough, because it informs all others. A launcher would kill the ranks within a second or two, so the
+     * signal goes to the launcher only when none of its ranks is on this host. */
     if (launch_signal_ranks(launcher, l->command[0], SIGTERM, true) > 0)
         say(l, "signal %d: one rank was asked to write a checkpoint and end within %" PRIu64 " s", number,
             l->settings->grace_s);
@@ -458,7 +460,7 @@ static bg_status run_all(launch *l, int *out_code, bg_error *error)
         if (attempt > 1) {
             if (attempt > s->restarts + 1) {
                 if (s->restarts > 0)
-                    say(l, "no restarts are left of %" PRIu64, s->restarts);
+                    say(l, "no restart is left: --restart-on-failure is %" PRIu64, s->restarts);
                 return BG_OK;
             }
             wait_before_restart(l);
@@ -510,7 +512,8 @@ static bg_status prepare(launch *l, bg_error *error)
     BGI_TRY(read_hosts(l, error));
     BGI_TRY(check_command(l, error));
     if (l->settings->min_ranks > count_ranks(l))
-        return bg_error_set(error, BG_ERROR_INVALID, "--min-ranks %" PRIu64 " is more than the %" PRIu64 " ranks",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--min-ranks %" PRIu64 " must be at most the number of ranks, %" PRIu64,
                             l->settings->min_ranks, count_ranks(l));
     if (l->settings->restarts > 0 && l->folder == NULL && l->settings->resume == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -1,7 +1,6 @@
 /*
- * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables. It prints all of
- * them, those that are flags of a command, or one with an explanation. The output is text, or the tables of the
- * documents.
+ * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables. It lists all of them
+ * or those that are flags of a command, or explains one. The output is text, or the tables of the documents.
  */
 #include "cli/command.h"
 
@@ -264,7 +263,7 @@ static void list_options(uint32_t commands)
     printf("`brigade options NAME` explains one; `brigade options optimizers` lists optimizers.\n");
 }
 
-/* Escapes vertical bars, which end a table's cells. */
+/* Prints the text with escaped vertical bars, because a plain bar would end the table's cell. */
 static void print_cell(const char *text)
 {
     for (; *text != '\0'; text++)
@@ -356,7 +355,7 @@ static bg_status explain_name(const char *name, bg_error *error)
     if (option == NULL) {
         bg_error unknown = {0};
         bgi_option_unknown(name, &unknown);
-        return bg_error_set(error, BG_ERROR_INVALID, "%s (`brigade options` lists them)", unknown.message);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s (`brigade options` lists all names)", unknown.message);
     }
     explain(option);
     /* A flag may set several options. */

@@ -35,7 +35,8 @@ static bg_status report_word(const char *word, bg_error *error)
     for (uint32_t i = 0; (model = cli_model_at(i)) != NULL && length < sizeof names; i++)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", model->name);
     if (word == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "no model is given: brigade plan MODEL: %s", names);
+        return bg_error_set(error, BG_ERROR_INVALID, "no model is given to `brigade plan MODEL`; the models are %s",
+                            names);
     return bg_error_set(error, BG_ERROR_INVALID, "unknown model `%s`; the models are %s", word, names);
 }
 
@@ -59,8 +60,8 @@ static void take_names(const char *names, uint32_t count, char *out, size_t size
     snprintf(out, size_bytes, "%.*s", (int)length, names);
 }
 
-/* Reads the command line with the options of this model. The help shows ten options: four of the model and six of the
- * plan. */
+/* Reads the command line with the options of this model. The short help shows the model's first four common options and
+ * all options of the plan. */
 static bg_status read_as(cli_settings *settings, const cli_model *model, int argc, char **argv, const char **word,
                          bool *is_answered, bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * cmd_schedule.c: `brigade schedule`: draws and compares schedules, and verifies, times and converts those from files.
- * It needs no network and no data, because stages are only numbers with costs.
+ * cmd_schedule.c: `brigade schedule`: draws and compares schedules, and verifies, times and converts schedules from
+ * files. It needs no network and no data, because stages are only numbers with costs.
  */
 #include "cli/command.h"
 
@@ -57,8 +57,8 @@ static bg_status generate(const schedule_config *config, const bg_schedule_gener
     return measure(config, config->timed, out, error);
 }
 
-/* Whether the text is PyTorch's CSV. The first character other than a blank is then a digit, a comma, a parenthesis, a
- * quotation mark or a byte-order mark, and Brigade's text begins with none of these. */
+/* Whether the text is PyTorch's CSV. The first character other than white space is then a digit, a comma, a
+ * parenthesis, a quotation mark or a byte-order mark, and Brigade's text begins with none of these. */
 static bool is_csv(const char *text)
 {
     while (*text == '\n' || *text == ' ' || *text == '\t' || *text == '\r')
@@ -142,7 +142,7 @@ static bg_status print_schedule(const bg_schedule *schedule, const bg_schedule_p
 {
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* no check for signals while a long text is made */
+    cli_end_at_signals("schedule"); /* making a long text does not check for signals */
     if (strcmp(format, "csv") == 0)
         BGI_TRY(bg_schedule_print_csv(schedule, problem, &text, error));
     else
@@ -175,7 +175,7 @@ static bg_status print_picture(const schedule_config *config, const subject *it,
     const bool in_color = schedule_wants_color(config);
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* no check for signals while a long diagram is drawn */
+    cli_end_at_signals("schedule"); /* drawing a long diagram does not check for signals */
     if (config->svg_path != NULL)
         BGI_TRY(write_svg(config, it, error));
     if (config->svg_path != NULL && strcmp(config->svg_path, "-") == 0)

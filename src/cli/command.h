@@ -32,8 +32,8 @@ int cli_launch(int argc, char **argv);
 int cli_options(int argc, char **argv);
 
 /* Prints an error or a warning, "brigade COMMAND: text", on stderr after the content of stdout. No other function
- * prints them. If `command` is NULL, it prints "brigade: text". Control characters (in names and paths) are printed as
- * \n, \x1b and so on, so that the message is one line. */
+ * prints them. If `command` is NULL, the line is "brigade: text". Control characters (in names and paths) are printed
+ * as \n, \x1b and so on, so that the message is one line. */
 void cli_say(const char *command, const char *format, ...) BG_PRINTF(2, 3);
 
 /* Prints "warning: TEXT" like cli_say, but only on the first rank, and each text only once. */
@@ -45,18 +45,18 @@ static inline const char *cli_s(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* Returns a * b, or the largest number when the product overflows. */
+/* Returns a * b, or UINT64_MAX if the product is larger. */
 static inline uint64_t cli_multiply(uint64_t a, uint64_t b)
 {
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
 /* Prints the error on one line, except that a budget error keeps the lines of its table. Returns `code`. After work
- * that a signal canceled, it reports the signal instead, and returns 128 plus its number. */
+ * that a signal canceled, the function reports the signal instead, and returns 128 plus the signal's number. */
 int cli_fail(const char *command, int code, const bg_error *error);
 
-/* Flushes stdout and returns `code`. If the output could not be written (a full disk, a closed pipe), it prints one
- * line, and returns CLI_FAILED instead of CLI_DONE. */
+/* Flushes stdout and returns `code`. If the output could not be written (a full disk, a closed pipe), the function
+ * prints one line, and returns CLI_FAILED instead of CLI_DONE. */
 int cli_finish(const char *command, int code);
 
 #endif

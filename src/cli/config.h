@@ -18,11 +18,12 @@ typedef struct config_options {
 /* Returns the number of layers of the whole model; 0 if unknown. */
 uint64_t config_layer_count(const config_options *options);
 
-/* Finds the file that a preset's name or a path denotes; *out is malloc'ed. Errors: BG_ERROR_NOT_FOUND, listing the
- * searched folders. */
+/* Finds the file that a preset's name or a path denotes; *out is malloc'ed. Errors: BG_ERROR_NOT_FOUND, whose message
+ * lists the searched folders. */
 bg_status config_find(const char *name, char **out, bg_error *error);
 
-/* Prints the layout for training and for inference, and adds everything that does not fit to `problems`. */
+/* Prints the layout for training and for inference. Adds to `problems` everything that does not fit the model or the
+ * devices. */
 bg_status config_explain(const bg_ipu_config *config, const config_options *options, bgi_problems *problems,
                          bg_error *error);
 

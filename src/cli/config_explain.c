@@ -1,7 +1,7 @@
 /*
  * config_explain.c: explains a configuration for a model with a given number of layers: the layers of each device, the
- * samples of a call, and everything that does not fit. It continues after a problem, so that all problems are shown at
- * once.
+ * samples of a call, and everything that does not fit. The command continues after a problem, so that it shows all
+ * problems at once.
  */
 #include "cli/config.h"
 
@@ -57,7 +57,8 @@ static void add_layers(bgi_string *line, const config_options *options, uint64_t
         bgi_string_add(line, "  decoder %-6s", range_text(first + in_encoder - encoder, count - in_encoder, text));
 }
 
-/* Prints a line for each device: the number of its layers, which layers they are, and its other parts. */
+/* Prints a line for each device: the number of its layers, which layers they are, and its share of embedding and
+ * head. */
 static bg_status print_devices(const config_options *options, const bgi_ipu_settings *settings, const int64_t *layers,
                                bg_error *error)
 {

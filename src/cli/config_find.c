@@ -1,5 +1,5 @@
 /*
- * config_find.c: finds an IPU configuration, and the size of its model.
+ * config_find.c: finds an IPU configuration, and counts the layers of the model.
  */
 #include "cli/config.h"
 

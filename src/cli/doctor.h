@@ -12,7 +12,7 @@ enum { DOCTOR_TEXT_BYTES = 256, DOCTOR_MOST_CACHES = 8, DOCTOR_MOST_FINDINGS = 3
 typedef struct doctor_machine {
     char processor[DOCTOR_TEXT_BYTES], sets[DOCTOR_TEXT_BYTES], huge_pages[DOCTOR_TEXT_BYTES], governor[64];
     uint32_t online, allowed; /* processors */
-    double quota;             /* processors that a control group grants */
+    double quota;             /* number of processors that a control group grants */
     uint64_t memory_bytes, available_bytes, swap_used_bytes, memory_limit_bytes;
     struct {
         char name[16];
@@ -38,7 +38,8 @@ typedef struct doctor_disk {
 
 typedef struct doctor_ranks {
     const char *name;
-    uint32_t count, on_host, host_processors; /* host_processors: those that any rank of this host may use */
+    uint32_t count, on_host,
+        host_processors; /* host_processors: number of processors that any rank of this host may use */
     bool takes_any_thread;
     doctor_link links[DOCTOR_MOST_RANKS];
     uint32_t link_count;
@@ -48,7 +49,8 @@ typedef struct doctor_ranks {
 void doctor_look(doctor_machine *out);
 /* Measures the disk of a folder (doctor_measure.c). */
 bg_status doctor_measure_disk(const char *folder, doctor_disk *out, bg_error *error);
-/* Measures messages between ranks (doctor_measure.c). All ranks call it, and rank 0 gets the result. */
+/* Measures messages between ranks (doctor_measure.c). All ranks must call the function; only rank 0 gets the
+ * measurements. */
 bg_status doctor_measure_ranks(const bg_transport *transport, doctor_ranks *out, bg_error *error);
 
 #endif

@@ -81,7 +81,7 @@ static void read_memory(doctor_machine *m)
         fclose(stream);
     m->swap_used_bytes = swap[0] > swap[1] ? swap[0] - swap[1] : 0;
     read_line("/sys/fs/cgroup/memory.max", line, sizeof line);
-    m->memory_limit_bytes = strtoull(line, NULL, 10); /* "max" is 0 */
+    m->memory_limit_bytes = strtoull(line, NULL, 10); /* "max", which means no limit, becomes 0 */
 }
 
 static void read_caches(doctor_machine *m)
@@ -111,7 +111,7 @@ static uint64_t value_of(int failed, const struct rlimit *limit)
     return failed != 0 || limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit->rlim_cur;
 }
 
-/* Reads the choice in brackets: "always [madvise] never". */
+/* Reads the setting of transparent huge pages, which the system marks by brackets: "always [madvise] never". */
 static void read_huge_pages(doctor_machine *m)
 {
     char line[128];

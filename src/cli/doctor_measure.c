@@ -48,8 +48,8 @@ static bool write_parts(int file, unsigned char *part, int count)
     return fsync(file) == 0;
 }
 
-/* Reads the file in parts. First it asks the system to drop the file from its cache, so that the data come from the
- * disk if possible. */
+/* Reads the file in parts. First asks the system to drop the file from its cache, so that the data come from the disk
+ * if possible. */
 static bool read_parts(int file, unsigned char *part)
 {
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
@@ -116,7 +116,7 @@ typedef struct lane {
     unsigned char *out, *in;
 } lane;
 
-/* Waits for `count` operations. */
+/* Waits until `count` operations are complete. */
 static bg_status wait_for(const lane *l, uint32_t count, bg_error *error)
 {
     while (count > 0) {
@@ -128,7 +128,7 @@ static bg_status wait_for(const lane *l, uint32_t count, bg_error *error)
     return BG_OK;
 }
 
-/* Sends a message to the other rank and receives it back. With `answers` this rank receives first. */
+/* Sends a message to rank `other` and receives one of the same size. If `answers` is true, this rank receives first. */
 static bg_status ping(const lane *l, uint32_t other, size_t size_bytes, bool answers, bg_error *error)
 {
     const bg_transport *t = l->transport;
@@ -166,7 +166,8 @@ static bool is_near(const bg_transport *t, uint32_t a, uint32_t b)
     return t->hosts == NULL || t->hosts[a] == t->hosts[b];
 }
 
-/* Each rank sends its set of allowed processors to rank 0, which counts those of its host. */
+/* Each rank sends the set of processors that it may use to rank 0, which counts the processors of the ranks on its
+ * host. */
 static bg_status gather_processors(const lane *l, doctor_ranks *out, bg_error *error)
 {
     const bg_transport *t = l->transport;

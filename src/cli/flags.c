@@ -17,7 +17,7 @@ static const cli_option forms[] = {
 
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
-/* The inputs from which a table is made. */
+/* The table that is being made, and the inputs for it. */
 typedef struct making {
     cli_table *table;
     const cli_option *own;
@@ -55,7 +55,7 @@ static uint64_t find_maximum(const bgi_option *row)
     return row->kind == BGI_OPTION_COUNT || row->kind == BGI_OPTION_COUNTS ? UINT32_MAX : UINT64_MAX;
 }
 
-/* The kind of a flag, and the name of its value. */
+/* The kind of the flag for each kind of option, and the name of the flag's value in the help. */
 static const struct {
     cli_kind kind;
     const char *value;

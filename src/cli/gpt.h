@@ -1,5 +1,5 @@
 /*
- * gpt.h: declares options, data and builds of `brigade gpt pretrain` and `bench`, which are rows of the models' table
+ * gpt.h: declares options, data and builds of `brigade gpt pretrain` and `bench`, each of which is a cli_model
  * (gpt_pretrain.c, gpt_bench.c). cmd_gpt.c has the subcommands.
  */
 #ifndef BGI_CLI_GPT_H
@@ -60,13 +60,13 @@ extern const cli_option gpt_pretrain_flags[], gpt_bench_flags[];
 /* Returns the options of the training plan. Prints warnings. */
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config);
 
-/* The first lines of --help: the beginning of a sentence, and the end that all commands share. */
+/* The text at the beginning of --help: a sentence without its period, and a sentence that all commands share. */
 #define GPT_PURPOSE(what)                                                                                              \
     what ".\n"                                                                                                         \
          "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL GPT-3 example: --layers 3, "    \
          "--training.steps 100.\n"
 
-/* The functions of a cli_model with these names. */
+/* The functions for the members of a cli_model that have these names. */
 void gpt_set_defaults(void *settings, const char *command);
 bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error);
 int gpt_resolve(void *settings, bg_error *error);
@@ -84,7 +84,7 @@ void gpt_clear_settings(void *settings);
 
 typedef struct gpt_data {
     bg_dataset *set; /* samples of int32 [S] tokens and int32 [S] labels */
-    char *source;    /* for people */
+    char *source;    /* describes the data in messages */
     uint64_t sample_count;
 } gpt_data;
 
@@ -110,12 +110,12 @@ extern const char *const gpt_inputs[];
 /* The `build` function of a cli_model. */
 bg_status gpt_build(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
-/* Return results of update `index` (from 0) of a call, as means over the global batch. */
+/* Return results of update `index` (from 0) of a call. The loss is the mean over the global batch. */
 double gpt_call_loss(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index);
 double gpt_call_norm(const bg_trainer_call *call, uint64_t index);
 bool gpt_call_has_scale(const bg_trainer_call *call); /* whether the loss scale is automatic */
 double gpt_call_scale(const bg_trainer_call *call, uint64_t index);
-double gpt_call_rate(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index); /* of learning */
+double gpt_call_rate(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index); /* the learning rate */
 
 /* ---- checkpoints (gpt_checkpoint.c) ---- */
 
@@ -128,12 +128,12 @@ typedef struct gpt_position {
  * this run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
 /* Writes a checkpoint. `loss` is the metric of --checkpoint-keep-best; if it is not finite, there is no metric. With
- * --checkpoint-async the function only starts writing, and *writer must be finished. */
+ * --checkpoint-async the function only starts writing, and the caller must finish *writer. */
 bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
                               const gpt_data *data, const gpt_position *position, double loss,
                               bg_checkpoint_writer **writer, bg_error *error);
 /* Resumes a session from the checkpoint of config->load, otherwise from existing files of config->memmap_dir. Without
- * either it does nothing. */
+ * either, the session does not change. */
 bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,
                               const gpt_data *data, gpt_position *out, bg_error *error);
 /* Completes the files of config->memmap_dir, if it is set, so that a later run can resume from them. */

@@ -85,12 +85,12 @@ static const cli_option *find_option(const cli_option *table, const char *name)
     return NULL;
 }
 
-/* The option that is being read: argv[*at], its name, and the value after '=' (NULL if there is no '='). */
+/* The option that is being read: argv[at], its name, and the value after '=' (NULL if there is no '='). */
 typedef struct reading {
     const cli_option *table;
     int argc, at;
     char **argv;
-    char name[NAME_BYTES]; /* as written */
+    char name[NAME_BYTES]; /* as written, without the dashes */
     const char *value;
     gpt_arguments *to;
 } reading;
@@ -205,7 +205,7 @@ static bg_status add_word(reading *r, bg_error *error)
             return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s: %s", r->name, elsewhere[i].answer);
     if (kind != BGI_GPT_KEY_NONE && kind != BGI_GPT_KEY_FILES)
         return add_field(r, key, kind, error);
-    r->to->values[r->to->count++] = r->argv[r->at]; /* the table's reader reports it */
+    r->to->values[r->to->count++] = r->argv[r->at]; /* cli_options_read reports the unknown option */
     return BG_OK;
 }
 

@@ -1,7 +1,6 @@
 /*
  * gpt_bench.c: `brigade gpt bench`: runs the benchmark of PopXL's GPT-3 example, with inputs that are all 1, one
- * untimed call and five timed calls. Its row of the models' table is like that of gpt pretrain, with other data and
- * output.
+ * untimed call and five timed calls. It is a cli_model like that of gpt pretrain, with other data and output.
  */
 #include "cli/gpt.h"
 
@@ -49,7 +48,7 @@ static bg_status check_places(const cli_training *training, bg_error *error)
     if (settings->config.memmap_dir == NULL)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "checkpoint.memmap_dir %s: the benchmark keeps remote buffers in memory; leave it null",
+                        "checkpoint.memmap_dir %s: the benchmark keeps remote buffers in memory; leave this field null",
                         settings->config.memmap_dir);
 }
 

@@ -79,7 +79,7 @@ static const float *find_values(const bg_trainer_call *call, const char *name, u
     return values + index * *out_count;
 }
 
-/* Returns the mean over the copies of the model. Replicas that share a copy have the same losses. */
+/* Returns the mean loss over the copies of the model. Replicas that share a copy have the same losses. */
 double gpt_call_loss(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index)
 {
     const uint64_t replicas_per_copy = (uint64_t)config->tensor_parallel_1 * (uint64_t)config->tensor_parallel_2;

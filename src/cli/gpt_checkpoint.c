@@ -104,8 +104,8 @@ bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const
     return status;
 }
 
-/* Reads the position in the data from a checkpoint's blob. It warns, and changes the position, if it does not fit this
- * run. `from` is the option that names the checkpoint. */
+/* Reads the position in the data from a checkpoint's blob. If the position does not fit the data or the calls of this
+ * run, the function warns and changes the position. `from` is the option that names the checkpoint. */
 static bg_status read_position(const char *text, size_t size_bytes, const char *from, const char *path,
                                const bgi_gpt_config *config, const gpt_data *data, gpt_position *out, bg_error *error)
 {
@@ -167,7 +167,7 @@ static bg_status load_checkpoint(bg_session *session, const gpt_options *own, co
     options.optimizer = own->resume_optimizer;
     options.drop_option = "--resume-drop";
     options.optimizer_option = "--resume-optimizer";
-    /* With several ranks some may not have the file, so the name decides. */
+    /* With several ranks, some may not have the file, so the ending of the name is enough. */
     if (bgi_file_exists(config->load) || bgi_text_matches("*.safetensors", config->load))
         options.file = split_path(config->load, &folder);
     else

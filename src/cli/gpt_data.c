@@ -82,7 +82,7 @@ static bg_status open_records(const bgi_gpt_config *config, const char *path, bg
     length = bgi_tfrecord_length(*out);
     if (length <= (uint64_t)config->sequence_length + 1)
         return BG_OK;
-    /* Names one file as an example, because the warning is printed only once. */
+    /* The text names no file, so that the warning is printed only once for all files whose records have this length. */
     snprintf(text, sizeof text,
              "records have %" PRIu64 " tokens, of which the first %" PRId64 " are used (model.sequence_length + 1)",
              length, config->sequence_length + 1);
@@ -173,7 +173,7 @@ static bg_status find_pattern(const char *pattern, glob_t *files, bg_error *erro
                             "input files: %s is a folder without .tfrecord files; other files need their names",
                             pattern);
     if (result == GLOB_NOMATCH && (is_plain || bgi_file_exists(pattern)))
-        result = glob(pattern, flags | GLOB_NOCHECK, NULL, files); /* its reader reports the problem */
+        result = glob(pattern, flags | GLOB_NOCHECK, NULL, files); /* the reader of the file reports the problem */
     if (result == GLOB_NOMATCH)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "input files: no file matches `%s`", pattern);
     if (result != 0)
@@ -282,7 +282,8 @@ uint64_t gpt_samples_of_call(const bgi_gpt_config *config)
     return (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
 }
 
-/* Applies data.n_samples: *out contains the first samples, repeated if a call needs more of them. */
+/* Applies data.n_samples, if it is not 0: *out contains the first samples of `source`, repeated if a call needs more of
+ * them. */
 static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, bg_dataset **out, bg_error *error)
 {
     const uint64_t needed = gpt_samples_of_call(config), count = (uint64_t)config->n_samples;

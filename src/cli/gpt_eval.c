@@ -203,7 +203,7 @@ static bg_status run_tokens(evaluator *e, const gpt_model *model, const bg_token
 static bg_status run_records(evaluator *e, const gpt_model *model, const char *path, bg_token_list *tokens,
                              bg_error *error)
 {
-    const bg_tokens_options options = {.sequence_length = 1}; /* each record is read as a whole */
+    const bg_tokens_options options = {.sequence_length = 1}; /* no effect: bgi_tfrecord_read reads whole records */
     bg_dataset *records = NULL;
     bg_status status = bg_dataset_open_tfrecord(path, &options, &records, error);
 

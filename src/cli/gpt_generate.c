@@ -58,7 +58,7 @@ static const cli_option generate_options[] = {
     {CLI_COUNT, "top-k", AT(top_k), .value = "N", .maximum = INT32_MAX, .default_text = "all",
      .help = "keep the N likeliest tokens"},
     {CLI_REAL, "top-p", AT(top_p), .value = "P", .help = "keep the fewest tokens whose probabilities sum to P"},
-    {CLI_REAL, "min-p", AT(min_p), .value = "P", .help = "keep tokens with at least P of the largest probability"},
+    {CLI_REAL, "min-p", AT(min_p), .value = "P", .help = "keep tokens with at least P times the largest probability"},
     {CLI_REAL, "typical-p", AT(typical_p), .value = "P",
      .help = "keep the most typical tokens whose probabilities sum to P"},
     {CLI_REAL, "repetition-penalty", AT(repetition_penalty), .value = "X",
@@ -317,7 +317,8 @@ static bg_status check_config(const generate_config *config, bg_error *error)
                             "--prompts gives all prompts; leave --prompt and --prompt-file out");
     if (config->sequences > 0 && config->sequences < config->beams)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--beams %" PRIu64 " needs the same number of --sequences or more; it is %" PRIu64,
+                            "--beams %" PRIu64
+                            " needs the same number of --sequences or more, but --sequences is %" PRIu64,
                             config->beams, config->sequences);
     BGI_TRY(check_share("top-p", config->top_p, error));
     BGI_TRY(check_share("typical-p", config->typical_p, error));

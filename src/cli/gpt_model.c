@@ -29,7 +29,7 @@ static bg_status open_own_tokenizer(gpt_model *model, const char *directory, bg_
     if (status == BG_ERROR_NOT_FOUND && takes_bytes(model))
         return bg_tokenizer_create_bytes(&model->tokenizer, error);
     if (status == BG_ERROR_NOT_FOUND)
-        return bg_error_set(error, status, "%s; --tokenizer DIR names another folder that has one", cause.message);
+        return bg_error_set(error, status, "%s; --tokenizer DIR names another folder with a tokenizer", cause.message);
     return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", cause.message);
 }
 
@@ -45,7 +45,7 @@ static bg_status open_tokenizer(gpt_model *model, const char *directory, const c
         !(bg_tokenizer_vocabulary(model->tokenizer) == BYTE_VOCABULARY && takes_bytes(model)))
         return bg_error_set(error, BG_ERROR_SHAPE,
                             "the tokenizer has %" PRIu32 " tokens, but the model of %s has a vocabulary of %" PRId64
-                            "; name the model's own with --tokenizer",
+                            "; name the model's own tokenizer with --tokenizer",
                             bg_tokenizer_vocabulary(model->tokenizer), directory, model->options.vocabulary);
     return BG_OK;
 }
@@ -89,7 +89,7 @@ bg_status gpt_model_print_weights(const gpt_model *model, const char *weights_ty
     if (gpt_model_weights_type(weights_type) == BG_WEIGHTS_FLOAT)
         return BG_OK;
     BGI_TRY(bg_weights_quantized(model->weights, &quantized, error));
-    fflush(stdout); /* the line begins after the text when both streams are one */
+    fflush(stdout); /* standard output may be the same stream, and its text must come first */
     if (quantized.count > 0)
         fprintf(to,
                 "Weights: %" PRIu32 " matrices rounded to %.2f bits a weight, %.1f MB instead of %.1f; largest error "

@@ -28,12 +28,12 @@ typedef struct gpt_model {
 bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
                          const char *dtype, bg_error *error);
 
-/* --weights-type of the subcommands, and its value as an option. */
+/* The choices and the help of --weights-type, and the function that converts its value to an option. */
 #define GPT_WEIGHTS_TYPES "float|bfloat16|int8|int4"
 #define GPT_WEIGHTS_HELP  "of matrices: as the model has them, or rounded to bfloat16, or to 8 or 4 bits"
 bg_weights_type gpt_model_weights_type(const char *name);
-/* Prints a line about the matrices that sessions have rounded, if any, unless --weights-type is float: casts of a
- * bfloat16 model were not asked for. */
+/* Prints a line about the matrices that sessions have rounded, if any. With --weights-type float nothing is printed,
+ * because the user did not ask for rounding. */
 bg_status gpt_model_print_weights(const gpt_model *model, const char *weights_type, FILE *to, bg_error *error);
 void gpt_model_close(gpt_model *model);
 

@@ -279,9 +279,9 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
     } decided[] = {
         {"replicas", "data_parallel and tensor_parallel_1, _2 determine them: --set data_parallel=2"},
         {"gradient_accumulation", "training.global_batch_size determines it: --set global_batch_size=64"},
-        {"output_mode", "every loss is needed; leave it out"},
-        {"output_period", "every loss is needed; leave it out"},
-        {"output_gradient_norm", "every norm is needed; leave it out"},
+        {"output_mode", "every loss is needed; leave the option out"},
+        {"output_period", "every loss is needed; leave the option out"},
+        {"output_gradient_norm", "every norm is needed; leave the option out"},
     };
 
     for (size_t i = 0; i < sizeof decided / sizeof decided[0]; i++)
@@ -449,9 +449,9 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say(options->command, "info: %s", text);
 }
 
-/* Sets where tensors are stored. As in PopXL's example, tensors of any size are stored off the devices and sharded:
- * activations over the tensor-parallel replicas that have the same values, other tensors over the data-parallel
- * replicas. */
+/* Sets where tensors are stored and which are sharded. With the phased strategy, all are sharded by default, as in
+ * PopXL's example: activations over the tensor-parallel replicas that have the same values, other tensors over the
+ * data-parallel replicas. */
 static void set_locations(const gpt_options *options, const bgi_gpt_config *config, bg_options *plan)
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
@@ -480,8 +480,7 @@ static void set_locations(const gpt_options *options, const bgi_gpt_config *conf
             BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* a device then stores the values of only one phase */
 }
 
-/* Whether the user, and not only a preset, sets training.stochastic_rounding. A file of the user counts as setting it.
- */
+/* Whether the user, and not only a preset, sets training.stochastic_rounding. Any file of the user counts. */
 static bool asks_for_rounding(const gpt_options *options)
 {
     bool asks =
@@ -521,7 +520,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     /* The guard is also enabled if the run writes checkpoints or remote buffers in files. */
     plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL || config->memmap_dir != NULL;
     cli_library_override(&options->library, &plan);
-    plan.numerics.precision = BG_PRECISION_32; /* take_precision */
+    plan.numerics.precision = BG_PRECISION_32; /* the model is built in the types that take_precision has set */
     plan.replicas.input_group_size = (uint32_t)(config->tensor_parallel_1 * config->tensor_parallel_2);
     if (config->test_mode)
         plan.files.log_dir = plan.files.cache_dir = NULL;

@@ -228,8 +228,8 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     return BG_OK;
 }
 
-/* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
- * nothing until all of them have written. */
+/* Completes a checkpoint that is written during training. If `waits` is true, the function waits for all ranks;
+ * otherwise it does nothing while a rank is still writing. */
 static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
 {
     bg_checkpoint_writer *writer = r->writer;
@@ -274,7 +274,8 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* After a refused update, writes a folder from which the update can be repeated, inside the checkpoints' folder. */
+/* After a refused update, writes a folder from which the update can be repeated. The new folder is in the folder of
+ * --save, if that is given, otherwise in the current folder. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -383,7 +384,7 @@ static bg_status save_hf(void *user, bg_error *error)
 }
 
 /* Saves the weights as safetensors, or the model that gives logits as ONNX, depending on the ending of the file's name.
- * Uses two samples, so that batch dimensions differ from dimensions of size 1. */
+ * The ONNX model is built for two samples, so that its batch dimensions differ from dimensions of size 1. */
 static bg_status save_weights(const cli_training *training, const char *path, bg_error *error)
 {
     bg_gpt_options model = gpt_describe_model(config_of(training));

@@ -59,7 +59,7 @@ void cli_print_wrapped(const char *text, int column, int indent)
     print_words(text, (int)strlen(text), column, indent);
 }
 
-/* Finds the description in a row of a list (" name  description"), which follows a gap of two or more blanks. Returns 0
+/* Returns the offset of the description in a row of a list (" name  description"), after a gap of two or more blanks; 0
  * for a line without a gap. */
 static int find_words(const char *line, int length, int indent)
 {
@@ -182,7 +182,7 @@ static void write_default(const cli_option *option, const void *values, char *te
     case CLI_FLAG:
         snprintf(text, size, "off");
         break;
-    default: /* tables give the defaults of lists */
+    default: /* the tables give the defaults of lists as text */
         break;
     }
 }
@@ -213,8 +213,8 @@ static void describe(const cli_option *option, const void *values, option_words 
     write_default(option, values, out->standard, sizeof out->standard);
 }
 
-/* Prints an option with its help text, which begins on the next line if the name fills its column on a narrow
- * terminal. */
+/* Prints an option with its help text, which begins on the next line if the option does not fit its column. The column
+ * is smaller on a narrow terminal. */
 static void print_row(const char *flag, const char *value, const char *sentence)
 {
     const int indent = cli_columns() < NARROW_COLUMNS ? NARROW_INDENT : WIDE_INDENT;

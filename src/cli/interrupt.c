@@ -1,6 +1,6 @@
 /*
  * interrupt.c: handles signals that ask the program to end. A signal sets a flag, so that the program can finish
- * properly. If nothing needs to be saved, it ends the program at once with the same message.
+ * properly. If nothing needs to be saved, a signal ends the program at once with the same message.
  */
 #include "cli/program.h"
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 volatile sig_atomic_t cli_received_signal;
-static atomic_bool is_asked_to_stop; /* whether it has arrived, for threads other than the receiving one */
+static atomic_bool is_asked_to_stop; /* whether a signal has arrived, for all threads */
 
 bool cli_is_asked_to_stop(void *user)
 {
@@ -50,7 +50,7 @@ static void answer_signals(void (*handler)(int number))
 
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
-    /* SA_RESTART is not set, because a write to a pipe without a reader must end. */
+    /* SA_RESTART is not set, so that a signal ends a write that waits for the reader of a pipe. */
     action.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

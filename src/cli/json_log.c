@@ -154,7 +154,7 @@ void cli_log_close(cli_log *log)
     if (descriptor < 0)
         return;
     if (log->failure.status == BG_OK) {
-        close(descriptor); /* other writers may have written after its lines */
+        close(descriptor); /* nothing to cut off; other writers may have added text */
         return;
     }
     /* A full disk may have left an incomplete line; only a file can be truncated. */

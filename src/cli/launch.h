@@ -26,8 +26,8 @@ typedef struct launch_watch {
     bool has_seen;
     uint32_t looks;
 } launch_watch;
-/* Whether the launcher no longer has a rank on this host. Returns false if it never had a rank here, as with srun,
- * whose ranks are not its descendants. It must be called regularly. */
+/* Whether the launcher no longer has a rank on this host. Returns false if the launcher never had a rank here, as with
+ * srun, whose ranks are not its descendants. The function must be called regularly. */
 bool launch_watch_ranks(launch_watch *watch, pid_t launcher, const char *program);
 /* Ends a launcher with SIGTERM to its process group, and kills it like launch_kill if it does not end. */
 void launch_end(pid_t launcher);

@@ -81,7 +81,7 @@ bg_status launch_start(char *const *argv, pid_t *out, bg_error *error)
     pid_t child;
 
     if (pipe(ends) != 0)
-        return bg_error_set(error, BG_ERROR_IO, "a pipe: %s", bgi_errno_text(errno, reason));
+        return bg_error_set(error, BG_ERROR_IO, "a pipe cannot be created: %s", bgi_errno_text(errno, reason));
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     child = fork();

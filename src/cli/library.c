@@ -14,7 +14,7 @@
 #include "core/narrow.h"
 #include "options/choices.h"
 
-/* Refuses options that the program needs for itself. */
+/* Refuses options that work only in C, or that the program's batches exclude. */
 static bg_status refuse_options(const bg_run_options *options, bg_error *error)
 {
     if (bg_run_options_is_given(options, "requests_only"))
@@ -137,9 +137,10 @@ bg_status cli_library_check(const cli_library *library, bg_error *error)
                             "--recompute auto needs --device-memory as the budget to meet; give both, or use "
                             "--recompute stage");
     if (!cli_loss_scaling_find(library->loss_scaling, &scratch))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--loss-scaling is `%s`; it must be a number above 0, auto, or auto:X with a first number",
-                            library->loss_scaling);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--loss-scaling is `%s`; it must be a number above 0, auto, or auto:X with an initial scale X",
+            library->loss_scaling);
     if (library->offload != NULL)
         BGI_TRY(cli_classes_find("offload", library->offload, strlen(library->offload), &classes, error));
     return library->shard != NULL ? cli_classes_find("shard", library->shard, strlen(library->shard), &classes, error)

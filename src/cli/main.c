@@ -16,7 +16,7 @@
 #include "core/file.h"
 #include "core/text.h"
 
-/* The commands that --help lists after the models with a summary. */
+/* The commands that --help lists, after the models that have a summary. */
 static const cli_command commands[] = {
     {"infer", "run a model that another framework has exported (ONNX)", cli_infer, false},
     {"inspect", "describe such a model and the memory to train it", cli_inspect, false},
@@ -88,8 +88,8 @@ static int report_unknown(const char *name)
 }
 
 /* Opens /dev/null at each closed descriptor from 0 to 2, which would otherwise be reused for the next opened file, and
- * that file would receive the output. It is opened in the opposite direction, so that using the descriptor is still an
- * error. */
+ * that file would receive the output. /dev/null is opened in the opposite direction, so that using the descriptor is
+ * still an error. */
 static void fill_standard_streams(void)
 {
     for (int descriptor = 0; descriptor <= 2; descriptor++)
@@ -111,8 +111,8 @@ static void ignore_write_signals(void)
 #endif
 }
 
-/* Runs the command. Under a launcher it runs in all processes together if it uses ranks, otherwise only in the first
- * one. */
+/* Runs the command. Under a launcher, a command that uses ranks runs in all processes together, and other commands run
+ * only in the first process. */
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     bg_error error = {0};

@@ -75,7 +75,8 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
 
 /* ---- files of results, data ---- */
 
-/* Prints the source of the images, even with --quiet if they are generated, so that every result shows this. */
+/* Prints the source of the images. Generated images are noted even with --quiet, so that results are not taken for
+ * those of MNIST. */
 static void print_data(const mnist_config *config, const mnist_data *data)
 {
     if (config->recipe.quiet && !data->is_generated)

@@ -73,7 +73,8 @@ uint64_t mnist_test_replicas(const mnist_config *config);
 /* Returns the number of micro-batches of each replica in a test call: that of a training call, or what --config
  * requests. */
 uint64_t mnist_wanted_test_iterations(const mnist_config *config);
-/* Returns the same number, limited by the number of images; 0 if they do not fill one micro-batch. */
+/* Returns mnist_wanted_test_iterations, limited by the number of images; 0 if the images do not fill one micro-batch of
+ * each replica. */
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count);
 
 /* ---- data (mnist_data.c) ---- */
@@ -98,14 +99,13 @@ typedef struct mnist_shape {
     uint64_t gradient_accumulation;
     uint64_t replicas;
     bg_output_mode output_mode;
-    uint64_t output_period; /* EVERY_N */
+    uint64_t output_period; /* only for BG_OUTPUT_EVERY_N */
     bool logs_all;          /* also returns loss and correct count of every micro-batch */
     bool logs_norm;         /* also returns the gradient norm of every update */
     bool logs_scale;        /* also returns the automatic loss scale */
 } mnist_shape;
 
-/* Returns the shapes of training and test calls. The device iterations of the test are 0 when there are too few images.
- */
+/* Return the shapes of training and test calls. The device iterations of the test are 0 if there are too few images. */
 mnist_shape mnist_training_shape(const mnist_config *config);
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 
@@ -138,15 +138,16 @@ typedef struct mnist_score {
 mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call);
 /* Returns the number of correct predictions in the call's outputs. */
 uint64_t mnist_call_correct(const bg_trainer_call *call);
-/* Returns the first loss that is not finite, and sets the first and last update (from 1) that may have it. Returns 0 if
- * all losses are finite. Output modes that do not return every loss detect it only in a part of the call. */
+/* Returns the first loss that is not finite, and sets *out_first and *out_last to the first and the last update
+ * (counted from 1) to which it may belong. Returns 0 if all losses are finite. If the output mode does not return every
+ * loss, only the returned ones are checked. */
 double mnist_call_bad_loss(const mnist_config *config, const bg_trainer_call *call, uint64_t *out_first,
                            uint64_t *out_last);
 
 /* ---- the log (mnist_log.c) ---- */
 
 /* Opens the file and writes the first line, which has the final configuration, the versions and the data. Without a log
- * path it does nothing. `continues` appends to an existing file. */
+ * path, no log is opened. `continues` appends to an existing file. */
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
                          const bg_plan *plan, const bg_session *session, bool continues,
                          const volatile sig_atomic_t *stop, bg_error *error);
@@ -175,7 +176,7 @@ extern const char *const mnist_inputs[];
 /* The `load` and `on_event` functions of the cli_model. */
 void mnist_load(const cli_training *training, bg_loader_options *out);
 bg_status mnist_on_event(cli_training *training, bg_trainer_event *event, bg_error *error);
-/* Checks before training that the test's plan can be made, if --config places its layers separately. */
+/* Checks before training that the test's plan can be made, if --config places the layers of the test separately. */
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
 /* Returns the options of the test's plan, and the size of its micro-batch. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch);

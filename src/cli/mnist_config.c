@@ -140,7 +140,7 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 
 /* ---- options by name ---- */
 
-/* Translates options by name to the flags that replace them. */
+/* Sets the loss scaling and stochastic rounding that follow from other options. */
 static void take_named(mnist_config *config)
 {
     cli_library *library = &config->recipe.library;

@@ -57,7 +57,7 @@ bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error)
                    ? BG_OK
                    : bg_error_set(error, BG_ERROR_NOT_FOUND,
                                   "--costs %s: the file does not exist; `brigade mnist --schedule auto --costs %s` "
-                                  "with the same options measures the costs and writes it",
+                                  "with the same options measures the costs and writes the file",
                                   config->costs_path, config->costs_path);
     BGI_TRY(measure(config, error));
     if (config->recipe.debug)

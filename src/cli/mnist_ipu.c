@@ -137,7 +137,7 @@ static void print_flag(const cli_option *option, const mnist_config *config, cha
 
 /* ---- flags from the configuration ---- */
 
-/* Sets the flags that request these options. */
+/* Sets the flags to the values that the configuration requests. */
 static void set_flags(const bg_ipu_options *made, mnist_config *config)
 {
     static const char *const taken[] = {"strategy",
@@ -220,8 +220,9 @@ static bool is_contradiction(const governed *rule, const mnist_config *flags, co
     return mnist_config_lists_state(flags->recipe.library.offload) != options->memory.offload_optimizer;
 }
 
-/* Merges flags with the configuration: flags that it determines must agree with it, and the others apply. The placement
- * of layers is one decision: a flag for it overrides all of its fields. */
+/* Merges flags with the configuration: flags that the configuration determines must agree with it, and other flags
+ * apply. The placement of layers is one decision: unless the configuration makes it, one of --stages, --devices and
+ * --device-mapping replaces the values of all three. */
 static bg_status merge_flags(const bg_ipu_config *ipu, const mnist_config *flags, mnist_config *wanted, bg_error *error)
 {
     const bool has_placement =
@@ -242,7 +243,7 @@ static bg_status merge_flags(const bg_ipu_config *ipu, const mnist_config *flags
     return BG_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the configuration ---- */
 
 static bg_status load(const mnist_config *config, bg_ipu_config **out, bg_error *error)
 {

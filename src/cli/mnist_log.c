@@ -157,7 +157,7 @@ static void add_option(bgi_json_writer *line, const cli_option *option, const mn
     case CLI_REAL_LIST:
         add_list(line, option, value);
         break;
-    default: /* there are no other weight types */
+    default: /* the table has no options of other kinds */
         break;
     }
 }

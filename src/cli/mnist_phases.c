@@ -151,7 +151,7 @@ static void on_test_event(mnist_run *run, const bg_trainer_event *event)
         if (progress->done == progress->total)
             end_whole_calls(run);
     } else if (event->kind == BG_ON_TEST_END && progress->done < progress->total) {
-        cli_progress_end(progress, NULL); /* stopped */
+        cli_progress_end(progress, NULL); /* the test was stopped */
     }
 }
 
@@ -186,7 +186,7 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     const uint64_t iterations = mnist_test_iterations(config, count);
     const uint64_t samples = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_TEST);
     const char *limit = config->recipe.limits[BG_TRAINER_TEST];
-    /* Images are read in order, so that the remaining ones are the end of the set. */
+    /* Images are read in order, so that a smaller last call has the end of the set. */
     bg_loader_options loading = describe_loader(config, MNIST_LAST_SMALLER, false);
     bg_trainer_data data = {.names = mnist_inputs};
     bg_status status;

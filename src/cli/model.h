@@ -24,7 +24,8 @@ typedef enum cli_plan_part {
     CLI_PLAN_USUAL = 64 /* for cli_plan_show: the parts that the model chooses */
 } cli_plan_part;
 
-/* What a model provides for a training run, or only for its plan. It must not move, because options point into it. */
+/* What a model provides for a training run, or only for its plan. The struct must not move, because options point into
+ * it. */
 typedef struct cli_build {
     bg_trainer_options trainer; /* its options are not set; the next two fields have them */
     bg_options training, inference;
@@ -43,7 +44,7 @@ typedef struct cli_model {
     const char
         *name; /* the NAME of `brigade plan NAME` and, for models with a summary, of `brigade NAME`, which trains */
     const char *program; /* the command that trains it: "mnist", "gpt pretrain" */
-    const char *says;    /* the beginning of its messages */
+    const char *says;    /* the command that its messages name: "mnist", "gpt" */
     const char *summary; /* the text of `brigade --help`; NULL if another command runs the program */
     const char *purpose; /* the text of --help after the usage */
     const char *plan;    /* the text of --help of `brigade plan NAME` */
@@ -68,7 +69,7 @@ typedef struct cli_model {
 
     /* Build. */
     uint32_t compile_only_parts; /* the parts of the plan that --compile-only prints */
-    /* Measures values that a plan needs, such as costs; without `may_run` it runs nothing. NULL: nothing. */
+    /* Measures values that a plan needs, such as costs; without `may_run`, nothing is run. NULL: nothing. */
     bg_status (*measure)(void *settings, bool may_run, bg_error *error);
     /* `training` is NULL if only a training plan is made. `out` has defaults. */
     bg_status (*build)(void *settings, const cli_training *training, cli_build *out, bg_error *error);
@@ -76,7 +77,7 @@ typedef struct cli_model {
     /* Data. */
     const char *const
         *inputs; /* names of the graph's inputs for the tensors of a sample; NULL if `open` sets training->inputs */
-    /* Sets the options of a loader for training calls, except the size of batches. If it is NULL, the defaults are
+    /* Sets the options of a loader for training calls, except the size of batches. If `load` is NULL, the defaults are
      * used. */
     void (*load)(const cli_training *training, bg_loader_options *out);
 
@@ -94,8 +95,8 @@ typedef struct cli_model {
     /* Called after the training; reports and saves results. NULL: nothing. */
     bg_status (*finish)(cli_training *training, bg_error *error);
     void (*close)(cli_training *training); /* also called when `open` has failed */
-    /* Reports that a signal ended the run, and returns the exit code. If it is NULL, a stopped run counts as
-     * finished. */
+    /* Reports that a signal ended the run, and returns the exit code. If `report_signal` is NULL, a stopped run counts
+     * as finished. */
     int (*report_signal)(const cli_training *training);
 } cli_model;
 
@@ -113,9 +114,9 @@ typedef struct cli_settings {
 } cli_settings;
 
 /* Reads a command line for `command`, which is model->says or "plan". The first argument that is not an option is
- * stored in `word`, and the next one in the model's operand. If `word` is NULL, only an operand is allowed. On request
- * it prints the help `page` or the list of passes, and sets *is_answered. The settings must be cleared also after an
- * error, and must not move. */
+ * stored in `word`, and the next one in the model's operand. If `word` is NULL, only an operand is allowed. If the
+ * command line requests help or the list of passes, prints `page` or the list, and sets *is_answered. The settings must
+ * be cleared also after an error, and must not move. */
 bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command,
                             const cli_help_page *page, int argc, char **argv, const char **word, bool *is_answered,
                             bg_error *error);
@@ -131,7 +132,7 @@ bg_status cli_build_plan(const cli_build *build, const bg_options *options, bg_p
 bg_status cli_build_make(cli_build *build, const cli_settings *settings, const cli_training *training, bg_error *error);
 /* Prints a training plan: a summary, the `prediction` (may be NULL), then `parts`. CLI_PLAN_USUAL selects the parts
  * that the model chooses for `brigade plan`. `command` is the name that the message about a signal uses. Returns the
- * exit code: CLI_USAGE when the options are invalid for any model. */
+ * exit code: CLI_USAGE if the options are invalid whatever the model is. */
 int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, cli_prediction *prediction,
                   bg_error *error);
 
@@ -140,11 +141,11 @@ int cli_plan_show(const cli_settings *settings, const char *command, uint32_t pa
 /* The options of `brigade plan` itself. */
 struct cli_prediction {
     const char *device, *svg_path, *html_path;
-    const char *calibrate;          /* "missing", "always" or "never" */
-    const char *rank_link;          /* "US,GB/S", messages between ranks; NULL: those that doctor measured, if any */
-    uint64_t search;                /* the number of devices to search the best plan for; 0: no search */
-    bool is_quiet;                  /* whether the progress of a search is not printed */
-    const char *title;              /* the command line, which is the title of diagrams */
+    const char *calibrate; /* "missing", "always" or "never" */
+    const char *rank_link; /* "US,GB/S" of messages between ranks; NULL: the link that doctor measured, if any */
+    uint64_t search;       /* the number of devices to search the best plan for; 0: no search */
+    bool is_quiet;         /* whether the progress of a search is not printed */
+    const char *title;     /* the command line, which is the title of diagrams */
     struct bgi_device_model *model; /* the device of --device; NULL: this machine */
 };
 
@@ -187,10 +188,10 @@ bg_status cli_pricing_try(const cli_pricing *pricing, const bg_plan *plan, cli_t
 
 struct cli_training {
     const cli_model *model;
-    void *settings, *state; /* the model's */
+    void *settings, *state; /* structs of the model */
     const cli_library *library;
-    int code;    /* after an error: CLI_FAILED */
-    int folder;  /* the locked folder of checkpoints; -1: none */
+    int code;    /* the exit code after an error; initially CLI_FAILED */
+    int folder;  /* the descriptor of the locked folder of checkpoints; -1: none */
     cli_log log; /* the program closes it after the training */
     bg_dataset *data;
     const char *const *inputs; /* names of the graph's inputs for the tensors of a sample; initially the model's */
@@ -200,14 +201,14 @@ struct cli_training {
     bg_loader *loader; /* loader of the current training run */
     /* Results of the completed training. */
     bg_loader_statistics loader_statistics; /* all zero when there was nothing to train */
-    double seconds;                         /* everything included */
+    double seconds;                         /* duration of bg_trainer_fit */
     bg_error failure;                       /* failure of `on_event` */
     /* The command line after "brigade"; only the last word of the program's name is included. */
     char **arguments;
     int argument_count;
     /* Used only by --replay (bundle.h). */
     bg_safetensors *replayed;
-    bg_dataset *replayed_data; /* is `data` */
+    bg_dataset *replayed_data; /* the samples of the replay; `data` points to it */
     bg_error late;             /* an error that is reported at the end, such as that of an unfinished log */
 };
 

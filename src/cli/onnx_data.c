@@ -190,7 +190,7 @@ static bg_status add_file(const char *file, char **out, bg_error *error)
     return *out != NULL ? BG_OK : bgi_error_memory(error, "a name", strlen(file) + 1);
 }
 
-/* Opens the files without rows that have missing values. */
+/* Opens the files, leaves out rows with missing values, and sets *out_skipped to their number. */
 static bg_status open_complete(sources *s, uint64_t *out_skipped, bg_error *error)
 {
     const char *files[BG_DATASET_MAX_TENSORS]; /* add_source leaves a place for the target */
@@ -220,8 +220,8 @@ static bg_status open_sources(const onnx_settings *settings, sources *s, uint64_
     return s->target_file != NULL ? open_source(target_option(s->option), s->target_file, &s->target, error) : BG_OK;
 }
 
-/* Returns the length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma
- * before the next name. */
+/* Returns the length of the first "NAME=FILE" in a comma-separated list. File names may contain commas, so the entry
+ * ends at the comma before the next name. */
 static size_t measure_entry(const onnx_settings *settings, const char *text)
 {
     for (const char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ',')) {
@@ -257,8 +257,8 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
         if (s->ports[i] == port)
             return bg_error_set(error, BG_ERROR_INVALID, "--%s has input `%s` twice", s->option, port->name);
     if (s->count == BG_DATASET_MAX_TENSORS - 1)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "--%s: more than %d inputs", s->option,
-                            BG_DATASET_MAX_TENSORS - 1);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "--%s has data for more than %d inputs, which is the most",
+                            s->option, BG_DATASET_MAX_TENSORS - 1);
     BGI_TRY(add_file(file, &s->files[s->count], error));
     s->ports[s->count++] = port;
     return BG_OK;
@@ -316,8 +316,8 @@ static bg_status check_counts(const onnx_settings *settings, const sources *s, b
     return BG_OK;
 }
 
-/* Binds symbolic dimensions to the sizes of the data. Inputs of the file may have more dimensions of size 1 than the
- * data. */
+/* Binds symbolic dimensions to the sizes of the data. An input whose rank differs from that of its data is skipped: it
+ * may have additional dimensions of size 1. */
 static bg_status bind_sizes(onnx_settings *settings, const sources *s, bg_error *error)
 {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -408,9 +408,10 @@ static bg_status place_classes(onnx_settings *settings, const bg_type *output, c
     char text[BG_TYPE_TEXT_BYTES], have[BG_TYPE_TEXT_BYTES];
 
     if (output->rank < 2)
-        return bg_error_set(error, BG_ERROR_SHAPE,
-                            "--loss %s needs scores of classes, [N, C]; the output is %s (--output names another one)",
-                            settings->loss->name, bg_type_text(output, text));
+        return bg_error_set(
+            error, BG_ERROR_SHAPE,
+            "--loss %s needs scores of classes, [N, C], but the output is %s; --output names another output",
+            settings->loss->name, bg_type_text(output, text));
     second.dtype = last.dtype = BG_INT32;
     second.rank = last.rank = output->rank - 2;
     for (uint32_t i = 2; i < output->rank; i++)
@@ -468,7 +469,7 @@ static bg_status check_metric(onnx_settings *settings, bg_error *error)
     return BG_OK;
 }
 
-/* Chooses a name for the target's input in the graph that no input of the model has. */
+/* Chooses the target's type, and for its input in the graph a name that no input of the model has. */
 static bg_status choose_target(onnx_settings *settings, const bg_type *target, bg_error *error)
 {
     const bg_onnx_port *output = &contents_of(settings)->outputs[settings->output_index];
@@ -492,7 +493,7 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "--loss %s: the output `%s` has one class, so the loss is always zero; give --loss "
                                 "bce-logits for yes and no, or mse for numbers. Without --loss the data of --target "
-                                "choose it",
+                                "choose the loss",
                                 settings->loss->name, output->name);
     } else {
         settings->target_type = sample_of(&output->type);
@@ -502,8 +503,8 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
 
 /* ---- labels ---- */
 
-/* Checks labels, because an invalid one would make the loss NaN without an explanation. The loader's threads call it
- * while another build may change the model, so it reads only values that no longer change. */
+/* Checks labels, because an invalid one would make the loss NaN without an explanation. The loader's threads call this
+ * function while another build may change the model, so it reads only values that no longer change. */
 static bg_status check_labels(void *user, uint64_t epoch, uint64_t sample, const void *const inputs[],
                               void *const outputs[], bg_error *error)
 {

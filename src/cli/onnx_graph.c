@@ -87,8 +87,8 @@ static bg_status find_batch(onnx_settings *settings, bg_error *error)
             continue;
         if (recipe->batch_size != 0 && (uint64_t)port->dims[0].size != recipe->batch_size)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--batch-size %" PRIu64 ": input `%s` of %s has %" PRId64
-                                " samples by the file; leave it out, or export the model with a symbolic first "
+                                "--batch-size %" PRIu64 ": input `%s` of %s is fixed at %" PRId64
+                                " samples; leave the option out, or export the model with a symbolic first "
                                 "dimension (dynamic_axes)",
                                 recipe->batch_size, port->name, settings->path, port->dims[0].size);
         recipe->batch_size = (uint64_t)port->dims[0].size;

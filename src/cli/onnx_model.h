@@ -79,13 +79,13 @@ typedef struct onnx_settings {
     bool is_fixed_batch; /* the file fixes the size of a micro-batch */
     uint32_t output_index;
     const onnx_loss *loss;
-    const char *target_name; /* name of the graph's input; NULL: none */
+    const char *target_name; /* name of the target's input in the graph; NULL: none */
     bg_type target_type;     /* type of a sample's target */
-    int32_t class_axis;      /* axis of the output */
+    int32_t class_axis;      /* axis of the classes in the output */
     int64_t class_count;     /* number of classes of labels */
-    bg_score score;          /* sums of a metric that is a score */
+    bg_score score;          /* description of a metric that is a score */
     onnx_data data, test;
-    uint64_t sample_count; /* in inference, the number before padding */
+    uint64_t sample_count; /* in inference, the number before samples are repeated to fill a batch */
     cli_plan_room rooms[2];
 } onnx_settings;
 
@@ -93,7 +93,7 @@ extern const cli_option onnx_train_flags[];
 void onnx_set_defaults(void *settings, const char *command);
 int onnx_resolve(void *settings, bg_error *error);
 void onnx_clear_settings(void *settings);
-/* Checks --precision; weights are set and saved in the file's types. */
+/* Refuses a precision with 16-bit weights, because weights are set and saved in the file's types. */
 bg_status onnx_check_precision(bg_precision precision, bg_error *error);
 /* Chooses one device, unless strategy or stages are given. */
 void onnx_choose_strategy(onnx_settings *settings);
@@ -123,8 +123,8 @@ double onnx_rows_per_sample(const onnx_settings *settings);
 
 /* ---- data (onnx_data.c) ---- */
 
-/* Opens all data, builds the model for their sizes, and chooses the loss. Without data it only prepares the model and
- * the loss. */
+/* Opens all data, builds the model for their sizes, and chooses the loss. Without data, only the model and the loss are
+ * prepared. */
 bg_status onnx_open_data(onnx_settings *settings, bg_error *error);
 /* Chooses the loss and the target of a model that was built without data. */
 bg_status onnx_choose_loss(onnx_settings *settings, bg_error *error);

@@ -54,7 +54,7 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT, "limit-train-batches", AT(recipe.limits[BG_TRAINER_FIT]), .value = "N|SHARE", .default_text = "all",
      .help = "batches of an epoch, each for one call of the session; with a decimal point a share of them: 0.25"},
     {CLI_TEXT, "limit-val-batches", AT(recipe.limits[BG_TRAINER_VALIDATE]), .value = "N|SHARE", .default_text = "all",
-     .help = "batches of each validation, in the same form; 0 leaves it out"},
+     .help = "batches of each validation, in the same form; 0 leaves validations out"},
     {CLI_COUNT, "batch-size", AT(recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
     {CLI_LIBRARY, .name = "gradient-accumulation"},

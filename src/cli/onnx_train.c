@@ -378,8 +378,8 @@ static void note_metric(const onnx_settings *settings, onnx_run *run, double los
         run->common.metric = (cli_metric){best, value, onnx_metric_rises(onnx_metric_of(settings))};
 }
 
-/* Ends the epoch's progress line, and prints and logs the result of a validation. It is called before the end of the
- * epoch. */
+/* Ends the epoch's progress line, and prints and logs the result of a validation. The function is called before the end
+ * of the epoch. */
 static bg_status end_validation(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     onnx_settings *settings = training->settings;
@@ -406,7 +406,7 @@ static bg_status end_validation(cli_training *training, const bg_trainer_event *
         cli_log_close(&training->log);
     if (run->common.progress.total > 0) {
         cli_progress_end(&run->common.progress, run->score[0] != '\0' ? run->score : NULL);
-        run->common.progress.total = 0; /* the validation's score is printed */
+        run->common.progress.total = 0; /* the end of the epoch must not end the line again */
     }
     print_score(settings, loss.mean, value, text, sizeof text);
     printf("Validation: %s\n", text);

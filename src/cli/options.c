@@ -1,7 +1,7 @@
 /*
- * options.c: reads command lines with the help of a table. It does not use argp or getopt. An error must be one line
- * that names the option, the value and the allowed values, and an error about a mistyped name must suggest the right
- * one.
+ * options.c: reads command lines with the help of a table. It does not use argp or getopt, because an error must be one
+ * line that names the option, the value and the allowed values, and an error about a mistyped name must suggest the
+ * right name.
  */
 #include "cli/options.h"
 
@@ -26,7 +26,7 @@ static bool is_end(const cli_option *option)
 
 static bg_status report_unknown(const cli_option *options, const char *name, bg_error *error)
 {
-    /* Names of other frameworks and of other commands, which are not near to those here. */
+    /* Names of other frameworks and of other commands, whose spelling is too different for bgi_text_nearest. */
     static const struct {
         const char *other, *own;
     } aliases[] = {{"lr", "learning-rate"},
@@ -233,7 +233,7 @@ static bg_status read_integer(const cli_option *option, const char *text, bg_err
                         option->name, text, least, most);
 }
 
-/* Checks the text as for a command's own option of the same kind; then the library sets its option from it. */
+/* Checks the text as for a command's own option of the same kind, and then sets the library's option from the text. */
 static bg_status read_row(const cli_option *option, const char *text, bg_options *options, bg_error *error)
 {
     union {

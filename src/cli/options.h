@@ -57,10 +57,10 @@ typedef struct cli_option {
     const char *choices;      /* "a|b|c" */
     const char *default_text; /* shown instead of a default that has no meaning for users (a NULL path, 0 for "all") */
     const char *help;
-    bgi_option_group group; /* CLI_GROUP */
+    bgi_option_group group; /* only for CLI_GROUP */
     const char *more;       /* additional help after that of the library's table; NULL: none */
     const bgi_option
-        *row;         /* the library's option that it sets in the bg_options at `offset`; NULL: the command's own */
+        *row; /* the library's option that this flag sets in the bg_options at `offset`; NULL: the command's own */
     bgi_arena *arena; /* memory for lists and strings of a row */
 } cli_option;
 
@@ -77,7 +77,7 @@ void cli_table_clear(cli_table *table);
 /* Returns the index of an option, which must exist. */
 uint32_t cli_table_find(const cli_table *table, const char *name);
 
-/* A list ends with an option without a name that is not a heading. */
+/* A list ends with a row that has neither a name nor a help text. */
 #define CLI_OPTIONS_END                                                                                                \
     {                                                                                                                  \
         .name = NULL, .help = NULL                                                                                     \
@@ -102,26 +102,28 @@ typedef struct cli_help_page {
 
 /*
  * Reads argv[1..]: "--name value", "--name=value". Up to word_limit arguments that are not options are stored in
- * words[]. -h and --help set *help, and later arguments are not read. given[i] (`given` may be NULL; initially all
- * false) is set when option i of the table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
+ * words[]. If -h or --help is among the arguments, *help is set and nothing is read. given[i] (`given` may be NULL;
+ * initially all false) is set when option i of the table occurs. BG_ERROR_INVALID names the option, the value, and what
+ * is allowed.
  */
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
                            uint32_t word_limit, uint32_t *word_count, cli_help *help, bool *given, bg_error *error);
 
 /* ---- help (help.c) ---- */
 
-/* Prints the page, with the default of each option from `values`, which must not have been read into yet. */
+/* Prints the page. The default of each option is its value in `values`. */
 void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *options, const void *values);
 /* Returns the columns of a line: those of the terminal, but at least 40 and at most 100, or 80 when standard output is
  * not a terminal. */
 int cli_columns(void);
-/* Prints words in lines of at most `columns` columns that begin at `indent`; the first line is already at `column`. */
+/* Prints words in lines of at most cli_columns() columns that begin at `indent`; the first line is already at
+ * `column`. */
 void cli_print_wrapped(const char *text, int column, int indent);
 /* Prints lines that are paragraphs or rows of a list (" name  description"); further lines of a row begin below its
  * description. */
 void cli_print_lines(const char *text);
-/* Returns the choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result
- * is valid until the next call. */
+/* Returns the choices of an option, such as "pipelined|sharded"; NULL if it has no choices. The choices of a library
+ * option are written to `text`. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

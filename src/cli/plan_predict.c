@@ -215,7 +215,8 @@ static uint32_t count_cores(const bg_plan *plan)
 
 /* ---- this machine ---- */
 
-/* Limits of a rehearsal's work: beyond the first it is reduced, and beyond the second it takes too long. */
+/* Limits of the estimated time of a rehearsal (make_rehearsal): above the first it gets fewer micro-batches, and above
+ * the second nothing is measured. */
 static const double long_rehearsal_ns = 4e8, longest_rehearsal_ns = 6e9;
 
 /* Estimates the time of a step of all replicas on one core with static costs. */
@@ -237,8 +238,8 @@ static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *er
     return BG_OK;
 }
 
-/* Makes the same plan for a short run on one core, with fewer updates and, if micro-batches take long, with fewer of
- * them. It has the same kernel calls. */
+/* Makes a rehearsal: the same plan for a short run on one core, with fewer updates and, if micro-batches take long,
+ * with fewer micro-batches. The rehearsal has the same kernel calls. */
 static bg_status make_rehearsal(const cli_build *build, const bg_plan *plan, bg_plan **out, bg_error *error)
 {
     bg_options options = build->training;
@@ -250,7 +251,9 @@ static bg_status make_rehearsal(const cli_build *build, const bg_plan *plan, bg_
         step_ns /= 2.0;
     }
     if (step_ns > longest_rehearsal_ns)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "measuring the costs of calls would take a minute or more");
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "measuring the costs of calls would take a minute or more; use --calibrate missing or never");
     options.execution.device_iterations = options.execution.device_iterations < 4 && step_ns < long_rehearsal_ns / 4
                                               ? options.execution.device_iterations
                                           : step_ns < long_rehearsal_ns / 4 ? 4
@@ -348,7 +351,8 @@ static bg_status read_link(const char *text, bgi_link_model *out, bg_error *erro
     return BG_OK;
 }
 
-/* `known` is the link that brigade doctor has measured, or NULL. */
+/* Adds the times of ranks to the prediction, if --rank-link is given or `known` applies to the planned ranks. `known`
+ * is the link that brigade doctor has measured, or NULL. */
 static bg_status add_ranks(const cli_prediction *prediction, const bg_plan *plan, const bgi_link_model *known,
                            bgi_prediction *made, bg_error *error)
 {
@@ -393,8 +397,8 @@ static bg_status show(const cli_prediction *prediction, const bg_plan *plan, con
     return status;
 }
 
-/* Estimates the memory of a process that trains this plan; called before this process measures anything. The result is
- * malloc'ed, or NULL if the system does not report the memory of a process. */
+/* Estimates the memory of a process that trains this plan; must be called before this process measures anything. The
+ * result is malloc'ed, or NULL if the system does not report the memory of a process. */
 static bg_status describe_process(const bg_plan *plan, uint32_t cores, char **out_text, bg_error *error)
 {
     bgi_process_memory memory;

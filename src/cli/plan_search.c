@@ -79,7 +79,7 @@ static void add(const search *s, candidate *c, const char *flag, const char *for
     va_end(arguments);
 }
 
-/* The number of remedies for memory that the search tries for a plan. */
+/* The number of attempts to fit a plan into the memory: without a remedy, with the first, and with both. */
 enum { REMEDIES = 3 };
 
 static void add_remedy(const search *s, candidate *c, bool is_phased, int remedy)
@@ -131,7 +131,7 @@ static bg_status try_words(const search *s, int argc, char **argv, cli_trial *ou
     if (status == BG_OK)
         status = make_plan(s, &settings, &plan, error);
     if (status == BG_OK && count_devices(plan) != s->prediction->search)
-        status = bg_error_set(error, BG_ERROR_INVALID, "it takes %" PRIu64 " devices", count_devices(plan));
+        status = bg_error_set(error, BG_ERROR_INVALID, "the plan takes %" PRIu64 " devices", count_devices(plan));
     if (status == BG_OK)
         status = cli_pricing_try(s->pricing, plan, out, error);
     if (status == BG_OK && !out->fits)
@@ -180,7 +180,7 @@ static bg_status try_way(search *s, const candidate *mesh, uint32_t devices, con
         candidate c = *mesh;
         add_way(s, &c, devices, strategy, schedule);
         add_remedy(s, &c, is_phased, remedy);
-        if (c.word_count == words || s->count == MOST_CANDIDATES) /* the command line has the option */
+        if (c.word_count == words || s->count == MOST_CANDIDATES) /* the remedy added nothing, or the list is full */
             break;
         words = c.word_count;
         if (!s->prediction->is_quiet) {
@@ -377,7 +377,7 @@ static bg_status print_answer(search *s, bg_error *error)
 
 /* ---- the whole search ---- */
 
-/* Makes the plan of the command line, which determines the size of an update. */
+/* Makes the build of the command line, which determines the size of an update. Returns the exit code. */
 static int find_base(search *s, bg_error *error)
 {
     cli_settings settings = {.model = NULL};

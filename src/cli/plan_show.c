@@ -62,7 +62,7 @@ static bg_status show_plan(const cli_settings *settings, const char *command, ui
     cli_clear_line(build.quiet);
     if (status != BG_OK)
         return status;
-    cli_end_at_signals(command); /* no check for signals while a long diagram is drawn */
+    cli_end_at_signals(command); /* drawing a long diagram does not check for signals */
     cli_plan_report(plan, model->samples, build.is_measured);
     if (prediction != NULL)
         status = cli_prediction_show(prediction, &build, plan, model->samples, error);

@@ -18,7 +18,7 @@ typedef struct cli_profile {
     const char *dir; /* NULL: CLI_PROFILE_DIR */
 } cli_profile;
 
-/* The two options of a command, in its table; `profile` is the struct's member. */
+/* --profile and --profile-dir, for a command's table. `member` is the cli_profile in the command's struct `type`. */
 #define CLI_PROFILE_OPTIONS(type, member)                                                                              \
     {CLI_FLAG, "profile", .offset = offsetof(type, member.is_on),                                                      \
      .help = "write a report of where time and memory go"},                                                            \
@@ -32,8 +32,8 @@ typedef struct cli_profile {
 void cli_profile_set(const cli_profile *profile, bg_options *options);
 /* Checks that the folder can be written; does nothing without --profile. */
 bg_status cli_profile_check_dir(const cli_profile *profile, bg_error *error);
-/* Writes the report of a session to FOLDER, or to FOLDER/PART. All ranks call it; the first rank writes the report and
- * prints its path. */
+/* Writes the report of a session to the folder, or to its subfolder `part` if that is not NULL. All ranks must call the
+ * function; the first rank writes the report and prints its path. */
 bg_status cli_profile_put(const char *folder, const char *part, bg_session *session, const bg_profile_notes *notes,
                           bool quiet, bg_error *error);
 /* Writes the report that a command's two options request; does nothing without --profile. */

@@ -24,8 +24,9 @@ extern volatile sig_atomic_t cli_received_signal;
 bool cli_is_asked_to_stop(void *user);
 /* Catches SIGINT, SIGTERM and SIGHUP; a second signal ends the program in the usual way. */
 void cli_catch_signals(void);
-/* Must be called before work that leaves no files behind and rarely checks for signals. After this call, an earlier or
- * later signal ends the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
+/* This function must be called before work that leaves no files behind and rarely checks for signals. After the call,
+ * an earlier or later signal ends the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 +
+ * N. */
 void cli_end_at_signals(const char *command);
 
 /* ---- the log (json_log.c): JSON lines ---- */
@@ -41,12 +42,11 @@ typedef struct cli_log {
 
 /* Checks that the path can be written; a file that this check created is removed again. */
 bg_status cli_log_check(const char *path, bg_error *error);
-/* Opens the log, or no log if `path` is NULL. `continues` keeps the existing lines of a file. Waits for a pipe's
- * reader; if *stop is set meanwhile, it opens no log. */
+/* Opens the log, or no log if `path` is NULL. If `continues` is true, the existing lines of a file stay. Waits for a
+ * pipe's reader; if *stop is set meanwhile, no log is opened. */
 bg_status cli_log_open(cli_log *log, const char *path, bool continues, const volatile sig_atomic_t *stop,
                        bg_error *error);
-/* Adds `line`, a JSON object, and empties it. cli_log_flush writes the lines to the file. Must not be called without a
- * stream. */
+/* Adds `line`, a JSON object, and empties it. cli_log_flush writes the lines to the file. The log must be open. */
 bg_status cli_log_write(cli_log *log, bgi_json_writer *line, bg_error *error);
 bg_status cli_log_flush(cli_log *log, bg_error *error);
 /* Closes the log. A failure is stored in log->failure, like those of lines. */
@@ -59,12 +59,12 @@ enum { CLI_LOG_DIGITS = 9 };
 /* Opens the file of --init, in any format of bg_weights_load, to find errors early. With a NULL path, *out does not
  * change. */
 bg_status cli_weights_open(const char *path, bgi_weights_source **out, bg_error *error);
-/* Loads weights from such a file, which must have every parameter with the right shape, and nothing else, and closes
- * it. An error lists the first differences. */
+/* Loads weights from the file of --init, which must have every parameter with the right shape, and nothing else, and
+ * closes it. An error lists the first differences. */
 bg_status cli_weights_load(bg_weights *weights, bgi_weights_source **source, const char *path, bg_error *error);
 /* Saves the weights to a file; with several ranks, the first rank writes it. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
-/* Whether a file's name requests the whole model. cli_model_save writes it: the graph of `graph` with the session's
+/* Whether a file's name requests the whole model. cli_model_save writes such a file: `graph` with the session's
  * weights. */
 bool cli_is_onnx(const char *path);
 bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char *path, bg_error *error);
@@ -105,9 +105,8 @@ typedef struct cli_library {
     {                                                                                                                  \
         CLI_TEXT, "options", AT(library.options_path),                                                                 \
             .value = "FILE", .default_text = "none",                                                                   \
-            .help =                                                                                                    \
-                "the library's options by name, one on each line or JSON, as in $BRIGADE_OPTIONS; they override all "  \
-                "others (`brigade options` lists them)"                                                                \
+            .help = "the library's options by name (`brigade options` lists them), one on each line or JSON, as in "   \
+                    "$BRIGADE_OPTIONS; they override all other options"                                                \
     }
 
 /* --replay, for the list of a command that trains. */
@@ -115,7 +114,8 @@ typedef struct cli_library {
     {                                                                                                                  \
         CLI_TEXT, "replay", AT(library.replay),                                                                        \
             .value = "DIR", .default_text = "none",                                                                    \
-            .help = "repeat the update whose loss was not finite, from the folder that it left; nothing is written"    \
+            .help =                                                                                                    \
+                "repeat the update whose loss was not finite, from the folder that its run wrote; nothing is written"  \
     }
 
 /* Returns all defaults, for a command that changes none of them. */
@@ -148,8 +148,8 @@ bg_status cli_classes_find(const char *option, const char *list, size_t length, 
 /* Sets recomputation from "none", "stage", ... or a share; NULL leaves the options unchanged. Returns false if the text
  * is neither. */
 bool cli_recompute_find(const char *text, bg_options *options);
-/* Sets loss scaling from "4096", "auto" or "auto:4096"; NULL leaves the options unchanged. Returns false if the text is
- * none of them. */
+/* Sets loss scaling from "4096", "auto" or "auto:4096"; NULL leaves the options unchanged. Returns false if the text
+ * has none of these forms. */
 bool cli_loss_scaling_find(const char *text, bg_options *options);
 /* Whether the scale is automatic. */
 bool cli_loss_scaling_is_auto(const char *text);
@@ -158,9 +158,10 @@ void cli_accumulator_type_set(const char *text, bg_options *options);
 /* Checks that the schedule exists (NULL: not given), and that the strategy allows a choice. */
 bg_status cli_schedule_check(bg_strategy strategy, const char *schedule, bg_error *error);
 
-/* ---- plans (cmd_plan.c) ---- */
+/* ---- plans (plan_report.c) ---- */
 
-/* Prints a few lines about a training plan; `samples` names the contents of a micro-batch, such as "images". */
+/* Prints a few lines about a training plan; `samples` names the contents of a micro-batch, such as "images".
+ * `is_measured` tells whether the costs of the stages were measured. */
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured);
 /* Prints `before`, then the layout of ranks with the memory and traffic of each; prints nothing for one process. */
 bg_status cli_plan_report_ranks(const bg_plan *plan, const char *before, bg_error *error);

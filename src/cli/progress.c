@@ -1,6 +1,6 @@
 /*
- * progress.c: progress lines of calls and downloads, which are redrawn on a terminal, and otherwise printed once at the
- * end.
+ * progress.c: prints progress lines of calls and downloads, which are redrawn on a terminal, and otherwise printed once
+ * at the end.
  */
 #include "cli/recipe.h"
 #include "cli/ranks.h"
@@ -14,7 +14,7 @@
 
 enum { BAR_WIDTH = 20, LINE_BYTES = 256, PART_BYTES = CLI_SCORE_BYTES };
 
-/* More frequent updates would not help a reader. */
+/* The shortest time between two updates of a line; more frequent ones would not help a reader. */
 static const double redraw_s = 0.05;
 
 void cli_progress_begin(cli_progress *progress, const char *sample_words, bool quiet, uint64_t total)

@@ -34,7 +34,7 @@ static struct {
     void (*end)(bg_transport *transport, int code);
     char agreed[AGREED_BYTES], log[PATH_BYTES];
     bool keeps_log;
-    uint64_t rank; /* set by the launcher, until there is a transport */
+    uint64_t rank; /* the rank that the launcher has set, for the time before there is a transport */
 } mpi;
 
 const char *cli_ranks_launcher(void)
@@ -51,8 +51,8 @@ bool cli_ranks_is_spare(void)
     return found != NULL && bgi_launcher_number(found->rank) > 0;
 }
 
-/* Loads the library for an MPI. It searches the program's folder, the folder of libraries beside it, that of the
- * installation, and those of the system. */
+/* Loads Brigade's library for the MPI `name` from the program's folder, from the folder lib next to that folder, from
+ * the installation, or from the system's folders. */
 static void *load(const char *name)
 {
     char self[PATH_BYTES], path[PATH_BYTES + 512];
@@ -199,7 +199,8 @@ bool cli_ranks_says_error(void)
     const uint64_t rank = mpi.transport != NULL ? mpi.transport->rank : mpi.rank;
     const struct timespec later = {.tv_sec = LATER_S * (time_t)(rank < LATEST ? rank : LATEST)};
 
-    /* A launcher ends the other processes with SIGTERM, which the program catches. */
+    /* A launcher ends the other processes with SIGTERM, which the program catches, so that nanosleep returns an
+     * error. */
     return rank == 0 || nanosleep(&later, NULL) == 0;
 }
 

@@ -12,7 +12,7 @@
 bool cli_ranks_is_spare(void);
 /* Returns the name of the launcher: "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
 const char *cli_ranks_launcher(void);
-/* Under a launcher, loads its MPI and initializes it; only rank 0 then has standard output. Otherwise it does
+/* Under a launcher, loads its MPI and initializes it; only rank 0 then has standard output. Without a launcher, does
  * nothing. */
 bg_status cli_ranks_begin(bg_error *error);
 /* Returns the transport between the ranks; NULL for a single process. */
@@ -30,7 +30,8 @@ bool cli_writes_to_terminal(void);
 /* Waits on ranks other than the first, longer on higher ranks, because the rank that prints an error ends all others.
  * So only the lowest rank with an error prints it. Returns false if another rank has printed it. */
 bool cli_ranks_says_error(void);
-/* Acts as if this rank had got the signal too. It must be called after all ranks know that one of them got a signal. */
+/* Acts as if this rank had got the signal too. The function must be called after all ranks know that one of them got a
+ * signal. */
 void cli_ranks_share_signal(bool is_asked);
 /* Ends MPI; returns `code`. */
 int cli_ranks_end(int code);

@@ -94,9 +94,9 @@ bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_er
     bg_status status = bg_rate_parse(recipe->rate_schedule, recipe->learning_rate, recipe->steps, out, error);
 
     if (status == BG_OK && out->kind == BG_RATE_PLATEAU && recipe->no_validation != NULL)
-        status =
-            bg_error_set(error, BG_ERROR_INVALID, "it uses the losses of validations, but there is no validation; %s",
-                         recipe->no_validation);
+        status = bg_error_set(error, BG_ERROR_INVALID,
+                              "a plateau needs the losses of validations, but there is no validation; %s",
+                              recipe->no_validation);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--rate-schedule %s", recipe->rate_schedule);
 }
 
@@ -213,7 +213,7 @@ static bg_status read_limit(const char *text, const char *flag, bool may_be_none
     return BG_OK;
 }
 
-/* Reads the limits of the passes; if `out` is NULL, it only checks them. */
+/* Reads the limits of the passes; if `out` is NULL, the limits are only checked. */
 static bg_status read_limits(const cli_recipe *recipe, bg_trainer_options *out, bg_error *error)
 {
     static const char *const flags[BG_TRAINER_TASK_COUNT] = {[BG_TRAINER_FIT] = "limit-train-batches",
@@ -430,7 +430,7 @@ uint64_t cli_recipe_samples_per_call(const cli_recipe *recipe)
 
 bg_status cli_recipe_check_places(const cli_recipe *recipe, const char *save_path, int *folder, bg_error *error)
 {
-    if (!cli_ranks_is_first()) /* a replay, which writes nothing */
+    if (!cli_ranks_is_first()) /* other ranks write nothing */
         return BG_OK;
     if (save_path != NULL)
         BGI_TRY(cli_save_check(save_path, "save", error));

@@ -52,8 +52,8 @@ typedef struct cli_recipe {
 
 /* Returns the defaults of every program; `program` is its name. */
 cli_recipe cli_recipe_defaults(const char *program);
-/* Changes the recipe for --replay: one update from the start of its data, which writes nothing. It must be called
- * before the following functions. */
+/* Changes the recipe for --replay: one update from the start of its data, which writes nothing. The function must be
+ * called before the following functions. */
 void cli_recipe_replay(cli_recipe *recipe);
 /* Checks rules between options. */
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error);
@@ -80,7 +80,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room);
 /* Adapts the options for a test or validation: nothing is recomputed, settings of updates are off, and with one replica
  * nothing is sharded despite --shard. */
 void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_room *room);
-/* Sets the optimizer, limits, rate and checkpoints of a training run. `out` points to the recipe. */
+/* Sets the optimizer, limits, rate and checkpoints of a training run. `out` then points to members of the recipe. */
 bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_error *error);
 /* Returns loader options: order, workers, and the handling of the last batch, except padding, which the model sets. */
 bg_loader_options cli_recipe_loading(const cli_recipe *recipe);
@@ -88,8 +88,8 @@ bg_loader_options cli_recipe_loading(const cli_recipe *recipe);
 uint64_t cli_recipe_samples_per_call(const cli_recipe *recipe);
 uint64_t cli_recipe_samples_per_update(const cli_recipe *recipe);
 
-/* Checks that weights, log, profile and checkpoints can be written. Locks *folder for this run (-1 without checkpoints)
- * until it is released. */
+/* Checks that weights, log, profile and checkpoints can be written. Locks the checkpoints' folder for this run until
+ * *folder is released; *folder is -1 without checkpoints. */
 bg_status cli_recipe_check_places(const cli_recipe *recipe, const char *save_path, int *folder, bg_error *error);
 /* Checks that no option writes a file that another option names; `more` are the model's own files. */
 bg_status cli_recipe_check_distinct(const cli_recipe *recipe, const char *save_path, const cli_file *more,
@@ -143,7 +143,7 @@ typedef struct cli_metric {
 typedef struct cli_run {
     const char *save_path; /* NULL if nothing is saved */
     bool is_saved, is_resumed, has_trained;
-    bool is_checkpointed; /* whether the newest checkpoint exists */
+    bool is_checkpointed; /* whether the last attempt to write a checkpoint succeeded */
     cli_metric
         metric; /* metric of the next checkpoint, from the epoch's validation; if its name is NULL, there is none */
     bg_error checkpoint_failure;         /* the first failure */
@@ -159,28 +159,29 @@ typedef struct cli_run {
 void cli_run_begin_epoch(const cli_recipe *recipe, cli_run *run, const bg_trainer_event *event);
 /* Counts a training call. */
 void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
-/* Completes a checkpoint that is written during training. With `waits` it waits for all ranks; otherwise it does
- * nothing until all of them have written. */
+/* Completes a checkpoint that is written during training. If `waits` is true, the function waits for all ranks;
+ * otherwise it does nothing while a rank is still writing. */
 void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
 /* Writes a checkpoint. A full disk does not end the run, because the next checkpoint may fit. */
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                              const bg_trainer_event *event);
 /* With --checkpoint-keep-best, at BG_ON_EPOCH_END: writes a checkpoint with the metric of the epoch. The metric is
  * run->metric or, if that has no name and the run has no validation data, the mean loss of the epoch's training.
- * Without a metric, and for an epoch that was stopped, it writes no checkpoint. */
+ * Without a metric, and for an epoch that was stopped, no checkpoint is written. */
 void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                        const bg_trainer_event *event);
 /* With --debug, prints stages, memory, workers and timetable. */
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error);
-/* After a refused update, writes a folder from which the update can be repeated, inside the checkpoints' folder. */
+/* After a refused update, writes a folder from which the update can be repeated. The new folder is in the folder of
+ * --checkpoint, if that is given, otherwise in the current folder. */
 void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                           const bg_trainer_event *event);
 /* Prints "Trained N weight updates, ..." */
 void cli_run_print_result(const cli_recipe *recipe, const cli_training *training, const cli_run *run);
 /* With --debug, prints the last line of a run: whether the loader kept up. */
 void cli_run_print_verdict(const cli_recipe *recipe, const cli_training *training, const cli_run *run);
-/* Records failures that are reported at the end, including a loss that was not finite. It must be called after the
- * training. */
+/* Records failures that are reported at the end, including a loss that was not finite. The function must be called
+ * after the training. */
 void cli_run_note_failures(cli_training *training, const cli_run *run);
 /* Whether there are weights to save: trained ones or, without training, loaded ones. */
 bool cli_run_wants_save(const cli_recipe *recipe, const cli_run *run);
@@ -189,7 +190,7 @@ int cli_run_report_signal(const cli_recipe *recipe, const cli_run *run);
 
 /* ---- the profile (recipe_profile.c) ---- */
 
-/* Prints malloc'ed text, at most `line_limit` lines of it (0: all). */
+/* Prints `text`, at most `line_limit` lines of it (0: all), and frees it. */
 void cli_print_text(const char *title, char *text, uint32_t line_limit);
 
 enum { CLI_PROFILE_FILES = 5 };
@@ -205,12 +206,11 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
 
 /* ---- checkpoints (recipe_checkpoint.c) ---- */
 
-/* Creates the folder, which is locked for this run until *folder is released. Without --resume it must not contain a
- * checkpoint of an earlier run. */
+/* Creates the checkpoints' folder, which is locked for this run until *folder is released. Without --resume it must not
+ * contain a checkpoint of an earlier run. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
 /* Writes a checkpoint after `batch` calls of the epoch. `metric` is recorded if it has a name. With --checkpoint-async
- * the function only starts writing, and *writer must be finished. An earlier writer is finished first, and the call
- * returns its error. */
+ * the function only starts writing, and the caller must finish *writer before the next call. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
                               const cli_metric *metric, struct bg_checkpoint_writer **writer, bg_error *error);
 /* With --checkpoint-async, allocates the memory for the copy. */

@@ -134,7 +134,7 @@ bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *t
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint-async");
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 /* Reads the state of the plateau, if there is one; returns false if it is invalid. */
 static bool read_plateau(const json_t *object, data_place *out)
@@ -187,7 +187,8 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
                             (uint64_t)place->images, recipe->sample_words, images, recipe->data_hint);
     if (place->shuffle == recipe->no_shuffle)
         return bg_error_set(error, BG_ERROR_INVALID, "%s is from a training %s", path,
-                            recipe->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
+                            recipe->no_shuffle ? "without --no-shuffle; leave the option out"
+                                               : "with --no-shuffle; add the option");
     if ((uint64_t)place->image % per_call != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s is at %s %" PRIu64 " of an epoch, where no call of %" PRIu64

@@ -63,8 +63,8 @@ bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error)
     return status;
 }
 
-/* Writes the trace of one compiled model with the events of all ranks, and adds a summary to `text`. All ranks call it,
- * and the first rank writes. For the main model it also writes a report. */
+/* Writes the report of a session with its trace (`file` is PROFILE_TRACE), or only the trace of the last call, with the
+ * events of all ranks, and adds a summary to `text`. All ranks must call the function; the first rank writes. */
 static bg_status write_trace(const cli_recipe *recipe, bg_session *session, const bg_plan *plan, int file,
                              const bg_profile_notes *notes, bgi_string *text, bg_error *error)
 {

@@ -37,7 +37,7 @@ typedef struct schedule_problem {
     uint32_t *stage_devices;
     bg_schedule_edge *edges;
     bg_stage_cost *costs;
-    bool is_inferred; /* whether bg_schedule_problem_free frees its arrays */
+    bool is_inferred; /* whether bg_schedule_problem_free frees the arrays, except `costs` */
 } schedule_problem;
 
 /* Checks that costs are numbers and, unless a file determines the number of stages, that there is one cost, or one for

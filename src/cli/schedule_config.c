@@ -45,11 +45,11 @@ const cli_option schedule_options[] = {
     {CLI_FLAG, "timed", AT(timed),
      .help = "show: draw actions to the scale of their costs, not as steps of equal length"},
     {CLI_COUNT, "columns", AT(columns), .value = "N", .minimum = 20, .maximum = 10000,
-     .default_text = "$COLUMNS, else 120", .help = "largest width of a timed diagram"},
+     .default_text = "$COLUMNS, or 120", .help = "largest width of a timed diagram"},
     {CLI_CHOICE, "color", AT(color), .choices = "auto|always|never", .help = "auto: on a terminal, without $NO_COLOR"},
     {CLI_TEXT, "svg", AT(svg_path), .value = "FILE",
      .help = "show, simulate: file for an SVG to the scale of the costs (-: standard output)"},
-    {CLI_FLAG, "messages", AT(messages), .help = "draw draw messages as arrows in the SVG"},
+    {CLI_FLAG, "messages", AT(messages), .help = "draw messages as arrows in the SVG"},
     {CLI_CHOICE, "to", AT(to), .choices = "text|csv", .help = "convert, show: Brigade's text, or PyTorch's CSV"},
     CLI_OPTIONS_END,
 };
@@ -76,8 +76,8 @@ static bool read_cost(const char *text, const char **end, double *out)
     return stop == *end && isfinite(*out) && !signbit(*out);
 }
 
-/* Returns the number for all stages, or the n-th number of a list. With stage_count 0 it only checks that all are
- * numbers. */
+/* Returns the number for all stages, or the n-th number of a list. With stage_count 0 the function only checks that all
+ * are numbers. */
 static bg_status find_cost(const char *name, const char *list, uint64_t stage_count, uint64_t stage, double *out,
                            bg_error *error)
 {

@@ -126,7 +126,7 @@ static bool device_has_several(const bg_schedule_problem *problem)
     return false;
 }
 
-/* Chooses a scale at which the label of the shortest box fits, if the diagram then has at most `limit` columns. */
+/* Chooses the scale at which every label fits its box, or a smaller scale at which the diagram has `limit` columns. */
 static time_scale choose_scale(const bg_schedule_problem *problem, const bg_schedule_timing *timing, uint64_t limit)
 {
     time_scale out = {.names_stages = device_has_several(problem)};

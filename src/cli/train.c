@@ -58,7 +58,7 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
     return status;
 }
 
-/* Trains. After a failure of the model's on_event it returns that failure. */
+/* Trains. After a failure of the model's on_event, the function returns that failure. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};
@@ -121,7 +121,7 @@ static bg_status run(cli_training *training, const cli_settings *settings, bg_er
     if (status == BG_OK && training->late.status != BG_OK)
         status = bg_error_set(error, training->late.status, "%s", training->late.message);
     cli_log_close(&training->log);
-    bg_trainer_destroy(training->trainer); /* closes it while the build exists */
+    bg_trainer_destroy(training->trainer); /* the trainer points into the build, so it is destroyed first */
     model->close(training);
     cli_bundle_close(training);
     bgi_folder_release(&training->folder);

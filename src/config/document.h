@@ -21,8 +21,8 @@ typedef struct bgi_document {
     json_t *places;
 } bgi_document;
 
-/* Parses a JSON object. Errors are BG_ERROR_PARSE with the message "name:line:column: ...". Duplicate keys are refused,
- * as is text that is longer or deeper than the limits. */
+/* Parses a JSON object. Errors: BG_ERROR_PARSE, with the message "name:line:column: ..." ("name: ..." if the text is
+ * too long), BG_ERROR_MEMORY. Duplicate keys are refused, as is text that is longer or deeper than the limits. */
 bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
 /* Parses strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that only some
@@ -34,7 +34,7 @@ bg_status bgi_document_load(const char *path, bgi_document *out, bg_error *error
 bool bgi_document_is_yaml(const char *path);
 void bgi_document_clear(bgi_document *document);
 
-/* Prints like Python's json.dumps(indent=2, sort_keys=True), and ends in a new line. */
+/* Prints like Python's json.dumps(indent=2, sort_keys=True), and ends with a newline. */
 void bgi_document_print_json(bgi_string *text, const json_t *value);
 /* Prints each key of the object on a line, together with its value. */
 void bgi_document_print_yaml(bgi_string *text, const json_t *object);

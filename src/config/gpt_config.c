@@ -1,6 +1,6 @@
 /*
  * gpt_config.c: reads the tree of gpt_fields.def from files and from "key=value", checks it, and prints it. Every value
- * passes through one function (assign), including the defaults, which are read like a file.
+ * passes through one function (assign), including the defaults, which are read as "key=value".
  */
 #include "config/gpt_config.h"
 
@@ -68,8 +68,8 @@ static const field *find_field(const char *path)
     return NULL;
 }
 
-/* Returns the field for a path of the example's files that differs here, or NULL. There `optimizer` is a value, but
- * here it is a group with the field `name`, and one key has another spelling. */
+/* Returns the field for a path of the example's files that differs here, or NULL. In the example `optimizer` is a
+ * value, but here it is a group with the field `name`, and one key has another spelling. */
 static const field *find_alias(const char *path)
 {
     static const struct {
@@ -124,7 +124,7 @@ static uint32_t list_groups(char paths[FIELDS][PATH_BYTES])
     return count;
 }
 
-/* Adds the fields of a group, without those of inner groups. */
+/* Adds the names of a group's fields, without those of inner groups. */
 static void add_fields_of(bgi_string *text, const char *group)
 {
     const char *between = "";
@@ -206,7 +206,7 @@ static void report_group(bgi_problems *problems, const char *group)
 
     add_fields_of(&names, group);
     bgi_problems_add(problems, group, "%s is a group, not a value; its fields are %s", group,
-                     names.length > 0 ? names.data : "groups of them");
+                     names.length > 0 ? names.data : "in inner groups");
     bgi_string_clear(&names);
 }
 
@@ -224,7 +224,7 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
-/* Lists the optimizers that have the setting, as "sgd|rmsprop"; NULL means all of them. */
+/* Lists the optimizers that have the setting, as "sgd|rmsprop"; if `setting` is NULL, all optimizers. */
 static void list_optimizers(const bgi_setting *setting, bgi_string *text)
 {
     const char *name;
@@ -374,7 +374,7 @@ static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_pr
 
 /* ---- files ---- */
 
-/* Joins "a" and "a.b"; false when the result is longer than any key. */
+/* Joins "a" and "b" to "a.b"; returns false if the result is longer than any key. */
 static bool join_path(const char *outer, const char *key, char path[PATH_BYTES])
 {
     const int length = snprintf(path, PATH_BYTES, "%s%s%s", outer, outer[0] != '\0' ? "." : "", key);
@@ -612,7 +612,8 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
     if (config->sequence_length > config->max_positional_length)
         bgi_problems_add(problems, NULL,
                          "model.sequence_length %" PRId64
-                         " is longer than model.embedding.max_positional_length %" PRId64,
+                         " is longer than model.embedding.max_positional_length %" PRId64
+                         "; lower the first, or raise the second",
                          config->sequence_length, config->max_positional_length);
     if (config->sequence_length % config->attention_serialization != 0)
         bgi_problems_add(problems, NULL,
@@ -621,7 +622,7 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
                          config->attention_serialization, config->sequence_length);
 }
 
-/* Whether a number, a flag or a list of numbers still has its initial value. */
+/* Whether a real number, a flag or a list of numbers still has its initial value. */
 static bool is_initial(const bgi_gpt_config *config, const field *f)
 {
     const void *member = const_member_of(config, f);

@@ -49,32 +49,32 @@ typedef struct bgi_gpt_config {
 bg_status bgi_gpt_config_init(bgi_gpt_config *config, bg_error *error);
 void bgi_gpt_config_clear(bgi_gpt_config *config);
 
-/* Reads values of a YAML or JSON file over the existing ones. Errors name the position, the key and the allowed values,
- * or the nearest known key if the key is unknown. */
+/* Reads a YAML or JSON file, whose values replace the existing ones. Errors name the position, the key and the allowed
+ * values, or the nearest known key if the key is unknown. */
 bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error *error);
 /* Reads values from text; error messages begin with `name`. */
 bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
 
 /* Sets a field, as in "model.layers=4". The last word of the path is enough if only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
-/* Whether bgi_gpt_config_set accepts a key, which is a path or its last word. */
+/* The kind of a key's value, if bgi_gpt_config_set accepts the key, which is a path or its last word. */
 typedef enum bgi_gpt_key {
     BGI_GPT_KEY_NONE = 0, /* the key does not exist */
     BGI_GPT_KEY_VALUE,
     BGI_GPT_KEY_NULLABLE, /* a value, or null */
     BGI_GPT_KEY_FLAG,
-    BGI_GPT_KEY_LIST, /* of numbers */
+    BGI_GPT_KEY_LIST, /* a list of numbers */
     BGI_GPT_KEY_FILES
 } bgi_gpt_key;
 bgi_gpt_key bgi_gpt_config_find_key(const char *key);
 
-/* Whether execution.available_memory_proportion was set, and does not have the example's default. */
+/* Whether execution.available_memory_proportion differs from the example's default. */
 bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config);
 
 /* Checks rules between values, and reports all violations in one line. */
 bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
 
-/* Prints the whole tree as YAML that reads back the same. */
+/* Prints the whole tree as YAML from which the same values are read. */
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
 
 /* Returns the element type of stored weights: model.weights, or the precision if model.weights is "precision". */

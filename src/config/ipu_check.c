@@ -1,6 +1,6 @@
 /*
  * ipu_check.c: computes the values of all fields from the given ones. It checks types, ranges and relations between
- * fields, and infers defaults. The pass continues after a problem. The rules are those of Optimum Graphcore's
+ * fields, and infers defaults. The check continues after a problem. The rules are those of Optimum Graphcore's
  * IPUConfig; where its documentation and its code disagree, the rules here follow the code.
  */
 #include "config/ipu_config.h"
@@ -24,7 +24,7 @@ static const char *value_text(const json_t *json, char text[VALUE_BYTES])
     bgi_string all = {0};
 
     bgi_json_print(&all, json);
-    snprintf(text, VALUE_BYTES, "%s", all.failed ? "..." : all.data); /* no memory to show it */
+    snprintf(text, VALUE_BYTES, "%s", all.failed ? "..." : all.data); /* memory is exhausted */
     if (all.length >= VALUE_BYTES)
         memcpy(text + VALUE_BYTES - 4, "...", 4);
     bgi_string_clear(&all);
@@ -197,7 +197,7 @@ static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, 
         problems->failed = true;
 }
 
-/* Whether a field is given; an empty list counts as not given. */
+/* Whether a field is given with a value other than null. An empty inference_layers_per_ipu counts as not given. */
 static bool is_given(const bg_ipu_config *config, bgi_ipu_field_id id)
 {
     const json_t *json = config->given[id];
@@ -215,7 +215,7 @@ static void set_given_values(bg_ipu_config *config, bgi_problems *problems)
         if (json != NULL && is_good && is_given(config, (bgi_ipu_field_id)id))
             json_incref(json);
         else if (bgi_json_parse(field->name, field->fallback, strlen(field->fallback), &json, NULL) != BG_OK)
-            json = NULL; /* no memory */
+            json = NULL; /* memory is exhausted */
         set_value(config, (bgi_ipu_field_id)id, json, problems);
     }
 }
@@ -295,7 +295,7 @@ static void check_length(const bg_ipu_config *config, bgi_ipu_field_id id, bgi_i
     if (json_is_array(value->json) && (int64_t)value->count != bgi_ipu_integer(config, devices))
         bgi_problems_add(
             problems, bgi_ipu_fields[id].name,
-            "`%s` = %s should use the same number of IPUs as `%s` = %lld; it has %zu, so change one of them%s%s%s",
+            "`%s` = %s should use the same number of IPUs as `%s` = %lld; it lists %zu, so change one of the two%s%s%s",
             bgi_ipu_fields[id].name, value_text(value->json, text), bgi_ipu_fields[devices].name,
             (long long)bgi_ipu_integer(config, devices), value->count, is_given(config, devices) ? " (`" : "",
             is_given(config, devices) ? bgi_ipu_fields[devices].name : "",

@@ -2,7 +2,7 @@
  * ipu_config.h: declares what the files of the IPU configuration share: the table of fields, the object, and the pass
  * that computes settled values from given ones.
  *
- *     given (what people and files said)  --settle: types, ranges, inference, cross checks-->  values (what holds)
+ *     given (by files, updates and callers)  --settle: types, ranges, inference, cross checks-->  values (settled)
  *
  * A change is made in a copy and settled, and replaces the original only if there are no problems.
  */
@@ -42,7 +42,7 @@ typedef struct bgi_ipu_field {
     unsigned kinds;
     const char *fallback; /* JSON; "null" means inferred if the kinds do not include null */
     double least, most;
-    bool is_managed; /* the next field is its twin */
+    bool is_managed; /* the next field, its twin, is the same field for inference */
     bool is_twin;
     const char *help;
 } bgi_ipu_field;
@@ -54,7 +54,7 @@ typedef struct bgi_ipu_value {
     json_t *json;
     int64_t *integers; /* elements of a list of numbers */
     double *reals;
-    char *text; /* of a map */
+    char *text; /* the text of a map */
     size_t count;
 } bgi_ipu_value;
 
@@ -64,7 +64,7 @@ struct bg_ipu_config {
     json_t *kept;     /* keys of the file that are not fields */
     bgi_string notes; /* lines of notes from reading */
     bool is_from_file;
-    bool hides_version; /* omitted from written files */
+    bool hides_version; /* whether written files lack the version of Brigade */
     bool is_inference;  /* the mode */
 };
 
@@ -72,7 +72,8 @@ struct bg_ipu_config {
 bgi_ipu_field_id bgi_ipu_field_find(const char *name);
 /* Finds the field whose name is nearest to a mistyped one; returns NULL if none is near. */
 const char *bgi_ipu_field_nearest(const char *name);
-/* Whether a key is a version string or another record of the JSON base class, which is kept without a note. */
+/* Whether a key is a version or another record of the program that wrote the file; such a key is kept without a
+ * note. */
 bool bgi_ipu_is_record(const char *name);
 /* Whether a key is a deprecated field, which is kept with a note. */
 bool bgi_ipu_is_deprecated(const char *name);
@@ -82,8 +83,7 @@ const char *bgi_ipu_renamed(const char *name);
 /* Computes values from given ones, and adds every problem to `problems`. Returns false if there were problems. Fields
  * with problems then have their defaults, and the others have their values. */
 bool bgi_ipu_settle(bg_ipu_config *config, bgi_problems *problems);
-/* Returns the settled value of a field or, for inference, of its twin if it has one.
- */
+/* Returns the settled value of a field or, for inference, of its twin, if the field has one. */
 const bgi_ipu_value *bgi_ipu_held(const bg_ipu_config *config, bgi_ipu_field_id id, bool for_inference);
 bgi_ipu_field_id bgi_ipu_in_mode(bgi_ipu_field_id id, bool for_inference);
 int64_t bgi_ipu_integer(const bg_ipu_config *config, bgi_ipu_field_id id);
@@ -102,8 +102,8 @@ bg_status bgi_ipu_take(bg_ipu_config *config, bg_ipu_config *trial, bg_error *er
 
 /* Sets the given values from an update string, without settling. */
 void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems *problems);
-/* Reads a tree as a configuration and settles as many fields as possible; the others become problems. *out is set
- * unless memory is exhausted. */
+/* Reads a tree as a configuration, settles as many fields as possible, and adds the problems of the others to
+ * `problems`. *out is set unless memory is exhausted. */
 bg_status bgi_ipu_read_document(const bgi_document *document, const char *name,
                                 const bg_ipu_config_load_options *options, bg_ipu_config **out, bgi_problems *problems,
                                 bg_error *error);

@@ -55,7 +55,7 @@ typedef struct places {
     const bgi_document *document;
     const char *name;
     const bg_ipu_config *config;                  /* NULL until the file is read */
-    const json_t *from_file[BGI_IPU_FIELD_COUNT]; /* values of the file, to which overrides are added */
+    const json_t *from_file[BGI_IPU_FIELD_COUNT]; /* the given values before the overrides */
 } places;
 
 static const char *place_of(const void *user, const char *field, char *text, size_t size)
@@ -246,8 +246,8 @@ void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written)
     config->hides_version = !is_written;
 }
 
-/* Returns the value of a field in a file; NULL if it has none. If the configuration was not read from a file, inferred
- * values are written as null, so that a reader infers them. */
+/* Returns the value that is written for a field; NULL if none is written. If the configuration was not read from a
+ * file, inferred values are written as null, so that a reader infers them. */
 static json_t *written_value(const bg_ipu_config *config, uint32_t id)
 {
     if (config->is_from_file || config->given[id] != NULL)

@@ -110,8 +110,8 @@ bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_
 
 /* ---- encoder and decoder ---- */
 
-/* Returns the largest power of two such that this number of devices contains exactly the encoder; 0 if there is none.
- */
+/* Returns the largest power of two such that the first devices of this number contain exactly the encoder's layers; 0
+ * if there is none. */
 static size_t find_cut(const int64_t *layers, size_t count, uint64_t encoder_layers)
 {
     uint64_t sum = 0;
@@ -152,8 +152,8 @@ static void give_new(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json)
     json_decref(json);
 }
 
-/* Makes the encoder or the decoder from the settled values of devices `first` .. `end` - 1. It keeps the splits of its
- * own serialized layer, `kept`. */
+/* Makes the encoder or the decoder from the settled values of devices `first` .. `end` - 1. The part keeps the splits
+ * of its own serialized layer, `kept`. */
 static bg_status make_part(const bg_ipu_config *config, const int64_t *layers, size_t first, size_t end,
                            bgi_ipu_field_id kept, bgi_ipu_field_id dropped, bgi_ipu_field_id dropped_factor,
                            bg_ipu_config **out, bg_error *error)

@@ -125,7 +125,7 @@ static bg_status write_stages(const bgi_ipu_settings *settings, const bg_ipu_mod
     /* If data return to a device, the pipeline needs a schedule in which devices have several stages. */
     if (look.comes_back && out->options.execution.strategy == BG_STRATEGY_PIPELINED)
         out->options.execution.schedule = "grouped";
-    /* Blocks of pieces are on separate devices, whose numbers differ if a device is left out. */
+    /* Stages name their devices if data return to a device, or if pieces of a layer are on several devices. */
     writer.is_marked = look.comes_back || settings->embedding_splits != NULL || settings->projection_splits != NULL;
     writer.text = &text;
     add_blocks(&writer, settings, model, layers);

@@ -100,7 +100,7 @@ static json_t *read_list(char *text, unsigned kinds, bool *failed)
 }
 
 /* Reads a text as one of the declared kinds; returns NULL if it has none of them, or if memory is exhausted. `text` is
- * changed. A string whose default is empty may be empty. */
+ * changed. For a string whose default is empty, "null" and "none" mean the empty string. */
 static json_t *read_value(const bgi_ipu_field *field, char *text, bool *failed)
 {
     const bool is_null = strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0;

@@ -19,7 +19,7 @@ struct bg_run_options {
     bg_options options;
     bgi_arena arena; /* memory of the values to which `values` points */
     bool is_frozen;
-    bool has_anchors; /* added by bg_run_options_add_anchor */
+    bool has_anchors; /* whether bg_run_options_add_anchor has added output requests */
     bool has_transport;
     bool is_given[BGI_MOST_RUN_OPTIONS];
 };
@@ -86,7 +86,7 @@ bool bg_run_options_is_given(const bg_run_options *options, const char *name)
 
 void bg_run_options_apply(bg_run_options *options, bg_options *to)
 {
-    options->is_frozen = true; /* from here on, `to` points into it */
+    options->is_frozen = true; /* from here on, `to` points into `options` */
     for (uint32_t i = 0; bgi_run_option_name(i) != NULL; i++)
         if (options->is_given[i])
             bgi_run_option_copy(&options->options, i, to);

@@ -18,7 +18,8 @@ typedef struct bgi_problems {
     bgi_problem *items;
     size_t count, capacity;
     bool failed;
-    /* Returns "file:line:column: " of a field, or "" without a position; NULL if there is no file. */
+    /* Returns the beginning of a message: "file:line:column: " of a field, or "file: " if the position is unknown. The
+     * member is NULL if there is no file. */
     const char *(*place)(const void *user, const char *field, char *text, size_t size);
     const void *user;
 } bgi_problems;

@@ -19,7 +19,7 @@ uint32_t bgi_run_option_find(const char *name);
 /* Whether a value in JSON needs quotes (words) or brackets (lists). */
 bool bgi_run_option_is_text(uint32_t number);
 bool bgi_run_option_is_list(uint32_t number);
-/* Returns the kind of an option's value, never NULL; a seed is an INTEGER. */
+/* Returns the kind of an option's value, never BG_CONFIG_NULL; that of a seed is BG_CONFIG_INTEGER. */
 bg_config_kind bgi_run_option_kind(uint32_t number);
 /* Sets the error for a value that the option cannot have. */
 bg_status bgi_run_option_report(uint32_t number, const char *text, bg_error *error);

@@ -239,7 +239,7 @@ static bg_status read_value(reader *it, int depth, json_t **out)
     if (it->event.type == YAML_SCALAR_EVENT)
         return read_scalar(it, out);
     if (!is_map && it->event.type != YAML_SEQUENCE_START_EVENT)
-        return fail_at(it, it->event.start_mark, "no value");
+        return fail_at(it, it->event.start_mark, "a value must begin here");
     if (depth >= BGI_DOCUMENT_DEPTH)
         return fail_at(it, it->event.start_mark, "maps and lists are nested too deeply");
     value = is_map ? json_object() : json_array();

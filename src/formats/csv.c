@@ -1,7 +1,7 @@
 /*
  * csv.c: reads numbers from comma-separated text (RFC 4180). Two passes over the text in memory: the first counts
  * fields and lines and checks the quotes, the second converts the chosen columns. It reads only numbers, in C's
- * notation in every locale. A row without one of them is an error, or is left out (skip_incomplete).
+ * notation in every locale. A row in which a number is missing is an error, or is left out (skip_incomplete).
  */
 #include "formats/csv.h"
 
@@ -25,7 +25,7 @@ typedef struct table {
     uint64_t line, column; /* line and column of the next field, from 1 */
     char delimiter;
     bool has_header, skips;
-    uint64_t rows_left_out;     /* FNV-1a of the numbers of the rows left out */
+    uint64_t rows_left_out;     /* FNV-1a hash of the indices of the rows that were left out */
     char (*names)[FIELD_BYTES]; /* the fields of the first line */
     uint32_t column_count;
     uint32_t *features; /* column of each feature */
@@ -137,7 +137,7 @@ static bool is_number(const char *text, uint64_t *out)
     return *stop == '\0';
 }
 
-/* Reads the first line, and counts the columns, whether it is a header or not. */
+/* Reads the first line, whether it is a header or not, and counts its columns. */
 static bg_status read_first_line(table *t, bg_error *error)
 {
     bool is_last = false;
@@ -201,7 +201,7 @@ static bg_status choose_columns(table *t, const bg_csv_options *options, bg_erro
 /* ---- rows ---- */
 
 /* Reads one line into values[column_count], which may be NULL. Sets *out_is_complete to whether all wanted columns have
- * numbers; without skip_incomplete the others are errors. */
+ * numbers; without skip_incomplete, a missing number is an error. */
 static bg_status read_row(table *t, double *values, const bool *is_wanted, bool *out_is_complete, bg_error *error)
 {
     bool is_last = false;
@@ -254,7 +254,7 @@ static bg_status take_row(table *t, const double *values, float *features, int32
     return BG_OK;
 }
 
-/* Reads the rows into arrays of `row_count` rows, and then sets the arrays' number of rows. */
+/* Reads the rows into arrays of `row_count` rows, and then reduces the arrays to the rows that were not left out. */
 static bg_status read_rows(table *t, uint64_t row_count, double *values, const bool *is_wanted, bg_array *features,
                            bg_array *labels, uint64_t *out_skipped, bg_error *error)
 {
@@ -348,7 +348,7 @@ static bg_status parse_table(table *t, const bg_csv_options *options, const bgi_
     return read_body(t, also, features, labels, out_skipped, error);
 }
 
-/* Returns the length of the mark of UTF-8 at the begin of the content. */
+/* Returns the length of the UTF-8 byte order mark at the beginning of the content; 0 if there is none. */
 static size_t measure_mark(const char *content, size_t size_bytes)
 {
     return size_bytes >= 3 && memcmp(content, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
@@ -365,7 +365,7 @@ static bool is_name(const char *field)
     return stop == field || stop[strspn(stop, " \t")] != '\0';
 }
 
-/* Reads the first line, and returns whether it is a header; false if it cannot be read. */
+/* Whether the first line is a header, as bgi_csv_has_header defines it; false if the line cannot be read. */
 static bool begins_with_names(table *t)
 {
     char field[FIELD_BYTES];
@@ -390,7 +390,7 @@ bool bgi_csv_has_header(const char *content, size_t size_bytes)
     bool has_header;
 
     if (plain == (locale_t)0)
-        return true; /* reading the table reports that memory is out */
+        return true; /* reading the table reports that memory is exhausted */
     usual = uselocale(plain);
     has_header = begins_with_names(&t);
     uselocale(usual);
@@ -398,7 +398,7 @@ bool bgi_csv_has_header(const char *content, size_t size_bytes)
     return has_header;
 }
 
-/* bgi_csv_parse, which also sets *out_rows_left_out: see bgi_csv_read. */
+/* Like bgi_csv_parse; also sets *out_rows_left_out as bgi_csv_read does. */
 static bg_status parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
                        const bgi_csv_columns *also, bg_array *out_features, bg_array *out_labels,
                        uint64_t *out_rows_left_out, bg_error *error)

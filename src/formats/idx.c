@@ -21,7 +21,7 @@ enum { MAGIC_BYTES = 4, MAX_IDX_RANK = 4, MAX_HEADER_BYTES = MAGIC_BYTES + 4 * M
 static const uint64_t LARGEST_ARRAY_BYTES = (uint64_t)2 << 30;
 static const uint64_t LARGEST_EXPANSION = 1032;
 
-/* ---- the bytes behind the header, plain or inflated ---- */
+/* ---- the bytes of the content, plain or inflated ---- */
 
 typedef struct source {
     const char *name;

@@ -371,7 +371,7 @@ bool bgi_json_key(bgi_json_reader *r)
     if (!bgi_json_string(r))
         return false;
     if (bgi_json_peek(r) != ':')
-        return fail_expected(r, "`:` behind a key");
+        return fail_expected(r, "`:` after a key");
     take(r);
     return true;
 }

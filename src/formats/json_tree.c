@@ -140,7 +140,7 @@ json_t *bgi_json_copy(const json_t *value, bool is_deep)
     bool is_good = true;
 
     if (!json_is_object(value) && !json_is_array(value))
-        return json_deep_copy(value); /* one allocation */
+        return json_deep_copy(value); /* a scalar is one allocation, which jansson checks */
     copy = json_is_object(value) ? json_object() : json_array();
     for (size_t i = 0; copy != NULL && is_good && i < json_array_size(value); i++)
         is_good = json_array_append_new(copy, copy_item(json_array_get(value, i), is_deep)) == 0;

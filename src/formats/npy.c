@@ -210,7 +210,7 @@ typedef enum conversion { BITS, TRUTH, SIGNED, UNSIGNED } conversion;
 typedef struct element {
     const char *description; /* the type's name without the byte order */
     size_t size_bytes;       /* bytes of an element in the file */
-    bg_dtype dtype;          /* in memory */
+    bg_dtype dtype;          /* type of an element in memory */
     conversion conversion;
 } element;
 

@@ -36,7 +36,7 @@ typedef struct archive {
 } archive;
 
 typedef struct member {
-    size_t entry_at; /* offset in the file, for messages */
+    size_t entry_at; /* offset in the file of the directory entry, for messages */
     uint32_t method, flags, crc;
     uint64_t packed_bytes, size_bytes;
     size_t data_at;
@@ -119,7 +119,8 @@ static bg_status find_data(const archive *a, size_t directory_at, member *m, bg_
                             a->name, m->entry_at, m->name, m->flags & 1 ? "encrypted" : "packed another way");
     if (m->size_bytes > LARGEST_MEMBER_BYTES || (m->method == STORED && m->size_bytes != m->packed_bytes) ||
         m->size_bytes > (m->packed_bytes + 1) * LARGEST_EXPANSION)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` cannot have %" PRIu64 " bytes in %" PRIu64,
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: byte %zu: `%s` cannot have %" PRIu64 " bytes, because it is packed into %" PRIu64,
                             a->name, m->entry_at, m->name, m->size_bytes, m->packed_bytes);
     return BG_OK;
 }
@@ -219,7 +220,8 @@ bg_status bgi_npz_parse(const char *name, const void *content, size_t size_bytes
                             "%s: byte %zu: the file has %" PRIu32 " arrays but must have 1 to %d", name, end + 10,
                             count, LARGEST_COUNT);
     if (at > end || read32(a.content + end + 12) > end - at)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the directory is beyond the end", name, end + 16);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the directory does not end before the end record",
+                            name, end + 16);
     npz.names = calloc(count, sizeof *npz.names);
     npz.arrays = calloc(count, sizeof *npz.arrays);
     if (npz.names == NULL || npz.arrays == NULL)

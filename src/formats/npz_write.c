@@ -29,7 +29,7 @@ enum {
 };
 
 typedef struct written {
-    char *name; /* with .npy */
+    char *name; /* the member's name, with .npy */
     uint32_t crc, size_bytes, begin;
 } written;
 

@@ -16,7 +16,7 @@
 
 /* How elements are stored in a file. */
 typedef struct bgi_safetensors_storage {
-    const char *name; /* the format's */
+    const char *name; /* the format's name for the type */
     bg_dtype dtype;   /* BG_DTYPE_NONE: Brigade does not support the type (it is "foreign") */
     size_t element_bytes;
 } bgi_safetensors_storage;
@@ -28,7 +28,7 @@ const char *bgi_safetensors_dtype_name(bg_dtype dtype);
  * whose dtype is BG_DTYPE_NONE. */
 bg_status bgi_safetensors_parse(const char *name, const void *content, size_t size_bytes, bool keeps_foreign,
                                 bg_safetensors **out, bg_error *error);
-/* Like bg_safetensors_open_header. */
+/* Like bg_safetensors_open_header; foreign tensors are handled as by bgi_safetensors_parse. */
 bg_status bgi_safetensors_open_header(const char *path, bool keeps_foreign, bg_safetensors **out, bg_error *error);
 
 /* Functions that are called while a file is written; each may be NULL. `entry` is an index into the given entries. */

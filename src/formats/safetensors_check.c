@@ -11,7 +11,7 @@
 
 enum { PIECE_BYTES = 1 << 18, THREAD_BYTES_LEAST = 8 << 20 };
 
-/* Waits until the file has this number of bytes. Returns false if the writing ends before. */
+/* Waits until the file has this number of bytes. Returns false if the writing ends earlier. */
 static bool wait_for(bgi_read_back *back, uint64_t bytes)
 {
     bool is_there;
@@ -61,7 +61,7 @@ static bool start_thread(bgi_read_back *back)
     if (pthread_mutex_init(&back->mutex, NULL) != 0)
         return false;
     if (pthread_cond_init(&back->changed, NULL) == 0) {
-        back->is_running = true; /* the thread reads it */
+        back->is_running = true; /* set before the start, because the thread reads it */
         if (bgi_thread_start(&back->thread, back->threads, read_all, back) == 0)
             return true;
         back->is_running = false;

@@ -26,7 +26,7 @@ typedef struct bgi_read_back {
     bgi_thread thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint64_t written_bytes; /* number of written bytes; guarded by the mutex, like the next two */
+    uint64_t written_bytes; /* number of written bytes; guarded by the mutex, like is_over */
     bool is_over;           /* no more bytes are written */
     bg_status status;
     bg_error error;

@@ -12,7 +12,7 @@
 enum { BGI_SAFETENSORS_FILE_LIMIT = 1024 };
 
 typedef struct bgi_safetensors_folder {
-    const char *directory; /* the caller's */
+    const char *directory; /* borrowed from the caller */
     bg_safetensors *files[BGI_SAFETENSORS_FILE_LIMIT];
     char *names[BGI_SAFETENSORS_FILE_LIMIT];
     uint32_t file_count;

@@ -17,10 +17,10 @@
 enum { LENGTH_BYTES = 8, SHORTEST_HEADER = 2, DTYPE_BYTES = 48, DATA_ALIGNMENT = 64, PART_BYTES = 1 << 14 };
 
 /* A tensor, and how its elements are stored in the file. The entry is the first field, so a pointer to it is a pointer
- * to the item. A header may have a million items. */
+ * to the item. A header may have a million items, so items are small. */
 typedef struct item {
     bg_safetensors_entry entry;
-    uint64_t begin : 56; /* offset of its bytes after the header */
+    uint64_t begin : 56; /* offset of the tensor's bytes from the end of the header */
     uint64_t storage : 8;
 } item;
 
@@ -31,7 +31,7 @@ struct bg_safetensors {
     bg_safetensors_metadata *metadata; /* by key */
     size_t metadata_count, metadata_capacity;
     bgi_input input;
-    uint64_t data_begin; /* after the header */
+    uint64_t data_begin; /* offset of the data in the file, after the header */
     void *data;          /* memory of all tensors; NULL: the caller owns it, or tensors are read on demand */
 };
 
@@ -110,7 +110,7 @@ static bg_status check_dtype(const parser *p, const char *tensor, const descript
         return fail_tensor(p, tensor, BG_ERROR_PARSE, "`dtype` must be a string");
     if (storage == STORAGE_COUNT || (storages[storage].dtype == BG_DTYPE_NONE && !p->keeps_foreign))
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
-                            "%s: tensor `%.200s`: its dtype is `%.40s` but must be F32, BF16, F16, F64, I32 or U8",
+                            "%s: tensor `%.200s`: its dtype is `%.40s` but must be F32, BF16, F16, F64, I32, I64 or U8",
                             p->name, tensor, d->dtype);
     out->storage = (uint64_t)storage & 0xff;
     /* Sizes are checked with this type; an entry of an unsupported type gets BG_DTYPE_NONE at the end. */
@@ -356,8 +356,8 @@ static bg_status sort_names(const parser *p)
             return fail_tensor(p, file->entries[i].entry.name, BG_ERROR_PARSE, "occurs twice (a duplicate)");
     for (size_t i = 1; i < file->metadata_count; i++)
         if (compare_keys(&file->metadata[i - 1], &file->metadata[i]) == 0)
-            return bg_error_set(p->error, BG_ERROR_PARSE, "%s: metadata `%.200s` occur twice (a duplicate)", p->name,
-                                file->metadata[i].key);
+            return bg_error_set(p->error, BG_ERROR_PARSE, "%s: the metadata key `%.200s` occurs twice (a duplicate)",
+                                p->name, file->metadata[i].key);
     return BG_OK;
 }
 

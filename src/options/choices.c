@@ -30,7 +30,7 @@ CHOICES(auto_stage, AUTO_STAGE)
     ROW(BG_GROUPING_CONSECUTIVE, "consecutive") ROW(BG_GROUPING_ORTHOGONAL, "orthogonal") \
     ROW(BG_GROUPING_ALL, "all") ROW(BG_GROUPING_NONE, "none")
 CHOICES(grouping, GROUPING)
-/* The names are Lightning's, whose synonyms are accepted too. */
+/* The names are those of Lightning, and Lightning's synonyms are accepted too. */
 #define PRECISION(ROW) \
     ROW(BG_PRECISION_32, "32") ROW(BG_PRECISION_BF16_MIXED, "bf16-mixed") ROW(BG_PRECISION_16_MIXED, "16-mixed") \
     ROW(BG_PRECISION_BF16_TRUE, "bf16-true") ROW(BG_PRECISION_16_TRUE, "16-true")
@@ -50,7 +50,7 @@ CHOICES(replica_reduction, REPLICA_REDUCTION)
 #define REDUCE_TIME(ROW) \
     ROW(BG_REDUCE_IN_BACKWARD, "backward") ROW(BG_REDUCE_IN_UPDATE, "update") ROW(BG_REDUCE_BESIDE, "beside")
 CHOICES(reduce_time, REDUCE_TIME)
-/* A callback can only be set in C. */
+/* BG_ACCUMULATOR_CALLBACK has no name, because a callback can only be set in C. */
 #define ACCUMULATOR(ROW) \
     ROW(BG_ACCUMULATOR_DEFAULT, "default") ROW(BG_ACCUMULATOR_SAME, "same") ROW(BG_ACCUMULATOR_GIVEN, "given") \
     ROW(BG_ACCUMULATOR_CALLBACK, NULL)

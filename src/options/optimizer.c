@@ -169,14 +169,15 @@ static bg_status check_setting(const bgi_setting *setting, const bg_optimizer *p
     if (before == now || !counts(setting, next))
         return BG_OK;
     if (setting->is_flag)
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "optimizer: %s is %s, but the plan was made with it %s, and it is part of the plan: make a new plan",
-            setting->name, now > 0 ? "on" : "off", before > 0 ? "on" : "off");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimizer: %s is %s, but the plan was made with it %s, and the setting is part of the "
+                            "plan: make a new plan",
+                            setting->name, now > 0 ? "on" : "off", before > 0 ? "on" : "off");
     if (setting->is_fixed || (setting->makes_state && before == 0.0))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "optimizer: %s is %g, but the plan was made with %g%s: make a new plan", setting->name, now,
-                            before, setting->is_fixed ? ", and it is part of the plan" : " and keeps no state for it");
+                            before,
+                            setting->is_fixed ? ", and the setting is part of the plan" : " and keeps no state for it");
     return BG_OK;
 }
 
@@ -197,8 +198,9 @@ bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optim
                             print_kind(planned, before));
     }
     if (next->kind == BG_CUSTOM && next->decay_matrices_only != planned->decay_matrices_only)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "optimizer: decay_matrices_only has changed, and it is part of the plan: make a new plan");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "optimizer: decay_matrices_only has changed, but the setting is part of the plan: make a new plan");
     if (next->kind == BG_CUSTOM)
         return BG_OK;
     /* Flags are compared first, because they decide which numbers have an effect. */
@@ -278,7 +280,7 @@ static const char *find_fault(const bg_update_rule *rule)
     uint32_t states;
 
     if (rule->name == NULL || count_words(rule->name) != 1)
-        return "its name must be one of letters, digits and _, at most 40";
+        return "its name must consist of at most 40 letters, digits and _";
     if (update == NULL || update->infer == NULL || update->kernel == NULL)
         return "its update must be an op type with a shape rule and a kernel";
     if (rule->attributes == NULL && update->attributes_bytes > 0)

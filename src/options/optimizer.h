@@ -18,10 +18,10 @@ typedef struct bgi_setting {
     const char *name; /* the member of bg_optimizer */
     size_t offset;
     bool is_flag;            /* the member is a bool; otherwise it is a double */
-    double minimum, maximum; /* of a number */
+    double minimum, maximum; /* the range of a number */
     bool is_above, is_below; /* the range excludes the minimum, or the maximum */
     const char *rule;        /* the message for a number out of range */
-    uint32_t element;        /* the element in which updates read a number */
+    uint32_t element;        /* index of the element from which updates read the number */
     bool makes_state; /* a value above 0 makes the optimizer keep state, for which a plan that was made with 0 has no
                          memory */
     bool is_fixed;    /* the number is part of the plan, as flags are */

@@ -109,10 +109,10 @@ RECORD(rule, bg_location_rule)
      .offset = offsetof(bg_options, member),                                                                           \
      .shapes_plan = key,                                                                                               \
      .what = sentence},
-/* The rows of a class of tensors. */
+/* The rows of the options for a class of tensors. */
 #define LOCATION(label, tensors, class, is_on_demand, place_elsewhere, shard_elsewhere)                                \
     OPTION(MEMORY, "place_" label, memory.locations[class].place, CHOICE, BG_PLACE_DEFAULT, KEY,                       \
-           "where " tensors " live", .choices = &bgi_place_choices, .flag = "offload", .commands = MNIST | GPT,        \
+           "where " tensors " are stored", .choices = &bgi_place_choices, .flag = "offload", .commands = MNIST | GPT,  \
            .rule = "it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE",                                                  \
            .costs = "remote: transfers between the device and remote memory", .elsewhere = place_elsewhere)            \
     OPTION(MEMORY, "shard_" label, memory.locations[class].sharded, BOOL, false, KEY,                                  \

@@ -76,18 +76,18 @@ struct bgi_option {
     bgi_option_kind kind;
     const char *path;    /* path of the member of bg_options: "execution.strategy" */
     size_t offset;       /* offset of the member in bg_options */
-    size_t count_offset; /* COUNTS, REALS, RECORDS */
+    size_t count_offset; /* offset of the number of elements; only for COUNTS, REALS and RECORDS */
     const char *count_name;
     bool may_be_empty; /* an empty array has the same meaning as NULL */
     double standard;   /* the default of a number, a flag or a choice; texts and lists have no default */
-    bool shapes_plan;  /* is part of the plan cache's key */
+    bool shapes_plan;  /* whether the option is part of the plan cache's key */
     const bgi_choices *choices;
     const bgi_record *record;
-    bool is_bounded; /* the number must be in minimum..maximum, without the minimum if is_above */
+    bool is_bounded; /* a number must be in minimum..maximum (without the minimum if is_above), a text not empty */
     bool is_above;
     bool is_for_c; /* the option cannot be set from text although its kind can */
     double minimum, maximum;
-    const char *rule;      /* the rule in messages for a value out of range: "a run has at least 1" */
+    const char *rule;      /* the rule in messages for a value out of range: "it must be at least 1" */
     const char *unit;      /* NULL: no unit */
     const char *poptorch;  /* accessor of poptorch.Options; NULL: no accessor */
     const char *optimum;   /* field of Optimum's IPUConfig that sets the option; NULL: no field */
@@ -139,7 +139,8 @@ void bgi_options_check_ranges(const bg_options *options, void (*report)(void *us
 /* ---- one option as text (text.c) ---- */
 
 /* Sets an option from text. Strings and lists are copied into the arena. Errors: BG_ERROR_INVALID, with the allowed
- * values; BG_ERROR_UNSUPPORTED without an arena for a list. */
+ * values; BG_ERROR_UNSUPPORTED for an option that can only be set in C, and for a list without an arena;
+ * BG_ERROR_MEMORY. */
 bg_status bgi_option_set(const bgi_option *option, bg_options *options, bgi_arena *arena, const char *text,
                          bg_error *error);
 void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_string *text);

@@ -111,7 +111,7 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
         const bgi_call *before = NULL;
         for (uint32_t i = 0; status == BG_OK && i < plan->devices[d].instruction_count; i++) {
             const bgi_instruction *instruction = &plan->devices[d].instructions[i];
-            if (instruction->calls == before) /* the call belongs to the same pass over another micro-batch */
+            if (instruction->calls == before) /* the same pass over another micro-batch, with the same calls */
                 continue;
             before = instruction->calls;
             for (uint32_t c = 0; status == BG_OK && c < instruction->call_count; c++) {
@@ -145,7 +145,7 @@ static bool read_cost(const char *key, double *flops, double *bytes)
 }
 
 /* Returns the ratio of measured times to those estimated from operations and bytes, both summed over the kernel's known
- * calls. */
+ * calls; 1 if there is none. */
 static double correction_of(const bgi_measured_prices *prices, const char *kernel)
 {
     const size_t length = strlen(kernel);
@@ -181,8 +181,8 @@ double bgi_measured_call_ns(const void *user, const bgi_call *call)
            correction_of(prices, call->kernel.name != NULL ? call->kernel.name : "copy");
 }
 
-/* This follows from Amdahl's law: n cores need the whole time of the part that cannot be divided, and 1/n of the time
- * of the divisible part. */
+/* The formula follows from Amdahl's law: n cores need the whole time of the part that cannot be divided, and 1/n of the
+ * time of the divisible part. */
 double bgi_measured_divisible_ns(const void *user, const bgi_call *call)
 {
     const bgi_measured_prices *prices = user;

@@ -8,7 +8,7 @@
 
 #include "predict/prediction.h"
 
-enum { BGI_MOST_CORES = 64 }; /* whose calls are measured */
+enum { BGI_MOST_CORES = 64 }; /* the most cores on which calls are measured */
 
 typedef struct bgi_call_times_ns {
     double alone, busy;
@@ -26,9 +26,9 @@ typedef struct bgi_call_costs {
     size_t count, capacity;
     uint32_t cores;               /* number of working cores when `busy` and `helped` were measured */
     double instruction_ns;        /* time from one instruction to the next */
-    double copy_bytes_per_ns;     /* bytes read and written */
+    double copy_bytes_per_ns;     /* speed of copies; counts bytes read and bytes written */
     double transfer_bytes_per_ns; /* speed of remote buffers; 0: unknown */
-    bgi_link_model rank_link;     /* between ranks of this machine; bytes_per_ns 0: unknown */
+    bgi_link_model rank_link;     /* link between ranks of this machine; bytes_per_ns 0: unknown */
     /* The time of calls on each core, relative to the mean over cores, while all cores are busy. */
     double core_ratios[BGI_MOST_CORES];
     uint32_t core_ratio_count; /* 0: unknown */
@@ -43,7 +43,7 @@ bool bgi_call_key(const bgi_call *call, char text[BGI_CALL_KEY_BYTES]);
 const bgi_call_cost *bgi_call_costs_find(const bgi_call_costs *costs, const char *key);
 /* Adds a cost, or replaces an older one with the same key. Errors: BG_ERROR_MEMORY. */
 bg_status bgi_call_costs_put(bgi_call_costs *costs, const char *key, bgi_call_times_ns ns, bg_error *error);
-/* Counts the distinct calls of a plan, and the known ones among them. */
+/* Counts the distinct calls of a plan, except transfers and collectives, and the known ones among them. */
 bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan, uint32_t *out_count,
                                uint32_t *out_known, bg_error *error);
 
@@ -52,8 +52,9 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
 /* Runs the plan on zeros and fresh weights, and records the times of its calls on one core, on `cores` cores, and on
  * one core that the workers of the other cores help. `anew` clears the table except the link between ranks; otherwise
  * known times stay unless they were measured with another number of cores. The plan must have been made with
- * options.reporting.trace and one core. The measurement takes about a second, or the time of about ten runs. Errors:
- * those of sessions, BG_ERROR_UNSUPPORTED (the plan needs more memory than is available). */
+ * options.reporting.trace and one core. Each of the three measurements (only the first if `cores` is 1) ends after 0.6
+ * s, but not before its 6th run, and at the latest after its 16th. Errors: those of sessions, BG_ERROR_UNSUPPORTED (the
+ * plan needs more memory than is available). */
 bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool anew,
                                  bg_error *error);
 
@@ -76,7 +77,7 @@ const char *bgi_processor_text(char *text, size_t size_bytes);
 typedef struct bgi_measured_prices {
     const bgi_call_costs *costs;
     bool is_busy;
-    bgi_device_model model; /* for unknown calls, with the static efficiency */
+    bgi_device_model model; /* the static model, for unknown calls */
 } bgi_measured_prices;
 
 typedef struct bgi_machine_prices {
@@ -84,13 +85,13 @@ typedef struct bgi_machine_prices {
     bgi_prices prices;
 } bgi_machine_prices;
 
-/* Makes the prices of this machine. The time of an unknown call is the estimate from operations and bytes times the
- * mean correction of known calls of the same kernel. The prices must not move; `costs` must outlive them. `counted` and
- * `known` are results of bgi_call_costs_count. */
+/* Makes the prices of this machine. The time of an unknown call is the estimate from operations and bytes, times the
+ * ratio of measured to estimated time of the known calls of its kernel. The prices must not move; `costs` must outlive
+ * them. `counted` and `known` are results of bgi_call_costs_count. */
 void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32_t known, bgi_machine_prices *out);
 double bgi_measured_call_ns(const void *measured_prices, const bgi_call *call);
-/* Returns the part of a call's time that helpers divide among them; negative if helpers only delay the call. A busy
- * core's call that has only one part is also faster when the other cores are idle. */
+/* Returns the part of a call's time that helpers divide among them; negative if helpers only delay the call. The result
+ * may be above 0 for a call of one part, because a call is faster when the other cores are idle. */
 double bgi_measured_divisible_ns(const void *measured_prices, const bgi_call *call);
 
 #endif

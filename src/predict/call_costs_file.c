@@ -1,7 +1,7 @@
 /*
  * call_costs_file.c: stores costs of calls in a file in the user's cache folder. Costs are valid for one kind of
- * processor and one build of the library, so a file of another kind or build is not read. The reader is strict: every
- * number must be finite and not negative, and every key must occur once.
+ * processor and one build of the library, so a file of another processor or build is not read. The reader is strict:
+ * every number must be finite and not negative, and every key must occur once.
  *
  *     {"format": "brigade call costs 4", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
  *      "instruction_ns": 1.0, "copy_bytes_per_ns": 20.0, "transfer_bytes_per_ns": 10.0,
@@ -88,7 +88,7 @@ static bg_status read_core_ratios(const char *name, const json_t *root, bgi_call
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `core_ratios` must be a list of at most %d numbers", name,
                             BGI_MOST_CORES);
     for (size_t i = 0; i < json_array_size(ratios); i++) {
-        const double ratio = json_number_value(json_array_get(ratios, i)); /* 0: no number */
+        const double ratio = json_number_value(json_array_get(ratios, i)); /* 0 if the element is no number */
         if (!isfinite(ratio) || ratio <= 0.0)
             return bg_error_set(error, BG_ERROR_PARSE, "%s: core_ratios[%zu] is not a number above 0", name, i);
         out->core_ratios[i] = ratio;

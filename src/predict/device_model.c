@@ -91,7 +91,7 @@ static bg_status check_keys(const char *name, const char *object, json_t *values
     char text[96];
 
     if (!json_is_object(values))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s%s%s is no object", name, object[0] != '\0' ? "`" : "",
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s%s%s is not an object", name, object[0] != '\0' ? "`" : "",
                             object[0] != '\0' ? object : "the file", object[0] != '\0' ? "`" : "");
     json_object_foreach(values, key, value)
     {
@@ -132,7 +132,7 @@ static bg_status read_text(const char *name, const json_t *root, const char *key
     const char *value = json_string_value(json_object_get(root, key));
 
     if (value == NULL || value[0] == '\0')
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing or not a string", name, key);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing, empty or not a string", name, key);
     if (strlen(value) >= capacity)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` has %zu bytes; it may have at most %zu", name, key,
                             strlen(value), capacity - 1);

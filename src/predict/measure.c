@@ -6,17 +6,20 @@
  *
  * There are three rehearsals:
  *
- *     ALONE    one session on one core: the times of a core that runs alone, and the time between calls
- *     BUSY     the times of busy cores. The devices of one session run on `cores` workers, so that they compete for
- *              caches and memory, and messages go from core to core, as in a run. A plan of one device runs in `cores`
- *              parallel sessions. Workers are bound to cores. From round to round each device moves to the next
- *              core, because cores differ if programs outside of a virtual machine use the same hardware.
+ *     ALONE    one session on one core: the times of a core that runs alone, and the time from one instruction to
+ *              the next
+ *     BUSY     the times of busy cores. The devices of one session run on at most `cores` workers, so that they
+ *              compete for caches and memory, and messages go from core to core, as in a run. Workers are bound to
+ *              cores, unless the application starts the threads. From round to round each device moves to the next
+ *              core, because cores differ if programs outside of a virtual machine use the same hardware. A plan of
+ *              one device runs in `cores` parallel sessions instead.
  *     HELPED   one session of `cores` workers, of which one runs the devices and the others only help: the times of
  *              shared calls, and of all other calls while the other workers look for parts
  *
- * Only the faster half of the runs counts, because other programs disturbed these runs least. The time of a key is
- * the median over these runs of the mean of all its calls; for busy cores, the mean of the medians of all cores. The
- * time between calls is the median over these runs of the run's time minus that of its calls and copies.
+ * Only the faster half of the runs counts, because other programs disturbed these runs least. The time of a key is the
+ * median over these runs of the mean of all its calls; for busy cores, the mean of these medians over the placements of
+ * devices on cores. The time from one instruction to the next is the median over these runs of the run's time minus
+ * that of its calls and copies, divided by the number of instructions that it executes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +39,7 @@ static const double enough_s = 0.6;
 /* The conditions under which calls are timed. */
 typedef enum setting { ALONE, BUSY, HELPED } setting;
 
-/* The time of a call in one round, over all its sites and sessions. */
+/* The times of calls with one key: sums over the current round, and the mean of each earlier round. */
 typedef struct round_time {
     char *key;
     double total_ns, count;
@@ -47,22 +50,22 @@ typedef struct round_time {
 typedef struct rehearsal {
     const bg_plan *plan;
     bg_plan own_plan;      /* a copy of the given plan, with the workers and the records of this rehearsal */
-    uint32_t cores;        /* sessions that run in parallel */
+    uint32_t cores;        /* number of parallel sessions */
     double clock_ns;       /* reading the clock, which the time of each call includes */
-    pthread_mutex_t mutex; /* of `order` */
+    pthread_mutex_t mutex; /* protects `order` */
     pthread_cond_t changed;
     enum {
         ORDER_WAIT = 0,
         ORDER_GO,
         ORDER_LEAVE
-    } order; /* permission for the threads to start, after all of them have arrived */
+    } order; /* whether the threads run or leave, which is decided after all could be started or one could not */
     pthread_barrier_t gate;
     bool is_over; /* the first session's thread writes it between two gates */
     uint32_t rounds;
     round_time *times;
     size_t time_count, time_capacity;
-    double run_ns;                                          /* of the first session's current round */
-    double durations_ns[MOST_ROUNDS];                       /* by round: until all sessions have ended */
+    double run_ns;                                          /* time of the first session's run in the current round */
+    double durations_ns[MOST_ROUNDS];                       /* by round: time until all sessions have ended */
     double rests[MOST_ROUNDS], transfer_rates[MOST_ROUNDS]; /* by round: ns an instruction; bytes per ns */
     uint32_t turns; /* the number of rounds after which devices are on the same cores again */
     double core_ns[BGI_MOST_CORES][MOST_ROUNDS]; /* with turns > 1: time of calls by core and round */
@@ -91,7 +94,8 @@ static double median(double *values, uint32_t count)
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
 }
 
-/* Returns the median over the faster half of every r->turns-th round. */
+/* Returns the median of the values of the rounds first, first + r->turns and so on, of which only the faster half
+ * counts. */
 static double median_of_turn(const rehearsal *r, const double *values, uint32_t first)
 {
     double sorted[MOST_ROUNDS], calm[MOST_ROUNDS];
@@ -240,7 +244,7 @@ static bool is_compute(int kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-/* The times of a round by cause, over all devices. */
+/* Sums of times in one round, over all devices of a session. */
 typedef struct round_sums {
     double calls, actions, others, transfers;
 } round_sums;
@@ -263,8 +267,8 @@ static round_sums sum_round(const rehearsal *r, const bg_session *session)
     return sums;
 }
 
-/* Finds the time of the first session outside its calls and copies. Devices with transfers may wait for them, and waits
- * are no work, so only the time inside their actions counts. */
+/* Records two values of the first session: its time outside calls and copies, and the speed of its transfers. Devices
+ * may wait for transfers, and waits are no work, so with transfers only the time inside actions counts. */
 static void note_rest(rehearsal *r)
 {
     const round_sums sums = sum_round(r, r->actors[0].session);
@@ -284,7 +288,7 @@ static void end_round(rehearsal *r)
     for (uint32_t a = 0; a < r->cores && error->status == BG_OK; a++) {
         for (uint32_t i = 0; i < r->plan->replicas * r->plan->device_count && error->status == BG_OK; i++)
             add_device(r, r->actors[a].session, i / r->plan->device_count, i % r->plan->device_count, error);
-        bgi_session_record(r->actors[a].session, true); /* forgets */
+        bgi_session_record(r->actors[a].session, true); /* forgets the round's records */
     }
     for (size_t t = 0; t < r->time_count; t++) {
         round_time *time = &r->times[t];
@@ -303,7 +307,7 @@ static void act(struct actor *a)
     const bool is_first = a == r->actors;
     const uint64_t begin_ns = bgi_clock_ns();
 
-    run(a); /* the first run touches memory for the first time */
+    run(a); /* this run is not recorded, because memory is touched for the first time */
     pthread_barrier_wait(&r->gate);
     if (is_first)
         for (uint32_t i = 0; i < r->cores; i++)
@@ -354,7 +358,8 @@ static void give_order(rehearsal *r, bool goes)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Starts all threads or no thread, because the number of threads at a gate is fixed. */
+/* Starts the threads. They act only if all of them could be started, because the number of threads at a gate is
+ * fixed. */
 static bg_status start(rehearsal *r, bg_error *error)
 {
     const bg_execution_options *execution = &r->plan->options.execution;
@@ -438,8 +443,8 @@ static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, sett
     return times;
 }
 
-/* Compares the cores' times for the calls of all devices. They are unknown if not every device has been on every core.
- */
+/* Compares the cores' times for the calls of all devices. The ratios stay unknown if not every device has been on every
+ * core. */
 static void find_core_ratios(const rehearsal *r, bgi_call_costs *out)
 {
     double sum = 0.0;
@@ -513,17 +518,18 @@ static bg_status check_memory(const bg_plan *plan, uint32_t cores, bg_error *err
 
     for (uint32_t d = 0; d < plan->device_count; d++)
         bytes += (double)plan->devices[d].arena_bytes + (double)plan->devices[d].remote_bytes;
-    /* The host also has a copy of the weights. */
+    /* Twice the memory of the devices, because the host also has a copy of the weights. */
     bytes *= 2.0 * plan->replicas * cores;
     if (bytes > 0.6 * free_bytes)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "measuring the costs of calls would take %.3g GB of memory, but only %.3g GB are free",
-                            1e-9 * bytes, 1e-9 * free_bytes);
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "measuring the costs of calls may take %.3g GB of memory, more than 60 %% of the free %.3g GB",
+            1e-9 * bytes, 1e-9 * free_bytes);
     return BG_OK;
 }
 
-/* Adds the measured costs of unknown calls. Known costs stay, because predictions from the same costs can be
- * compared. */
+/* Adds the measured costs of unknown calls. Known costs stay, so that later predictions can be compared with earlier
+ * ones. */
 static bg_status keep_known(const bgi_call_costs *measured, bgi_call_costs *costs, bg_error *error)
 {
     for (size_t i = 0; i < measured->count; i++)

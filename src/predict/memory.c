@@ -50,7 +50,7 @@ bool bgi_process_memory_read(size_t *out_bytes, size_t *out_peak_bytes)
 
 /* ---- devices ---- */
 
-/* Returns whether the system gives huge pages on request, which bgi_aligned_reserve makes. */
+/* Returns whether the system gives huge pages on request. bgi_aligned_reserve requests them. */
 static bool has_huge_pages(void)
 {
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");

@@ -27,19 +27,19 @@ typedef enum bgi_process_part {
 
 typedef struct bgi_process_memory {
     size_t bytes[BGI_PROCESS_PART_COUNT];
-    size_t planning_bytes; /* the peak until now, which may be that of planning */
+    size_t planning_bytes; /* the process's peak until now, which planning may have caused */
     size_t peak_bytes;     /* the sum of the parts, or the peak of planning if that is larger */
 } bgi_process_memory;
 
 const char *bgi_process_part_name(bgi_process_part part);
-/* Predicts the memory of one process with all devices of all replicas, and `cores` cores. Call it after the plan is
- * created and before its session is. `data_bytes` is the size of inputs, outputs and data sets that are not in memory
- * yet. Errors: BG_ERROR_UNSUPPORTED if the system does not report the memory of a process. */
+/* Predicts the memory of one process with all devices of all replicas, and `cores` cores. Call this function after the
+ * plan is created and before the session is created. `data_bytes` is the size of inputs, outputs and data sets that are
+ * not in memory yet. Errors: BG_ERROR_UNSUPPORTED if the system does not report the memory of a process. */
 bg_status bgi_process_memory_predict(const bg_plan *plan, uint32_t cores, size_t data_bytes, bgi_process_memory *out,
                                      bg_error *error);
 /* Reads the resident memory of this process, and its peak; returns false if the system does not report them. */
 bool bgi_process_memory_read(size_t *out_bytes, size_t *out_peak_bytes);
-/* Prints two lines of text, malloc'ed: the peak, and its parts. */
+/* Prints one line of text, malloc'ed: the peak, and the parts. */
 bg_status bgi_process_memory_print(const bgi_process_memory *memory, char **out_text, bg_error *error);
 
 #endif

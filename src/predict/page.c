@@ -1,7 +1,7 @@
 /*
  * page.c: writes a prediction as one HTML page: figures, a drawing of the schedule, memory by class with the budget,
- * the time of devices by class, traffic, and the plan's tables. It contains no script; the system's setting selects
- * light or dark colors.
+ * the time of devices by class, traffic, and the plan's tables. The page contains no script; the system's setting
+ * selects light or dark colors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ static void add_cards(bgi_string *html, const bgi_prediction *p, const char *sam
     bgi_string_add(html, "<ul class=\"plan-cards\">\n");
     add_run_cards(html, p, p->own_run_ns, "separate devices", samples);
     snprintf(value, sizeof value, "%.1f %%", 100.0 * bgi_prediction_idle_share(&p->own));
-    add_card(html, value, "of the devices' time idle", false);
+    add_card(html, value, "of the devices' time is idle", false);
     if (p->shared.device_count > 0) {
         snprintf(says, sizeof says, "%u shared core%s", p->cores, p->cores == 1 ? "" : "s");
         add_run_cards(html, p, p->shared_run_ns, says, samples);
@@ -132,7 +132,7 @@ typedef struct bars {
     int parts;
     bool has_budget;
     double most; /* the value at full width */
-    double unit; /* width of the labels over a bar */
+    double unit; /* factor from values to units of the labels */
     const char *unit_name;
 } bars;
 

@@ -12,12 +12,13 @@
 #include "core/text.h"
 #include "plan/costs.h"
 
-/* The number of simulated steps: the first fills the pipeline, and the others follow without a gap. */
+/* The largest number of simulated steps: the first fills the pipeline, and the others follow without a gap. */
 enum { MOST_STEPS = 4 };
 
 /* ---- prices ---- */
 
-/* Returns the type of a call's arithmetic, which is that of its first floating-point operand. */
+/* Returns the type of a call's arithmetic, which is that of its first floating-point operand; float32 if there is
+ * none. */
 static bg_dtype arithmetic_type(const bgi_call *call)
 {
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
@@ -74,7 +75,7 @@ static bgi_simulation_setup set_up(const bg_plan *plan, const bgi_prices *prices
                                                                 : MOST_STEPS};
 }
 
-/* Uses the times that calls take while other cores work too. */
+/* Uses the times that calls take while other cores work too, if these are known. */
 static void use_shared_prices(bgi_simulation_setup *setup, const bgi_prices *prices)
 {
     if (prices->shared_user != NULL)

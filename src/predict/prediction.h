@@ -9,25 +9,25 @@
 
 /* The times of calls that a prediction uses. */
 typedef struct bgi_prices {
-    bgi_device_model model; /* name, links and memories */
+    bgi_device_model model; /* for its name, links and memories */
     double (*call_ns)(const void *user, const bgi_call *call);
-    double (*divisible_ns)(const void *user,
-                           const bgi_call *call); /* NULL: all of the time, for calls of several parts */
+    /* The part of a call's time that helpers divide. NULL: all of it if the call has several parts. */
+    double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
     double instruction_ns;
-    /* The time while other cores work too; NULL: the same as above. */
+    /* The `user` for times while other cores work too; NULL: the same as `user`. */
     const void *shared_user;
-    const double *core_ratios; /* of ranks with one core each (bgi_simulation_setup) */
+    const double *core_ratios; /* for ranks with one core each; see bgi_simulation_setup */
     uint32_t core_ratio_count;
     char basis[320]; /* the origin of the times, for reports: "costs measured on this machine" */
 } bgi_prices;
 
-/* Estimates calls from their operations and bytes, and the model's speeds. The model is copied; the prices must not
- * move. */
+/* Makes prices that are estimates from the operations and bytes of calls and the model's speeds. The model is copied;
+ * the prices must not move. */
 void bgi_prices_of_model(const bgi_device_model *model, bgi_prices *out);
 double bgi_model_call_ns(const void *model, const bgi_call *call);
-/* Makes the model of one core of a server from the planner's static costs (plan/costs.h), which is used if no other
- * costs are known. */
+/* Makes the model of one core of a server from the planner's static costs (plan/costs.h). This model is used if no
+ * other costs are known. */
 void bgi_device_model_static(bgi_device_model *out);
 
 typedef struct bgi_prediction {
@@ -48,23 +48,24 @@ bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uin
                               bgi_prediction *out, bg_error *error);
 /* Adds a prediction for processes with one device each, for all devices of all replicas, and this link between them.
  * Each process has a core (`cores` 0), or all of them share `cores`. The core also copies arriving messages and
- * computes the sums. Calls take the time that they take while other cores are busy; calls that read messages take their
- * time on one core. */
+ * computes the sums. Calls take the time that they take while other cores are busy; calls that read messages take the
+ * time of a core that runs alone. */
 bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, uint32_t cores,
                                    bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 
-/* Returns the fraction of time in which devices do not compute, in consecutive steps of a run. */
+/* Returns the fraction of the devices' time, over all simulated steps, that is neither compute, collectives nor
+ * copies. */
 double bgi_prediction_idle_share(const bgi_simulation *simulation);
 /* Returns the bytes of messages between the devices of a replica in a step. */
 uint64_t bgi_plan_message_bytes(const bg_plan *plan);
-/* Returns whether each device fits into the described memories; *out_device is the device that needs the most
- * memory. */
+/* Returns whether each device fits into the described memories; *out_device is the device that needs the most memory,
+ * *out_bytes. *out_remote_bytes is the largest remote memory of a device. */
 bool bgi_prediction_fits(const bgi_prediction *prediction, uint32_t *out_device, size_t *out_bytes,
                          size_t *out_remote_bytes);
 
 /* Prints text, malloc'ed: step time, throughput, idle shares and peak memory, then a table of the time of devices by
- * class, in which equal devices share a row. `samples` is the number of samples in a micro-batch. */
+ * class, in which equal devices share a row. `samples` names what throughput counts, such as "images". */
 bg_status bgi_prediction_print(const bgi_prediction *prediction, const char *samples, char **out_text, bg_error *error);
 /* Draws the simulated schedule, which must have been made with wants_events; malloc'ed. */
 bg_status bgi_prediction_draw(const bgi_prediction *prediction, const char *title, char **out_text, bg_error *error);

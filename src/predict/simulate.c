@@ -1,9 +1,9 @@
 /*
  * simulate.c: runs the programs of a plan in simulated time.
  *
- * A runner is a device of a replica and its position in its program. It is ready, running, waiting, or done. It may
- * wait for a message, a free slot, transfers, a sum, its turn or the other replicas; such a condition, once true, stays
- * true. A heap contains the coming events:
+ * A runner is a device of a replica, with the device's position in its program. It is ready, running, waiting, or done.
+ * It may wait for a message, a free slot, transfers, a sum, its turn or the other replicas; each of these conditions
+ * stays true once it is true. A heap contains the coming events:
  *
  *     work      a runner's instruction reaches its next mark or its end
  *     message   a message arrives
@@ -37,12 +37,12 @@ typedef struct runner {
     runner_state state;
     wait_kind wait;
     uint32_t wait_edge;
-    uint64_t wait_target;      /* transfers */
+    uint64_t wait_target;      /* number of complete transfers that the runner waits for */
     double since_ns;           /* time since which the runner waits or is ready, or of the last update of its work */
-    uint32_t step, at;         /* its instruction */
+    uint32_t step, at;         /* its current step, and the index of its instruction */
     bool has_begun;            /* whether the runner is in the middle of the instruction */
     bool has_come;             /* whether the runner has reached the collective operation of this instruction */
-    double done_ns, rate;      /* completed work of the instruction, and its speed */
+    double done_ns, rate;      /* completed work of the instruction, and the runner's speed */
     double target_ns;          /* completed work at which the runner next acts */
     double began_ns, spent_ns; /* start of the instruction, and its time so far */
     uint32_t mark, generation;
@@ -54,7 +54,7 @@ typedef struct runner {
 
 typedef struct edge_state {
     uint64_t sent, arrived, consumed;
-    double *sent_ns; /* by slot */
+    double *sent_ns; /* by slot: when its message was sent */
 } edge_state;
 
 typedef enum event_kind { WORK = 0, MESSAGE, TRANSFER, SUM } event_kind;
@@ -76,16 +76,16 @@ typedef struct simulator {
     uint32_t runner_count, replicas;
     edge_state *edges;  /* replica x edge */
     uint64_t *arrivals; /* by group and device: the number of times that replicas have reached collective operations */
-    uint64_t *turns;    /* by replica */
+    uint64_t *turns;    /* by replica: number of turns that have passed */
     uint32_t *turn_devices;
-    uint64_t turn_count; /* of a step */
+    uint64_t turn_count; /* number of turns in a step */
     double now_ns, *step_ends;
     event *heap;
     size_t heap_count, heap_capacity;
     uint64_t event_number;
     uint32_t *ready; /* a heap if cores are shared, otherwise a stack */
     uint32_t ready_count;
-    uint32_t *working; /* number of runners that have a core */
+    uint32_t *working; /* indices of the runners that have a core */
     uint32_t working_count;
     uint32_t *queues; /* with shared cores: runners whose transfers need a core */
     uint32_t queue_count, queue_working;
@@ -231,7 +231,7 @@ static bgi_time_class class_of_kind(bg_action_kind kind)
     }
 }
 
-/* Divides the time of an instruction among its parts. */
+/* Divides the time of an instruction among the classes of its parts. */
 static void add_work_time(simulator *s, const runner *r, const bgi_instruction *instruction, const bgi_work *work)
 {
     const double whole = work->total_ns > 0.0 ? work->total_ns : 1.0;
@@ -391,8 +391,8 @@ static void arrive(simulator *s, uint32_t index)
     wake_for(s, runner_of(s, replica, s->plan->edges[edge].to_device), WAITS_FOR_MESSAGE, edge);
 }
 
-/* Replicas that share cores wait for each other before a sum. Returns true when all replicas of the group have
- * arrived. */
+/* Replicas that share cores wait for each other before a sum or a gather. Returns true when all replicas of the group
+ * have arrived. */
 static bool has_met(simulator *s, runner *r)
 {
     const bg_mesh mesh = bgi_plan_mesh(s->plan);
@@ -514,8 +514,8 @@ static void set_rate(simulator *s, runner *r, double rate)
     push_event(s, s->now_ns + (r->target_ns - r->done_ns) / rate, WORK, (uint32_t)(r - s->runners), ++r->generation);
 }
 
-/* Returns whether the core must leave a runner that could continue, because another runner is behind it by more than
- * half a micro-batch. */
+/* Returns whether the core must leave a runner that could continue, because another runner is behind the first one by
+ * more than half a micro-batch. */
 static bool must_yield(const simulator *s, const runner *r)
 {
     return s->setup->cores > 1 && s->ready_count > 0 &&
@@ -557,7 +557,7 @@ static bool advance(simulator *s, runner *r)
 
 /* ---- cores ---- */
 
-/* Updates the remaining work of a runner to the current time. */
+/* Updates the completed work of a runner to the current time. */
 static void look_at(simulator *s, runner *r)
 {
     const double spent = s->now_ns - r->since_ns;
@@ -595,7 +595,8 @@ static void share_cores(simulator *s)
     }
 }
 
-/* Starts the queue of a device that waits for it, or any queue. */
+/* Starts the oldest transfer of some queue. With only_waited_for, this is a queue whose device waits for transfers, or
+ * cannot pass its turn before they are complete. Returns whether a transfer was started. */
 static bool start_queue(simulator *s, bool only_waited_for)
 {
     for (uint32_t i = 0; i < s->queue_count; i++) {
@@ -611,7 +612,7 @@ static bool start_queue(simulator *s, bool only_waited_for)
     return false;
 }
 
-/* Assigns cores while some are free and needed. */
+/* Starts runners that are ready and, with shared cores, transfers, while cores are free. */
 static void start_work(simulator *s)
 {
     for (;;) {
@@ -625,7 +626,7 @@ static void start_work(simulator *s)
         r = &s->runners[pop_ready(s)];
         if (!advance(s, r))
             continue;
-        r->rate = 0.0; /* time to switch to another core */
+        r->rate = 0.0; /* differs from every rate, so share_cores sets one */
         if (lists_working(s))
             s->working[s->working_count++] = (uint32_t)(r - s->runners);
         else
@@ -676,7 +677,7 @@ static void happen(simulator *s, const event *e)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole simulation ---- */
 
 static bg_status prepare_edges(simulator *s, bg_error *error)
 {

@@ -17,14 +17,16 @@
 
 typedef struct bgi_simulation_setup {
     const bgi_device_model *model; /* links and memories */
-    /* The time of a call on a separate device, or on one core. It is not called for collectives and transfers. */
+    /* The time of a call on a separate device, or on one core. The function is not called for collectives and
+     * transfers. */
     double (*call_ns)(const void *user, const bgi_call *call);
     /* The part of a call's time that idle cores divide among them. NULL: all of the time, for calls of several
      * parts. */
     double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
-    /* With are_ranks, the `user` of calls that read messages; NULL: the same as above. In a process, such a call moves
-     * the message from the sender's cache to its own. In a rank, RECEIVE has done that. */
+    /* With are_ranks, the `user` of calls that read messages; NULL: the same as `user`. If one process has all devices,
+     * such a call moves the message from the sender's cache to its own core's cache. In a rank, RECEIVE has done
+     * that. */
     const void *message_user;
     double instruction_ns; /* time from one instruction to the next */
     uint32_t cores;        /* 0: each device has its own cores */
@@ -52,7 +54,7 @@ typedef enum bgi_time_class {
     BGI_TIME_TRANSFERS,   /* waits for streaming memory */
     BGI_TIME_SUMS,        /* waits for sums that overlap with the program, and for other replicas */
     BGI_TIME_CORES,       /* the device could continue, but no core was free */
-    BGI_TIME_PIPELINE,    /* waits for values that are not made yet, or for a free slot */
+    BGI_TIME_PIPELINE,    /* waits for values that are not made yet, a free slot or a turn, and other idle time */
     BGI_TIME_CLASS_COUNT
 } bgi_time_class;
 const char *bgi_time_class_name(bgi_time_class time_class);
@@ -63,7 +65,7 @@ typedef struct bgi_simulation {
     uint32_t device_count;
     double (*times)[BGI_TIME_CLASS_COUNT]; /* by device of replica 0, over all steps; the classes sum to total_ns */
     double total_ns;                       /* time of all steps */
-    double core_busy_ns;                   /* with shared cores: sum over all cores */
+    double core_busy_ns;                   /* with shared cores: working time, summed over all cores */
     bg_schedule_timing timing;             /* with wants_events: compute actions of the first step */
 } bgi_simulation;
 
@@ -86,9 +88,9 @@ typedef struct bgi_mark {
 
 typedef struct bgi_work {
     double total_ns;      /* time on one core */
-    double divisible_ns;  /* the part of total_ns in calls of more than one part */
-    double collective_ns; /* of it */
-    double copy_ns;       /* of it */
+    double divisible_ns;  /* the part of total_ns that idle cores divide among them */
+    double collective_ns; /* the part of total_ns in collectives */
+    double copy_ns;       /* the part of total_ns in copies */
     double sum_ns;        /* time of a REDUCE that overlaps with the program; not part of total_ns */
     uint32_t first_mark, mark_count;
 } bgi_work;

@@ -148,8 +148,8 @@ static double find_divisible_ns(const bgi_simulation_setup *setup, const bgi_cal
     return call->kernel.part_count > 1 ? ns : 0.0;
 }
 
-/* Returns the time of calls in the device's rank, relative to the time that the setup gives. Replicas wait for the
- * slowest of them. */
+/* Returns the factor between the time that the setup gives and that of calls in the device's rank. It is the factor of
+ * the slowest replica, because the other replicas wait for it. */
 static double find_rank_ratio(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device)
 {
     double most = 0.0;
@@ -211,7 +211,7 @@ static void find_work(const bg_plan *plan, const bgi_simulation_setup *setup, ui
 {
     const bgi_instruction *instruction = &plan->devices[device].instructions[index];
     bgi_work *work = &out->instructions[index];
-    double latency_ns; /* the message has arrived by then */
+    double latency_ns; /* not used: the message has arrived when RECEIVE begins */
 
     work->total_ns = setup->instruction_ns;
     if (is_compute(instruction->action.kind))

@@ -4,7 +4,8 @@
  * are nanoseconds since the session's creation.
  *
  * Totals (by kind, of calls, of runs) cover the whole recording. Analyses that need the order of events (causes of
- * waiting, cores, the timeline) cover a window: the newest steps whose events are all kept, at most MOST_WINDOW_EVENTS.
+ * waiting, cores, the timeline) cover a window: the newest steps whose events are all kept, at most
+ * BGI_MOST_WINDOW_EVENTS events unless one step has more.
  */
 #ifndef BGI_PROFILE_ANALYSIS_H
 #define BGI_PROFILE_ANALYSIS_H
@@ -52,9 +53,9 @@ typedef struct bgi_op_row {
     bg_action_kind kind;
     uint32_t stage;
     double calls_per_step;
-    uint64_t count; /* timed */
+    uint64_t count; /* number of timed calls */
     double mean_ns, least_ns, most_ns;
-    double flops, bytes; /* of a call */
+    double flops, bytes; /* of one call */
 } bgi_op_row;
 
 typedef struct bgi_stage_row {
@@ -71,15 +72,15 @@ typedef struct bgi_block_row {
     double step_ns;
 } bgi_block_row;
 
-/* Advice. */
+/* A piece of advice: an observation, and a change that would help. */
 typedef struct bgi_insight {
     const char *id;     /* "imbalance" */
     const char *text;   /* a sentence with the finding, and one with the remedy */
     const char *option; /* the option to change; "" if there is not exactly one */
-    double gain;        /* gain in throughput, as a fraction; 0 if it saves no time */
-    double bytes;       /* bytes that it saves on a device */
-    double cost;        /* the cost in throughput, as a fraction */
-    double weight;      /* the order */
+    double gain;        /* gain in throughput by the change, as a fraction; 0 if no time is saved */
+    double bytes;       /* bytes that the change saves on a device */
+    double cost;        /* loss of throughput by the change, as a fraction */
+    double weight;      /* insights with a larger weight come first */
 } bgi_insight;
 
 enum { BGI_MOST_INSIGHTS = 16, BGI_MOST_WINDOW_EVENTS = 12000 };
@@ -95,7 +96,7 @@ typedef struct bgi_analysis {
     bg_plan_summary summary;
     bgi_arena arena;
     bgi_events events;
-    bgi_run_spans runs;         /* borrowed spans */
+    bgi_run_spans runs;         /* copies of the last spans, oldest first */
     uint32_t rank_count, slots; /* slots are the devices of all replicas */
     uint64_t begin_ns, end_ns;  /* the window */
     uint32_t window_steps;      /* passes in the window */
@@ -103,7 +104,7 @@ typedef struct bgi_analysis {
     bgi_device_times *devices;
     bgi_core_times *cores;
     uint32_t core_count;
-    bg_trace_event **helps; /* by rank */
+    bg_trace_event **helps; /* by rank: the events of help with other workers' calls */
     uint64_t *help_counts;
     bgi_op_row *ops;
     uint32_t op_count;
@@ -130,7 +131,7 @@ void bgi_analysis_clear(bgi_analysis *analysis);
 /* insights.c: adds the insights to an analysis that bgi_analyze has made. */
 void bgi_find_insights(bgi_analysis *analysis);
 
-/* machine.c: measures the machine's best speeds for about 30 ms. */
+/* machine.c: measures the machine's peak speeds, which takes about 30 ms. */
 bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *error);
 
 /* summary_file.c: writes an analysis as JSON (docs/formats.md) to *out, malloc'ed. */

@@ -5,7 +5,8 @@
  *     F 0 |====|          gap          |R| F 1      until the message was sent: the pipeline;
  *     S 0          |=====|>~~~~~~~~~~~>             after that, the link, or no worker was free: cores
  *
- * Time outside all runs is the host's time. A core's time is divided into work for any device, and idle time.
+ * Time outside all runs is the host's time. A core's time is divided into work on its devices, help with other workers'
+ * calls, work that overlaps with a program, and idle time.
  */
 #include "profile/analysis.h"
 
@@ -323,7 +324,7 @@ static bg_status analyze_devices(bgi_analysis *a, bg_error *error)
 
 typedef struct core_span {
     uint64_t start_ns, end_ns;
-    uint32_t core; /* of all */
+    uint32_t core; /* index in a->cores */
     uint32_t use;  /* 0: work, 1: help, 2: work that overlaps with a program */
 } core_span;
 
@@ -434,11 +435,11 @@ static uint32_t count_calls(const bg_plan *plan)
     return count;
 }
 
-/* The rows of the calls of one pass over one stage. */
+/* A pass over a stage, whose calls have consecutive rows in a->ops. */
 typedef struct pass_rows {
     const bgi_call *calls;
     uint32_t call_count;
-    uint32_t first; /* row */
+    uint32_t first; /* row of the first call */
 } pass_rows;
 
 /* Returns the pass that contains the calls of an instruction; NULL if there is none. An instruction may have only a
@@ -615,7 +616,7 @@ static bg_status list_stages(bgi_analysis *a, bg_error *error)
     return BG_OK;
 }
 
-/* ---- all ---- */
+/* ---- the whole analysis ---- */
 
 /* Simulates the plan's schedule with the measured costs, as if each device had its own processor. */
 static void simulate(bgi_analysis *a)
@@ -669,7 +670,7 @@ bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, 
                           .loader_wait_ns = notes != NULL ? notes->loader_wait_ns : 0};
     out->slots = out->summary.device_count * out->summary.replicas;
     if (bgi_session_runs(session) == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "profile: the plan's options do not ask for a trace");
+        return bg_error_set(error, BG_ERROR_INVALID, "profile: the plan must be created with options.reporting.trace");
     return analyze(out, progress, error);
 }
 

@@ -26,7 +26,7 @@ static int compare(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Returns 0 without samples. */
+/* Returns the median of the samples; 0 if there are none. */
 static double find_median(samples *set)
 {
     if (set->count == 0)
@@ -85,7 +85,7 @@ static bg_status collect(const bgi_events *events, const bg_plan *plan, samples 
     const uint32_t stage_count = bg_plan_summarize(plan).stage_count;
 
     for (uint32_t d = 0; d < events->replica_count * events->device_count; d++) {
-        const bg_trace_event *before = NULL; /* of a sample */
+        const bg_trace_event *before = NULL; /* the first event of the newest sample */
         uint32_t before_at = BGI_NO_INSTRUCTION;
         bool has_met = false;
         for (uint32_t i = 0; i < events->devices[d].count; i++) {
@@ -124,7 +124,8 @@ static bg_status take_costs(samples *sets, uint32_t width, uint32_t stage_count,
         samples *own = &sets[stage * width];
         if (own[KIND_FORWARD].count == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "profile: no forward of stage %u was recorded; raise options.trace_events", stage);
+                                "profile: no forward of stage %u was recorded; raise options.reporting.trace_events",
+                                stage);
         out[stage] = (bg_stage_cost){.forward_ns = of(&own[KIND_FORWARD]),
                                      .recompute_ns = of(&own[KIND_RECOMPUTE]),
                                      .backward_ns = of(&own[KIND_BACKWARD]),

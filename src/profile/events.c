@@ -93,7 +93,8 @@ bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_ev
     bg_status status = BG_OK;
 
     if (!bg_plan_options(plan)->reporting.trace)
-        return bg_error_set(error, BG_ERROR_INVALID, "profile: the session recorded nothing; set options.trace");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "profile: the session recorded nothing; set options.reporting.trace");
     events.devices =
         bgi_arena_allocate(&events.arena, (size_t)events.replica_count * events.device_count, sizeof *events.devices);
     if (events.devices == NULL)
@@ -111,14 +112,15 @@ bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_ev
     return BG_OK;
 }
 
+/* Removes the oldest events. Events of the program are first, then events that overlap with it; both groups begin with
+ * the oldest. */
 static void crop(bgi_device_events *own, uint32_t most)
 {
     uint32_t program = 0, dropped;
 
     while (program < own->count && !own->events[program].is_beside)
         program++;
-    if (own->count - program > most) { /* events of the program are first, then events that overlap with it; both groups
-                                          begin with the oldest */
+    if (own->count - program > most) {
         dropped = own->count - program - most;
         memmove((bg_trace_event *)own->events + program, own->events + program + dropped, most * sizeof *own->events);
         memmove(own->instructions + program, own->instructions + program + dropped, most * sizeof *own->instructions);

@@ -13,7 +13,7 @@
 
 typedef struct bgi_device_events {
     uint32_t count;
-    const bg_trace_event *events; /* oldest first */
+    const bg_trace_event *events; /* events of the program, then those that overlap with it; both oldest first */
     /* By event: the instruction that ran; BGI_NO_INSTRUCTION for an event that overlaps with the program. */
     uint32_t *instructions;
     /* By event: the number of later passes through the device's program; 0 for the last pass. */

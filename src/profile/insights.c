@@ -58,7 +58,7 @@ static double cause_share(const bgi_analysis *a, bgi_cause cause)
 
 /* ---- simulation ---- */
 
-/* The time of one step of the plan's pipeline with other stages; 0 if unknown. */
+/* A variant of the plan's pipeline, whose time per step is to be simulated. */
 typedef struct candidate {
     const bg_stage_cost *costs;
     uint32_t stage_count, micro_batches;
@@ -199,7 +199,7 @@ static bool list_blocks(const bgi_analysis *a, const char **names, double *times
             return false;
         for (uint32_t k = 0; k < *count; k++)
             if (strcmp(names[k], block->name) == 0)
-                return false; /* cut inside */
+                return false; /* a block that is cut occurs twice */
         names[*count] = block->name;
         times[*count] = block->step_ns;
         costs[*count] = (bg_stage_cost){0};

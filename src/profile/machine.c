@@ -1,8 +1,8 @@
 /*
  * machine.c: measures the peak speed of this machine on as many threads as the session has workers: products and sums
  * of float32 in registers, and copies of memory that is larger than most caches. The two measurements take about 10 ms
- * each. They give upper bounds on the speed of calls, and are not a benchmark. The fastest part of each counts, because
- * other programs may interrupt a thread.
+ * each. They give upper bounds on the speed of calls, and are not a benchmark. The fastest part of each measurement
+ * counts, because other programs may interrupt a thread.
  */
 #include "profile/machine.h"
 
@@ -158,5 +158,7 @@ bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *erro
     }
     free(all);
     free(memory);
-    return started > 0 ? BG_OK : bg_error_set(error, BG_ERROR_IO, "the system refused a thread to measure the machine");
+    return started > 0
+               ? BG_OK
+               : bg_error_set(error, BG_ERROR_IO, "the system refused a thread for measuring the machine's speed");
 }

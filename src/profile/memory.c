@@ -87,8 +87,8 @@ static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const 
     return BG_OK;
 }
 
-/* Returns the bytes of weights, gradients, state, windows and the host's buffers, which are the arena without slots and
- * transient memory. */
+/* Returns the bytes of memory that is always live: weights, gradients, state, windows and the host's buffers. They are
+ * the arena without slots and transient memory. */
 static size_t find_constant_bytes(const bg_plan *plan, uint32_t device, uint32_t edge_count)
 {
     size_t streams = bg_plan_memory_bytes(plan, device, BG_MEMORY_STREAM);

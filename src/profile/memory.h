@@ -22,12 +22,13 @@ typedef struct bgi_memory_track {
 bg_status bgi_memory_trace(const bgi_events *events, const bg_plan *plan, uint32_t replica, bgi_memory_track *tracks,
                            bg_error *error);
 
-/* Bytes that are live during an interval: a message or a stashed value (edge), or memory inside an action. */
+/* Bytes that are live during an interval: a message or a stashed value (edge), or memory that an action needs while it
+ * runs. */
 typedef struct bgi_memory_span {
     uint64_t start_ns, end_ns;
     size_t bytes;
     bg_memory_class memory_class;
-    uint32_t edge;    /* UINT32_MAX for memory inside the action */
+    uint32_t edge;    /* UINT32_MAX for memory of an action */
     bg_action action; /* for an edge, only the micro-batch is set */
 } bgi_memory_span;
 

@@ -12,14 +12,15 @@
 #include "profile/analysis.h"
 #include "profile/report.h"
 
-/* Limits trace.json to about 12 MB, and summary.json and report.html. */
+/* MOST_TRACE_EVENTS limits trace.json to about 12 MB. TEXTS is the number of files that are made in memory. */
 enum { MOST_TRACE_EVENTS = 60000, TEXTS = 2 };
 
 static bg_status switch_recording(bg_session *session, bool on, const char *function, bg_error *error)
 {
     BGI_TRY(bgi_require(session, "session", function, error));
     if (bgi_session_runs(session) == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: the plan's options do not ask for a trace", function);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: the plan must be created with options.reporting.trace",
+                            function);
     bgi_session_record(session, on);
     return BG_OK;
 }
@@ -85,8 +86,8 @@ static bg_status write_trace(const bg_session *session, const char *folder, bgi_
     return status;
 }
 
-/* Writes the three files, the largest first, so that if it does not fit on the disk, no file exists. The largest file
- * is also the last part of the progress, so a canceled report leaves no file. */
+/* Writes the three files. The largest, trace.json, is first, so that no file exists if trace.json does not fit on the
+ * disk. trace.json is also the last part of the progress, so a canceled report leaves no file. */
 static bg_status write_files(const bg_session *session, const texts *made, const char *folder, bgi_progress *progress,
                              bg_error *error)
 {
@@ -133,7 +134,8 @@ bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, c
     if (notes != NULL)
         BGI_TRY(bgi_struct_check(notes->struct_bytes, sizeof *notes, "bg_profile_notes", NULL, error));
     if (bgi_session_runs(session) == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: the plan's options do not ask for a trace", __func__);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: the plan must be created with options.reporting.trace",
+                            __func__);
     BGI_TRY(bg_session_share_trace(session, 0, error));
     return transport == NULL || transport->rank == 0 ? write_folder(session, notes, folder, error) : BG_OK;
 }

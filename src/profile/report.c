@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "formats/json_tree.h"
 
-/* The build generates it from src/profile/report.html. */
+/* The build generates this array from src/profile/report.html. */
 extern const unsigned char bgi_report_page[];
 extern const size_t bgi_report_page_bytes;
 

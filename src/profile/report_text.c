@@ -207,8 +207,8 @@ static void print_ops(page *p, const json_t *root)
     for (size_t i = 0; i < json_array_size(ops); i++)
         all += op_step(json_array_get(ops, i));
     head(p, "Ops                                 a step  share   a call  GFLOP/s    GB/s  roof");
-    for (int shown = 0; shown < MOST_OPS_SHOWN;
-         shown++) { /* the next row after the last printed one, by time, then by position */
+    /* Each turn finds the row that follows the last printed one, by time, then by position. */
+    for (int shown = 0; shown < MOST_OPS_SHOWN; shown++) {
         size_t best = SIZE_MAX;
         const json_t *op;
         double ns, roof;

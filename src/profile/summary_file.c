@@ -1,7 +1,7 @@
 /*
  * summary_file.c: writes an analysis as JSON (docs/formats.md). The file contains everything that a report shows, so a
- * report needs only the file, also in a later release. Lists are bounded; the number of omitted entries is stored with
- * them.
+ * report needs only the file, also in a later release. Long lists are cut, and the numbers of omitted devices, ops and
+ * spans are stored.
  */
 #include <stdlib.h>
 #include <string.h>

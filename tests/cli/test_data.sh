@@ -33,7 +33,7 @@ bench npy 1 "$folder/a.npy"
 bench csv 1 "$folder/a.csv" --label class
 bench tokens 1 "$folder/a.u16" --sequence-length 3 --stride 1
 bench images 3 "$folder/images" --channels 1 --cache
-error 2 '--elements is 0, which measures nothing; give at least 1, or leave it out' data bench --elements 0
+error 2 '--elements is 0, which measures nothing; give at least 1, or leave the option out' data bench --elements 0
 # verdict FIELD WORDS ARGUMENT...: with a device rate, the verdict is the last field of the JSON and on standard error.
 verdict() {
     verdict_field=$1 verdict_words=$2

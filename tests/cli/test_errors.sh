@@ -82,7 +82,7 @@ error 2 '--optimizer adagradient: optimizer: there is no `adagradient`; the opti
 error 2 '--optimizer adam:alpha=1: optimizer: adam has no setting `alpha`; it has weight_decay' mnist --optimizer adam:alpha=1
 error 2 '--rate-schedule cosin: learning rate: there is no `cosin`; the schedules are constant, linear' mnist --rate-schedule cosin
 error 2 'steps of cosine is 0; it must be a finite number of at least 1' mnist --rate-schedule cosine
-error 2 '--rate-schedule plateau: it uses the losses of validations, but there is no validation' mnist --rate-schedule plateau
+error 2 '--rate-schedule plateau: a plateau needs the losses of validations, but there is no validation' mnist --rate-schedule plateau
 error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learning-rate 1e39
 for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"

@@ -88,7 +88,7 @@ check penalties "$program" gpt generate --hf-model z --prompt a --length 3 --tem
 check "penalties: another token after the first" sh -c 'test "$(head -c 1 out)" = z && ! test "$(head -c 2 out)" = zz'
 error 1 'weights_type is int8, but no product of the graph reads a float32 matrix of parameters that would become smaller' \
     gpt generate --hf-model z --weights-type int8 --length 2
-error 2 '--beams 4 needs the same number of --sequences or more; it is 2' gpt generate --hf-model z --beams 4 --sequences 2
+error 2 '--beams 4 needs the same number of --sequences or more, but --sequences is 2' gpt generate --hf-model z --beams 4 --sequences 2
 error 2 '--prompts gives all prompts' gpt generate --hf-model z --prompt a --prompts prompts
 error 2 '--min-p is 2; it must be from 0 to 1' gpt generate --hf-model z --min-p 2
 error 2 '--typical-p is 0; it must be above 0' gpt generate --hf-model z --typical-p 0

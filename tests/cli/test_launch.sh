@@ -108,7 +108,7 @@ printf 'a\nb\nc\n' >failures
 rm -rf c
 launch --restart-on-failure 1 -- "$program" mnist $common --steps 6 --checkpoint c
 check "the exit code is the last one's" test $? -eq 1
-check "no restart is left" grep -q 'no restarts are left of 1' err
+check "no restart is left" grep -q 'no restart is left: --restart-on-failure is 1' err
 : >failures
 launch --restart-on-failure 5 -- "$program" mnist $common --steps 6 --checkpoint c --no-such-option
 check "a mistake in the command line ends it" test $? -eq 2
@@ -127,7 +127,7 @@ check "a program on other hosts is not looked for here: $(cat err)" grep -q -e '
 error 2 'no command is given; it comes after `--`' launch --ranks 2
 error 2 'the command writes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- "$program" mnist
 error 2 'it must be names with numbers of ranks' launch --hosts a:0 -- "$program" mnist
-error 2 '--min-ranks 3 is more than the 2 ranks' launch --ranks 2 --min-ranks 3 -- "$program" mnist
+error 2 '--min-ranks 3 must be at most the number of ranks, 2' launch --ranks 2 --min-ranks 3 -- "$program" mnist
 error 1 'no-such-launcher: cannot be started' launch --launcher ./no-such-launcher -- "$program" mnist
 
 begin_case hosts

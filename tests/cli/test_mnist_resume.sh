@@ -83,7 +83,7 @@ error 1 'has a checkpoint of an earlier training, of weight update 300; add --re
     mnist --data-dir data --checkpoint c1
 shape="--batch-size $batch --gradient-accumulation 2 --device-iterations 5 --strategy sharded"
 error 1 'was made with seed 0, this session has 1' mnist --data-dir data $shape --checkpoint c3 --resume --seed 1
-error 1 'is from a training without --no-shuffle; leave it out' \
+error 1 'is from a training without --no-shuffle; leave the option out' \
     mnist --data-dir data $shape --checkpoint c3 --resume --no-shuffle
 "$program" mnist --data-dir data --batch-size $batch --gradient-accumulation 8 --device-iterations 10 --checkpoint c3 \
     --resume >out 2>err

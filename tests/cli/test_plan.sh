@@ -21,7 +21,7 @@ check "memory by phase for phases" test "$(grep -c '^F stage' gpt.out)" -gt 1
 "$program" plan --save gpt mnist >word.out 2>&1
 check "a value that is a model's name is no model" test "$(sed -n '/^Stages/,$p' word.out)" = "$(sed -n '/^Stages/,$p' mnist.out)"
 error 2 'model.layers is 0' plan gpt --layers 0
-error 2 'no model is given: brigade plan MODEL: mnist, gpt' plan
+error 2 'no model is given to `brigade plan MODEL`; the models are mnist, gpt' plan
 error 2 'unknown model `gtp`; the models are mnist, gpt, train' plan gtp
 error 2 'unknown option --epochs' plan gpt --epochs 2
 error 2 "--log-level: \`--quiet\`" plan gpt --log-level debug

@@ -109,7 +109,7 @@ error 1 '--init: none.npz: cannot open' train "$net" --input x=none.npy --target
 error 1 '"2" names a block; for 2 stages write auto:2: ' train $good --stages 2
 check "nothing has begun: $(cat out)" sh -c '! grep -q Training out'
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
-error 2 '--rate-schedule plateau: it uses the losses of validations, but there is no validation; give --validation, or use another rule' \
+error 2 '--rate-schedule plateau: a plateau needs the losses of validations, but there is no validation; give --validation, or use another rule' \
     train $good --rate-schedule plateau
 error 2 '--stages auto:2 is given with --strategy single' train $good --strategy single --stages auto:2
 error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none' \

@@ -152,7 +152,7 @@ static void test_refusals(void **state)
     } cases[] = {
         {"", "t:1:1: not JSON: expected a value, found the end"},
         {"{\n \"a\": 1,}", "t:2:9: not JSON: expected a key in quotes, found `}`"},
-        {"{\"a\" 1}", "t:1:6: not JSON: expected `:` behind a key, found `1`"},
+        {"{\"a\" 1}", "t:1:6: not JSON: expected `:` after a key, found `1`"},
         {"[1 2]", "t:1:4: not JSON: expected `,` or `]`, found `2`"},
         {"{} {}", "expected the end"},
         {"[01]", "a number begins with 0"},

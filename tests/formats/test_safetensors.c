@@ -275,7 +275,7 @@ static void test_bad_tensors(void **state)
 
     assert_header_fails(TENSOR("1", "[1]", "[0,4]"), 4, BG_ERROR_PARSE, "x: tensor `w`: `dtype` must be a string");
     assert_header_fails(TENSOR("\"I16\"", "[1]", "[0,2]"), 2, BG_ERROR_UNSUPPORTED,
-                        "tensor `w`: its dtype is `I16` but must be F32, BF16, F16, F64, I32 or U8");
+                        "tensor `w`: its dtype is `I16` but must be F32, BF16, F16, F64, I32, I64 or U8");
     assert_header_fails(TENSOR("\"F32\"", "3", "[0,4]"), 4, BG_ERROR_PARSE, "`shape` must be an array");
     assert_header_fails(TENSOR("\"F32\"", "[-1]", "[0,4]"), 4, BG_ERROR_PARSE, "dimension 0 must be an integer");
     assert_header_fails(TENSOR("\"F32\"", "[1,1.0]", "[0,4]"), 4, BG_ERROR_PARSE, "dimension 1 must be an integer");

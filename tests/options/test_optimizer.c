@@ -366,7 +366,7 @@ static void test_changes(void **state)
     expect_change("sgd", "sgd:momentum=0.9", "momentum is 0.9, but the plan was made with 0 and keeps no state for it");
     expect_change("sgd:velocity_scaling=2", "sgd:velocity_scaling=3", NULL);
     expect_change("sgd:momentum=0.9,combined,velocity_scaling=2", "sgd:momentum=0.9,combined,velocity_scaling=3",
-                  "velocity_scaling is 3, but the plan was made with 2, and it is part of the plan");
+                  "velocity_scaling is 3, but the plan was made with 2, and the setting is part of the plan");
     expect_change("adam", "adamw", "it is adamw, but the plan trains with adam: make a new plan");
     expect_change("rmsprop:centered", "rmsprop", "centered is off, but the plan was made with it on");
     for (uint32_t i = 0; (setting = bgi_setting_at(i)) != NULL; i++)

@@ -59,7 +59,7 @@ static void what_is_wrong_is_named(void **state)
     } cases[] = {
         {"brigade device 1", "brigade device 2", "its `format` is \"brigade device 2\""},
         {"\"name\": \"d\", ", "", "`name` is missing"},
-        {"\"source\": \"s\"", "\"source\": \"\"", "`source` is missing or not a string"},
+        {"\"source\": \"s\"", "\"source\": \"\"", "`source` is missing, empty or not a string"},
         {"\"memory_bytes\": 1e9", "\"memory_bytes\": 0", "`memory_bytes` is 0; it must be a number from 1"},
         {"\"memory_bytes\": 1e9", "\"memory_bytes\": \"1e9\"", "`memory_bytes` is not a number"},
         {"\"efficiency\": 0.5", "\"efficiency\": 1.5", "`efficiency` is 1.5"},
@@ -70,7 +70,7 @@ static void what_is_wrong_is_named(void **state)
         {"\"devices\": 8", "\"devices\": 8.5", "`link.devices` is 8.5; it must be a whole number"},
         {"\"devices\": 8", "\"devices\": 0", "`link.devices` is 0"},
         {"\"latency_ns\": 2000", "\"latency_ns\": 1e30", "`network.latency_ns` is 1e+30"},
-        {"{\"bytes_per_s\": 1e10, \"latency_ns\": 2000}", "7", "`network` is no object"},
+        {"{\"bytes_per_s\": 1e10, \"latency_ns\": 2000}", "7", "`network` is not an object"},
         {"\"remote_memory\"", "\"remote\"", "unknown key `remote`"},
         {"\"bytes_per_s\": 2e10", "\"bytes_per_s\": 0", "`remote_memory.bytes_per_s` is 0"},
     };
