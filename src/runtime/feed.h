@@ -24,8 +24,8 @@
  * a while loop running, and a request to stop. The gate is on the host. A device asks at the beginning of each step,
  * and the transport's notes grant it iterations. The gate decides the same for all devices, so every device does the
  * same iterations. With several ranks, rank 0 has the gate. The other ranks forward the requests and votes of their
- * devices and report the progress of their infeeds. Iterations are granted ahead of time, unless a value decides about
- * each of them.
+ * devices and report the progress of their infeeds. Rank 0 grants iterations ahead of time, unless a value decides
+ * about each of them.
  *
  * Locks are taken in this order: a queue's lock, then the gate's. No lock is held while a kernel or a source runs.
  */
@@ -55,8 +55,8 @@ typedef struct bgi_gate {
     bool wants_end;    /* a replica voted to end */
     bool is_on;        /* a run is in progress */
     /* The number of iterations of the run whose data are in the ring, and the iteration at which the data end. On rank
-     * 0 these arrays have an entry for each rank; on other ranks they have only that rank's numbers, as reported to
-     * rank 0. NULL: one process. */
+     * 0 there is an entry for each rank; on another rank, entry 0 has the numbers that this rank last reported to rank
+     * 0. NULL: one process. */
     uint64_t *ready, *ends;
 } bgi_gate;
 
@@ -141,7 +141,7 @@ struct bg_outfeed {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* Under the mutex. */
-    uint64_t complete;  /* rows */
+    uint64_t complete;  /* the number of complete rows */
     uint64_t shown;     /* if newest_only: the number of complete rows when the consumer last took one */
     bgi_engine *engine; /* during a run */
     bool is_closed;     /* the session has ended */

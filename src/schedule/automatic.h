@@ -1,10 +1,10 @@
 /*
  * automatic.h: declares the parts of the search for the order that ends first. automatic.c combines these parts:
  *
- *     search.c      what is tried, timed and kept; the best so far
+ *     search.c      tries, times and keeps orders; has the best one so far
  *     greedy.c      an order from a rule: every device takes the most urgent action that can begin
  *     improve.c     a better order from a good one: small changes along the critical path
- *     exhaustive.c  the best order of a small problem: all of them
+ *     exhaustive.c  the best order of a small problem, by trying all orders
  *
  * An order is an array of instance numbers (layout.h): the F, R, B and W of device 0, then its U, then those of device
  * 1 ... It has no messages, because complete.c adds them. The updates come last on each device, always in the same
@@ -56,8 +56,8 @@ typedef struct bgi_search {
 bg_status bgi_search_init(bgi_search *search, const bg_schedule_problem *problem, bg_error *error);
 void bgi_search_clear(bgi_search *search);
 
-/* Returns the end of the order if no action waits for a slot, which is never later than the end by
- * bg_schedule_simulate. Returns infinity when the devices wait for each other. Writes the ends of all actions to
+/* Returns the time at which the order ends if no action waits for a slot. This time is never later than the end that
+ * bg_schedule_simulate finds. Returns infinity when the devices wait for each other. Writes the ends of all actions to
  * search->finish. */
 double bgi_search_time(bgi_search *search, const uint32_t *order);
 
