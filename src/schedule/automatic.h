@@ -127,9 +127,9 @@ typedef enum bgi_greedy_tie {
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t
-        ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W; the lowest is first. R has the rank of B, or is last */
-    bool alternates;                 /* F after B and B after F, regardless of ranks */
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W; the lowest is first. R has the rank of B, but comes
+                                             last while B waits for other inputs */
+    bool alternates;                      /* F after B and B after F, regardless of ranks */
     bgi_greedy_tie tie;
     /* A device waits for a more urgent action if that action's inputs are known to arrive within this fraction of the
      * time of the action that the device could run now. */

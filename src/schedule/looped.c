@@ -17,7 +17,7 @@
  *
  * With W separate (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the i-th
  * device begins with (p - 1 - i) + (v - 1) p forwards. Then it repeats a forward, a backward B and the W of the i-th
- * backward before it, and at the end does the remaining actions. Delayed W let the last lanes finish their first
+ * backward before it, and at the end does the remaining actions. Delayed W let the last devices finish their first
  * backwards earlier. With v = 1 this is zb-h1.
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 .    B2.0 W2.0 F0.2 B2.1 W2.1 F0.3 B0.0 ...

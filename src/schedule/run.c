@@ -31,7 +31,7 @@ typedef struct device_state {
 typedef struct edge_state {
     uint64_t sent;
     uint64_t consumed;
-    double *arrivals; /* by slot; timed runs */
+    double *arrivals; /* in timed runs, by slot: when messages arrive, and when slots are released */
     double *releases;
 } edge_state;
 
@@ -427,7 +427,8 @@ static void advance_in_turns(execution *exec, uint64_t *turn)
 
 /* ---- the whole ---- */
 
-/* Finds the lowest device that waits for a slot, and adds a slot to the edge that it waits for. */
+/* Adds a slot to an edge for which a device waits and which may have more slots: to that of the lowest such device.
+ * Returns false when there is no such edge. */
 static bool deepen(execution *exec)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
