@@ -37,8 +37,8 @@ uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter)
            (graph->mesh.tensor_2 > 1 ? axes & BG_MESH_TENSOR_2 : 0);
 }
 
-/* Returns the sum over the parameters that are cut along exactly these axes; null if there are none. `room` is memory
- * for `count` values. */
+/* Returns the sum of the values of all parameters that are cut along exactly these axes, over the replicas along these
+ * axes too; null if there are no such parameters. `room` is memory for `count` values. */
 static bg_value sum_along(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
                           const bg_value *values, uint32_t count, uint32_t axes, bg_value *room)
 {

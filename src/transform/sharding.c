@@ -58,7 +58,7 @@ static bool completes(const bgi_op *op, const bgi_op *update)
     return op->type == &bgi_op_lamb_update && op->inputs[PARAMETER].id == update->inputs[PARAMETER].id;
 }
 
-/* Returns whether all operands have one shape, and elements are only copied. */
+/* Returns whether the op only copies elements between operands of one shape. */
 static bool is_move(const bgi_op *op)
 {
     return op->phase == BGI_PHASE_UPDATE &&
@@ -190,8 +190,8 @@ static bool is_input(const bgi_op *op, bg_value value)
     return false;
 }
 
-/* Returns whether only the update itself and copies touch the members in the update, and no other op touches the
- * state. */
+/* Returns whether, in the update phase, only the update itself and copies touch the members, and no op of another phase
+ * touches the state. */
 static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;

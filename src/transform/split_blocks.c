@@ -36,7 +36,7 @@ static bool is_taken(const bgi_splitter *s, const char *name)
     return false;
 }
 
-/* Returns the name "B1.0", or one with the next number if the model has such a block. */
+/* Returns the block's name with a number, such as "B1.0"; skips numbers whose names the model's blocks have. */
 static const char *name_part(const bgi_splitter *s, const char *block, uint32_t *number)
 {
     const char *name;
