@@ -148,7 +148,7 @@ bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes
     return status;
 }
 
-/* Returns the bytes that the largest item holds in every stage. */
+/* Returns the largest held_bytes of an item. */
 static size_t largest_held_bytes(const bgi_balance *balance)
 {
     size_t most = 0;

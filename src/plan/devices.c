@@ -238,7 +238,7 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
                         "(; separates phases)");
 }
 
-/* Rejects or rounds up a number of devices that is not a power of two, as it is in IPU systems. */
+/* Rejects a number of devices that is not a power of two, as IPU systems require, or warns that it is rounded up. */
 static bg_status check_power_of_two(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     const uint64_t total = (uint64_t)stages->device_count * options->replicas.count;

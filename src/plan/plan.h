@@ -65,11 +65,11 @@ typedef struct bgi_place {
 
 /* Memory that lives across actions, and the channel that guards it when it crosses devices. */
 typedef struct bgi_plan_edge {
-    uint32_t from_device, to_device; /* the slots are in to_device's arena */
+    uint32_t from_device, to_device; /* the slots are in to_device's arena, or in its remote store */
     bool per_step;                   /* one message for each step instead of each micro-batch */
     uint32_t depth;
     size_t slot_bytes;    /* stride between slots; a multiple of 64 */
-    size_t offset;        /* offset of slot 0 in to_device's arena */
+    size_t offset;        /* offset of slot 0 in to_device's arena or remote store */
     bool is_stash;        /* kept for a later pass of the stage: B, or W if that is a separate action */
     bool is_ring;         /* belongs to a remote edge: micro-batch m uses slot m % depth in every step */
     bool is_remote;       /* the slots are in the remote store */
@@ -77,7 +77,7 @@ typedef struct bgi_plan_edge {
 } bgi_plan_edge;
 
 typedef struct bgi_call {
-    const bg_op_type *type; /* NULL: a copy between slots; not used once the plan is made */
+    const bg_op_type *type; /* NULL: a copy between slots; not used in a run */
     bg_kernel kernel;
     const char *name; /* the op's */
     const char *block;
@@ -118,7 +118,7 @@ typedef struct bgi_copy {
  * coordinate. GATHER: a variable whose pieces each of these replicas receives. */
 typedef struct bgi_reduced {
     bgi_operand operand; /* the whole variable */
-    bg_dtype dtype;      /* element type of a REDUCE: float32 or float64 */
+    bg_dtype dtype;      /* of a REDUCE: a float type */
     int64_t element_count;
     int64_t piece_count; /* REDUCE: replica r gets the sum of the r-th piece, of `piece_count` elements; 0: the whole
                             sum. GATHER: replica r has the r-th piece */
@@ -156,14 +156,14 @@ typedef struct bgi_instruction {
     size_t transient_bytes;     /* the most bytes that are live inside the action */
     uint32_t issues;            /* LOAD, STORE: the number of transfers */
     uint32_t io_wait;           /* transfers to wait for before the instruction begins */
-    const uint32_t *call_waits; /* by call: transfers to wait for before the instruction begins; NULL: none */
+    const uint32_t *call_waits; /* by call: transfers to wait for before the call begins; NULL: none */
 } bgi_instruction;
 
 typedef struct bgi_plan_device {
     size_t arena_bytes;
     size_t remote_bytes;
-    size_t class_bytes[BG_MEMORY_CLASS_COUNT];    /* sums (without REMOTE) to arena_bytes */
-    size_t remote_class_bytes[BG_LOCATION_COUNT]; /* sums to remote_bytes */
+    size_t class_bytes[BG_MEMORY_CLASS_COUNT];    /* their sum, without REMOTE, is arena_bytes */
+    size_t remote_class_bytes[BG_LOCATION_COUNT]; /* their sum is remote_bytes */
     uint32_t instruction_count;                   /* one step */
     const bgi_instruction *instructions;
     uint32_t transfer_count; /* one step */
@@ -274,11 +274,12 @@ struct bg_plan {
     /* Loops. */
     bool has_library_ops_only; /* all kernels are the library's, so none hangs; false when unknown */
     bool is_loop;              /* iterations are runs of the body, one micro-batch each */
-    bool is_endless;           /* `iterations` is not a limit */
-    uint64_t loop_iterations;  /* the largest number of iterations; may be 0 */
+    bool is_endless;           /* the loop has no largest number of iterations */
+    uint64_t loop_iterations;  /* the largest number of iterations, which may be 0 */
     uint32_t carried_count;
-    uint32_t *carried;  /* variables */
-    bg_plan *condition; /* a while loop's condition before the first iteration, run by bgi_plan_interpret; NULL: none */
+    uint32_t *carried; /* variables */
+    bg_plan *
+        condition; /* a while loop's condition before the first iteration, run by bgi_interpret_condition; NULL: none */
     uint32_t condition_output;
     uint32_t block_count;
     const struct bgi_plan_block {
@@ -287,7 +288,7 @@ struct bg_plan {
     } * blocks;
     uint32_t phase_count; /* by kind, then by stage */
     const bgi_plan_phase *phases;
-    uint32_t kernel_count; /* everything that the calls refer to; destroyed with the plan */
+    uint32_t kernel_count; /* the kernels that the calls refer to; destroyed with the plan */
     bg_kernel *kernels;
     bg_schedule *schedule;
     bg_schedule_problem problem; /* arrays in the arena */
@@ -391,8 +392,8 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
     return plan->training || plan->is_loop;
 }
 
-/* check.c: verifies everything that a run relies on: indices are in range, operands are inside their memory, and
- * kernels are present. */
+/* check.c: verifies what a run relies on: indices are in range, operands are inside their memory, and kernels are
+ * present. The order of actions is verified with the schedule. */
 bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
 
 /* A range of bytes in a device's memory. */
@@ -434,7 +435,7 @@ void bgi_interpret_condition(const bg_plan *condition, void *memory, const void 
 /* ---- describe.c ---- */
 
 #define BGI_BYTES_TEXT_BYTES 32
-/* Writes "1.50 GB" into `text` (BGI_BYTES_TEXT_BYTES) and returns `text`. */
+/* Writes a size such as "1.50 GB" into `text` (BGI_BYTES_TEXT_BYTES) and returns `text`. */
 const char *bgi_bytes_text(uint64_t bytes, char *text);
 
 /* Passes a message to options.reporting.log and to the file in options.files.log_dir (log.c). Allocates nothing. */

@@ -1,7 +1,7 @@
 /*
- * results.h: declares the results of the compiler's passes, each a separate struct. The pass that makes a result
- * allocates it in the compiler's scratch memory, or in the plan's memory if the plan keeps it. Before that the
- * compiler's pointer is NULL. The table passes.def says which passes make a result and which use it.
+ * results.h: declares the results of the compiler's passes. The pass that makes a result allocates it in the compiler's
+ * scratch memory, or in the plan's memory if the plan keeps it. Before that the compiler's pointer is NULL. The table
+ * passes.def says which passes make a result and which use it.
  */
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H
@@ -11,7 +11,7 @@
 #include "schedule/layout.h"
 #include "transform/transform.h"
 
-/* A result exists from the pass that makes it until the end. */
+/* A result exists from the pass that makes it until the compilation ends. */
 typedef enum bgi_result {
     BGI_RESULT_REQUESTS = 1 << 0,   /* compiler->is_anchor */
     BGI_RESULT_GRAPH = 1 << 1,      /* compiler->graph is the compiler's own */
