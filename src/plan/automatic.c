@@ -265,8 +265,11 @@ static bg_status price_items(bgi_chooser *c, const bgi_trial *t, bg_error *error
 static bg_status add_variables(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bg_graph *graph = t->graph;
-    uint32_t *writers = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *writers); /* item + 1 */
-    uint32_t *counted = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *counted); /* the last item + 1 */
+    uint32_t *writers = bgi_arena_allocate(&c->scratch, graph->value_count,
+                                           sizeof *writers); /* by variable: 1 + the item that writes it; 0: none */
+    uint32_t *counted =
+        bgi_arena_allocate(&c->scratch, graph->value_count,
+                           sizeof *counted); /* by variable or constant: 1 + the last item that counts it; 0: none */
 
     if (writers == NULL || counted == NULL)
         return bgi_error_memory(error, "automatic stages", graph->value_count * sizeof *writers);

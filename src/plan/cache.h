@@ -21,7 +21,7 @@ typedef struct bgi_cache {
     const bgi_request *request;
     bgi_archive key; /* written by bgi_cache_write_key: everything that shapes the plan */
     char *path;      /* malloc'ed; NULL: this plan is not cached */
-    bgi_arena arena; /* the texts of `notes` */
+    bgi_arena arena; /* holds the texts of `notes` */
     bgi_cache_note *notes;
     size_t note_count, note_capacity;
 } bgi_cache;

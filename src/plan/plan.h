@@ -186,7 +186,7 @@ typedef struct bgi_plan_variable {
     bg_variable_role role;
     bg_initializer initializer;
     bgi_quantized quantized; /* if set, the session computes the values from those of a parameter, as in bgi_value */
-    uint32_t number;         /* identity for initialization */
+    uint32_t number;         /* the number from which, with the seed, its first values are drawn */
     int64_t piece_count; /* the replica with data coordinate r keeps only its r-th piece of `piece_count` elements; 0:
                             the whole */
     bool is_written;     /* written by an op, so that inference changes it too */
@@ -239,7 +239,7 @@ struct bg_plan {
     bgi_arena arena;
     _Atomic uint32_t
         keepers;        /* references besides the caller's (bgi_plan_keep); the last bg_plan_destroy frees the plan */
-    bg_options options; /* strings copied */
+    bg_options options; /* with copies of the strings */
     bool training;
     /* To measure the costs of calls (predict/measure.c): */
     bool has_one_owner;  /* one worker runs all devices, and the others only help */
@@ -263,7 +263,7 @@ struct bg_plan {
     bgi_plan_edge *edges;
     uint32_t variable_count;
     bgi_plan_variable *variables;
-    uint32_t hyper_variable; /* index, or UINT32_MAX */
+    uint32_t hyper_variable; /* the variable with the optimizer's numbers that the host writes; UINT32_MAX: none */
     uint32_t constant_count;
     bgi_plan_constant *constants;
     uint32_t input_count;
@@ -286,12 +286,12 @@ struct bg_plan {
         const char *name;
         uint32_t stage;
     } * blocks;
-    uint32_t phase_count; /* by kind, then by stage */
+    uint32_t phase_count; /* ordered by kind, then by stage */
     const bgi_plan_phase *phases;
     uint32_t kernel_count; /* the kernels that the calls refer to; destroyed with the plan */
     bg_kernel *kernels;
     bg_schedule *schedule;
-    bg_schedule_problem problem; /* arrays in the arena */
+    bg_schedule_problem problem; /* its arrays are in the arena */
     bg_plan_summary summary;
 };
 

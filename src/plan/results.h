@@ -104,11 +104,11 @@ typedef struct bgi_placement {
     bgi_place *places;      /* one for each device, ascending */
     /* inputs, by their number among the inputs */
     uint32_t *inputs;          /* values, ascending */
-    uint32_t *input_numbers;   /* by value */
-    bgi_operand *input_places; /* [input * stage_count + stage] */
-    bool *input_is_used;       /* indexed as input_places: the stage reads the input */
+    uint32_t *input_numbers;   /* by value: its number among the inputs */
+    bgi_operand *input_places; /* at input * stage_count + stage: where the stage reads the input */
+    bool *input_is_used;       /* indexed as input_places: whether the stage reads the input */
     uint32_t input_count;
-    uint32_t *tail_edges;    /* by device: the stash right before the transients; BGI_NO_EDGE: none */
+    uint32_t *tail_edges;    /* by device: the edge whose slot is right before the transients; BGI_NO_EDGE: none */
     size_t *segment_peaks;   /* transient bytes, by segment */
     size_t *scratch_offsets; /* by op */
 } bgi_placement;

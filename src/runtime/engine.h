@@ -204,7 +204,7 @@ typedef struct bgi_brought {
     bgi_cut cut;
 } bgi_brought;
 
-/* One (replica, device). */
+/* A device of one replica, and its position in its program. */
 struct bgi_runner {
     /* All workers that search for work read these fields. The owner writes (counter, target) before it gives up
      * ownership. */
@@ -251,10 +251,11 @@ struct bgi_runner {
     uint32_t sum_worker;   /* the worker that did the last share */
 
     /* The owner writes these fields; the watching thread reads them from time to time. */
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* completed instructions, calls and parts */
-    _Atomic uint32_t instruction;                             /* the instruction that runs or waits */
-    _Atomic uint32_t call;                                    /* the instruction's call that runs, or BGI_NO_CALL */
-    _Atomic uint64_t iteration;                               /* steps over the life of the engine */
+    _Alignas(
+        BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* the number of completed instructions, calls and parts */
+    _Atomic uint32_t instruction;                        /* the instruction that runs or waits */
+    _Atomic uint32_t call;                               /* the instruction's call that runs, or BGI_NO_CALL */
+    _Atomic uint64_t iteration;                          /* steps over the life of the engine */
 
     /* Fields of the owner, which pass to the next owner. Helpers read them between parts, so they are on a different
      * cache line from the owner's progress counters. */
@@ -304,7 +305,7 @@ struct bgi_worker {
     bgi_engine *engine;
     pthread_t thread;
     uint32_t number;
-    uint32_t cpu; /* the system's number; BGI_NO_CPU: not bound */
+    uint32_t cpu; /* the processor to which the worker is bound, in the system's numbers; BGI_NO_CPU: not bound */
     bgi_trace_ring
         helps; /* while tracing: when the worker ran parts of calls of devices that it did not own; under help_mutex */
     bool is_caller;  /* has no separate thread: the caller of bgi_engine_run works */
@@ -383,7 +384,7 @@ struct bgi_engine {
     atomic_bool has_failed;   /* a device has recorded a failure */
     bool is_dead;             /* a device failed, or no device made progress within the limit */
     pthread_mutex_t mutex;    /* guards the following fields, and sleeping until the run is done */
-    pthread_cond_t changed;   /* run done, failure, worker exit */
+    pthread_cond_t changed;   /* signals the end of a run, a failure, or that a worker has left */
     uint32_t exited_count;    /* the number of workers that have left */
     uint32_t orphan_count;    /* the number of detached workers that may still return */
     bool is_orphaned;

@@ -45,13 +45,13 @@ typedef struct bgi_runner bgi_runner;
 
 typedef struct bgi_gate {
     pthread_mutex_t mutex;
-    /* Under the mutex. */
+    /* The mutex protects the following fields. */
     uint64_t end;      /* the number of iterations of this run; UINT64_MAX: not known yet */
     uint64_t begun_at; /* the number of iterations of earlier runs */
-    uint64_t next;     /* iterations granted in this run */
-    uint64_t asked;    /* iterations that a device has reached */
-    uint64_t voted;    /* iterations after which all replicas have voted */
-    uint32_t votes;    /* votes for the following iteration */
+    uint64_t next;     /* the number of iterations granted in this run */
+    uint64_t asked;    /* the number of iterations that a device has reached */
+    uint64_t voted;    /* the number of iterations after which all replicas have voted */
+    uint32_t votes;    /* the number of votes for the following iteration */
     bool wants_end;    /* a replica voted to end */
     bool is_on;        /* a run is in progress */
     /* The number of iterations of the run whose data are in the ring, and the iteration at which the data end. On rank
@@ -140,7 +140,7 @@ struct bg_outfeed {
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    /* Under the mutex. */
+    /* The mutex protects the following fields. */
     uint64_t complete;  /* the number of complete rows */
     uint64_t shown;     /* if newest_only: the number of complete rows when the consumer last took one */
     bgi_engine *engine; /* during a run */
@@ -173,7 +173,7 @@ typedef struct bgi_run {
     bool (*spare)(void *user); /* or NULL */
     void *spare_user;
     uint64_t step, optimizer_step;
-    uint64_t limit;            /* iterations */
+    uint64_t limit;            /* the largest number of iterations */
     uint32_t stop_output;      /* the run ends when this output is above 0; or BGI_NO_OUTPUT */
     uint32_t condition_output; /* the run ends when this output is not above 0; or BGI_NO_OUTPUT */
     bool is_synthetic;

@@ -45,14 +45,14 @@ struct bg_infeed {
 
     bg_allocator allocator; /* the plan's allocator, which allocated `slots` */
     unsigned char *slots;
-    _Atomic uint32_t *readers; /* by slot: the remaining readers */
+    _Atomic uint32_t *readers; /* by slot: the number of remaining readers */
     _Atomic uint64_t filled;   /* the number of filled elements */
-    _Atomic uint64_t ended_at; /* number of elements; UINT64_MAX: not ended */
+    _Atomic uint64_t ended_at; /* the number of elements of ended data; UINT64_MAX: the data have not ended */
     bg_error error;            /* the reason why the data ended; written before ended_at */
     uint64_t first;            /* the first element of the run in progress */
     pthread_mutex_t mutex;
     pthread_cond_t space;
-    /* Under the mutex. */
+    /* The mutex protects the following fields. */
     uint64_t freed; /* the number of freed elements */
     bool is_ending;
     bgi_engine *engine; /* during a run */

@@ -27,7 +27,7 @@ bg_status bgi_first_values_init(bgi_first_values *values, const bg_type *whole, 
 void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_t count, void *data);
 void bgi_first_values_clear(bgi_first_values *values);
 
-/* Writes all elements. */
+/* Writes the first values of a whole tensor. */
 bg_status bgi_initialize(const bg_type *type, const bg_initializer *initializer, const char *name, uint64_t seed,
                          uint32_t number, uint32_t threads, void *data, bg_error *error);
 

@@ -48,11 +48,11 @@ struct bgi_memmap {
     bgi_progress *progress;   /* the progress of the session's creation; NULL afterward */
     char *directory, *index_path, *old_index_path;
     bg_memmap_mode mode;
-    int lock; /* file descriptor; -1: none */
+    int lock; /* file descriptor of the lock file; -1: none */
     uint64_t identity, id;
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* the optimizer to which the plan's state belongs; "": no state */
     bool is_complete;                              /* the index exists */
-    bool is_made;                                  /* made by this session and not used yet */
+    bool is_made;                                  /* this session has made the files and has not used them yet */
     bool is_continued;
     bgi_memmap_index found;
     uint32_t store_count; /* the number of devices of all replicas */

@@ -67,7 +67,9 @@ static bg_status apply_mask(bg_outfeed *outfeed, bg_error *error)
         if (!options->mask[i])
             outfeed->leaves[count++] = outfeed->leaves[i];
     outfeed->leaf_count = count;
-    return count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask removes every leaf");
+    return count > 0 ? BG_OK
+                     : bg_error_set(error, BG_ERROR_INVALID,
+                                    "outfeed: the mask removes every leaf; it must keep at least one");
 }
 
 static bool init_waiting(bg_outfeed *outfeed)

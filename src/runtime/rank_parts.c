@@ -21,7 +21,7 @@ typedef struct part_place {
     const bgi_plan_variable *variable;
     bg_mesh at; /* coordinates on the tensor axes */
     uint32_t replica, rank;
-    int64_t first, end; /* elements */
+    int64_t first, end; /* the range of elements */
 } part_place;
 
 typedef bg_status visit_place(void *user, const part_place *place, bg_error *error);
@@ -156,7 +156,7 @@ typedef struct walking {
     int64_t done;        /* the number of elements of this rank's part so far */
     uint32_t of;         /* the rank of the current place */
     char *out;           /* when reading: the destination of the part */
-    char *room;          /* when reading: a place's elements */
+    char *room;          /* when reading: memory for the elements of a place */
     bgi_copy_list *list; /* when reading: gets ranges that are to be copied later; NULL: all are copied now */
     size_t element_bytes;
 } walking;

@@ -29,7 +29,7 @@ typedef struct bgi_search {
     double *heads;      /* by row of F, R, B, W: the earliest start in an empty pipeline */
     double *tails;      /* by row of F, R, B, W: the time from its start to the end of the step in an empty pipeline */
     double period_ns;   /* the busiest device's time for a micro-batch */
-    double bound_ns;    /* no order ends earlier */
+    double bound_ns;    /* a time before which no order ends */
     bool is_stopped;    /* the caller requested a stop, which also sets work_left to 0 */
     uint64_t work_left; /* the number of actions that may still be examined, over all orders */
 
@@ -44,7 +44,7 @@ typedef struct bgi_search {
     double *finish;         /* by instance: when it ends; below 0: unknown */
     double *device_times;   /* by device */
     uint32_t *places;       /* by device: the place of its next action in the order */
-    uint32_t *ready;        /* a stack of devices */
+    uint32_t *ready;        /* a stack of devices that may continue */
     uint32_t *first_waiter; /* by instance: 1 + a device that waits for it */
     uint32_t *next_waiter;  /* by device: the next device that waits for the same instance */
     double *bytes;          /* by device */

@@ -40,17 +40,17 @@ struct bgi_greedy {
     uint32_t *row_begins; /* by device, with one more entry for the end: the beginning of its F, R, B and W rows in
                              device_rows */
     uint32_t *device_rows;
-    uint32_t *input_counts; /* by row */
+    uint32_t *input_counts; /* by row: the number of inputs of an instance */
     uint32_t *next;         /* by row: its next micro-batch */
     uint32_t *missing;      /* by instance: the number of inputs whose producers have not begun */
-    double *arrivals;       /* by instance */
+    double *arrivals;       /* by instance: when its inputs have arrived */
     device_state *devices;
     uint32_t *stale; /* devices whose `next` must be found again */
     uint32_t stale_count;
     /* A tournament tree: the leaves, from node `width` on, are the devices, and node i is the device of nodes 2 i and 2
      * i + 1 that begins first. */
     uint32_t *first;
-    uint32_t width; /* a power of two */
+    uint32_t width; /* the number of leaves, a power of two */
 };
 
 bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)

@@ -22,8 +22,8 @@ typedef struct bgi_schedule_record {
 typedef struct bgi_schedule_run {
     const bg_schedule *schedule; /* the schedule has passed bgi_schedule_check */
     const bgi_schedule_layout *layout;
-    uint32_t step_count; /* consecutive executions of the lists */
-    uint32_t *depths;    /* slots per edge */
+    uint32_t step_count; /* the number of consecutive executions of the lists */
+    uint32_t *depths;    /* by edge: its number of slots */
     /* If untimed: when all devices are stuck, an edge without a free slot gets another slot. With one slot per
      * micro-batch, the largest number, a correct schedule never deadlocks. */
     bool may_deepen;

@@ -88,7 +88,7 @@ static bool follows_sum(const placer *p, const bg_schedule_buffer *buffer, const
            action->stage == buffer->stage && action->index == 0;
 }
 
-/* Whether `user` begins a new interval. `turns`: it is the first user that is not a forward. */
+/* Whether `user` begins a new interval. `turns`: `user` is the first user that is not a forward. */
 static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, const interval *before, size_t user,
                             bool turns)
 {

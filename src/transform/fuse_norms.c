@@ -36,7 +36,7 @@ static const bgi_op *place_of(const norm_chain *chain)
 
 typedef struct norm_fuser {
     const bg_graph *graph;
-    uint32_t *readers;  /* made by bgi_readers_find; checkpoints and the loss count as BGI_SHARED */
+    uint32_t *readers;  /* by value: the only reader (bgi_readers_find); checkpoints and the loss count as BGI_SHARED */
     norm_chain *chains; /* by op: the chain whose fused op has this position; norm is NULL if there is none */
     bool *is_taken;     /* by op: part of a chain */
 } norm_fuser;

@@ -36,7 +36,7 @@ typedef enum matrix_use { UNUSED = 0, OUT_IN, IN_OUT, REFUSED } matrix_use;
 typedef struct quantizer {
     const bg_graph *graph;
     uint32_t bits;
-    bool only_casts;   /* BG_WEIGHTS_CAST */
+    bool only_casts;   /* the weights type is BG_WEIGHTS_CAST */
     const char *name;  /* the type's name, which is the suffix of the buffers' names */
     uint32_t *matrix;  /* by value: the parameter, if the value is one or a cast of one; otherwise 0 */
     matrix_use *uses;  /* by value, for parameters: how ops read it; if only_casts, how they read its casts */

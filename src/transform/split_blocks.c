@@ -19,7 +19,7 @@ typedef struct bgi_splitter {
     const uint32_t *op_parts;
     uint32_t part_count;
     uint32_t *numbers; /* by old block and part: the new number, 0: no such part */
-    bgi_block *blocks; /* the new ones; malloc'ed */
+    bgi_block *blocks; /* the new blocks; malloc'ed */
     uint32_t count;
 } bgi_splitter;
 

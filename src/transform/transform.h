@@ -51,7 +51,7 @@ typedef struct bgi_slice_gradient {
     bg_value gradient;
     uint32_t axis;
     int64_t start, stop;
-    bool is_taken; /* must be false */
+    bool is_taken; /* for the use of the function; must be false */
 } bgi_slice_gradient;
 bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_slice_gradient *slices, size_t count,
                                    size_t *out_count, bg_error *error);
@@ -101,8 +101,8 @@ bg_status bgi_fuse_norms(bg_graph **graph, bg_value *loss, bg_error *error);
  * step).
  */
 #define BGI_GRADIENT_NORM     "gradient_norm" /* the output of options.reporting.output_gradient_norm */
-#define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.numerics.auto_loss_scaling, */
-#define BGI_LOSS_SCALE_OUTPUT "loss_scale"    /* and its output */
+#define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.numerics.auto_loss_scaling */
+#define BGI_LOSS_SCALE_OUTPUT "loss_scale"    /* the output with the value of this variable */
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *optimizer, const bg_options *options,
                             bg_error *error);
 
@@ -128,7 +128,7 @@ extern const bg_op_type bgi_op_carry;
 typedef struct bgi_stages {
     uint32_t stage_count;
     uint32_t device_count;     /* 0 until all stages have a device */
-    uint32_t *stage_devices;   /* malloc'ed; BG_DEVICE_NONE: not given */
+    uint32_t *stage_devices;   /* by stage; malloc'ed; BG_DEVICE_NONE: not given */
     uint32_t *stage_positions; /* malloc'ed; ascending without gaps; stages at one position are concurrent */
     uint32_t *stage_phases;    /* malloc'ed; ascending without gaps; without phases, the position */
     uint32_t *block_stages;    /* malloc'ed; by block index; UINT32_MAX: a block without ops */
