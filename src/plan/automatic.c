@@ -531,8 +531,9 @@ cleanup:
 
 /* ---- after a plan ---- */
 
-/* Records the bytes that were not counted for the device's stages. A device usually has one stage; when it has several,
- * the one that needs the most memory must become smaller. */
+/* Records for each stage of the device an equal share of the bytes that were not counted, and refuses the largest of
+ * these stages. A device usually has one stage; when it has several, the one that needs the most memory must become
+ * smaller. */
 static void record_device_overrun(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
 {
     uint32_t largest = UINT32_MAX, sharing = 0;

@@ -84,8 +84,8 @@ static bg_status place_by_schedule(const bg_options *options, const bg_schedule_
 
 /* ---- checks ---- */
 
-/* Warns of devices without a stage, which are idle, as on IPUs. Rejects more than MOST_IDLE_DEVICES of them, because a
- * device number far beyond the stages is probably a mistake. */
+/* Warns of devices without a stage, which are idle. Rejects more than MOST_IDLE_DEVICES of them, because a device
+ * number far beyond the stages is probably a mistake. */
 static bg_status check_idle(const bg_options *options, const bgi_stages *stages, uint32_t count, bg_error *error)
 {
     uint32_t idle = 0, first = 0;

@@ -301,7 +301,7 @@ const char *bgi_build_id(void);
 /* Adds a reference: one more bg_plan_destroy is needed before the plan is freed. Any thread. */
 void bgi_plan_keep(bg_plan *plan);
 
-/* Returns the replicas as a grid. */
+/* Returns the mesh of the replicas. */
 static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
 {
     const uint32_t tensor_1 = plan->tensor_1 > 0 ? plan->tensor_1 : 1,

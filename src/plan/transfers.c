@@ -1,6 +1,6 @@
 /*
  * transfers.c: lists the transfers of each device, and finds the transfers that each instruction or call waits for. It
- * knows only the places of buffers.
+ * chooses neither places nor the order of the program.
  *
  * The file simulates two steps of the device's program. For each range of the arena it records the last issued transfer
  * that reads or writes the range. An instruction or call that touches the range waits for that transfer. Transfers run

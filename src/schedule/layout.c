@@ -1,5 +1,5 @@
 /*
- * layout.c: numbers the actions of a problem. It does not order them.
+ * layout.c: numbers the actions of a problem. It does not order the actions.
  */
 #include "schedule/layout.h"
 
