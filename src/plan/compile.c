@@ -4,9 +4,9 @@
  *   request --> options checked --> begun plan --+-- cache --------------> plan
  *                                                +-- attempts, passes --> plan --> cache
  *
- * The passes are a table (passes.def). Nothing here depends on a particular model or op. Fusion happens before stages
- * are known, so that every strategy does the same arithmetic and gives bit-identical results. Products are fused right
- * before memory is laid out, also in trials; this does not change results.
+ * The passes are listed in a table (passes.def). Nothing here depends on a particular model or op. Fusion happens
+ * before stages are known, so that every strategy does the same arithmetic and gives bit-identical results. Products
+ * are fused right before memory is laid out, also in trials; this does not change results.
  */
 #include "plan/compile.h"
 
@@ -47,8 +47,8 @@ static bg_status compile_condition(const bgi_request *request, bg_plan *plan, bg
     return bg_plan_create_loop(request->loop->condition, &once, &options, &plan->condition, error);
 }
 
-/* Whether all ops are in the table of the library's ops. A loop inside a graph is not, because its body may have any
- * op. */
+/* Whether all ops are in the table of the library's ops. The op of a loop inside a graph is not, because the loop's
+ * body may have any op. */
 static bool has_library_ops_only(const bg_graph *graph)
 {
     for (uint32_t o = 0; o < graph->op_count; o++)

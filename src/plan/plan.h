@@ -245,7 +245,7 @@ struct bg_plan {
     bool has_one_owner;  /* one worker runs all devices, and the others only help */
     bool has_no_helpers; /* each call runs on one core */
     /* 0: any worker runs any device. Otherwise worker (i + fixed_owners) % workers runs the i-th device, over replicas
-     * and their devices. It may change between runs. */
+     * and their devices. The number may change between runs. */
     _Atomic uint32_t fixed_owners;
     bool times_all_steps; /* a record has the calls of all steps, not only of sampled ones */
     bg_optimizer optimizer;

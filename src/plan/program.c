@@ -189,8 +189,8 @@ static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing
     return source;
 }
 
-/* Whether the producer itself copies the value for other messages. It does so, as soon as it has made the value, for a
- * window, which is empty once its message has left, and for a transient, which is gone after the action. */
+/* Whether the producer itself copies the value for other messages. As soon as it has made the value, it copies from a
+ * window, which is empty once its message has left, and from a transient, which is gone after the action. */
 static bool is_copied_by_maker(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bg_value value = crossing->value;

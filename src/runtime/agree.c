@@ -71,8 +71,8 @@ static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
     add_number(crc, instruction->needs_sum);
 }
 
-/* Returns a checksum of the plan. It includes the kernels' names, so that it differs between ranks that use different
- * instruction sets. */
+/* Returns a checksum of the plan. The checksum includes the kernels' names, so that it differs between ranks that use
+ * different instruction sets. */
 static uint64_t sum_plan(const bg_plan *plan)
 {
     bgi_crc64 crc;

@@ -11,7 +11,7 @@
  *     ----|=================|-----------> element    something of it, in all replicas; the last one frees it
  *
  * With several ranks each rank has its own infeed over the same elements, which keeps the elements that its devices
- * read and skips the others. It also has its own outfeeds, whose rows hold the values that its devices make.
+ * read and skips the others. Each rank also has its own outfeeds, whose rows hold the values that its devices make.
  *
  * Outfeed. An outfeed is a ring of rows. Devices write the leaves of a row, replica by replica and stage by stage; the
  * last writer completes the row. Rows become complete in order. A bounded ring holds the rows of a step and

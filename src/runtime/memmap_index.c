@@ -1,7 +1,7 @@
 /*
  * memmap_index.c: reads and writes the index of files of remote buffers, which makes the stores in the same directory a
- * training state. It has the identity of its stores, the progress of training, and the values of the weights that are
- * in no store.
+ * training state. The index has the identity of the stores, the progress of training, and the values of the weights
+ * that are in no store.
  *
  *     | page: magic, version, identity, id | records, an archive | values, in the order of their records | CRC-64 |
  *

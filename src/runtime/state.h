@@ -1,9 +1,9 @@
 /*
  * state.h: gives access to weights and their training state as named tensors, for companions that store them
  * (checkpoints). Companions include no other header of src/runtime, except that reports and predictions also include
- * record.h. The public functions on weights (session.h) enter and leave the weights in each call. These functions are
- * not public. A checkpoint of one step needs all tensors inside a single entry, and it needs the properties of training
- * state (role, age, owner), which other callers do not use.
+ * record.h. The public functions on weights (session.h) enter and leave the weights in each call. The functions of this
+ * file are called inside one entry. They are not public, because only checkpoints need all tensors of one step and the
+ * properties of training state (role, age, owner).
  *
  *     bgi_weights_enter --> tensors by number, values by bgi_weights_fetch, restored --> bgi_weights_leave
  */

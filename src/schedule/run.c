@@ -2,9 +2,9 @@
  * run.c: executes schedules abstractly. It knows rows, edges and counters, but no strategy.
  *
  * In a strict problem, one action at a time is executed over all devices. The next action is the runnable one that
- * comes first in the data flow (by micro-batch, then by position on the way forward and back). It and the transfers
- * that it starts complete before the next action begins. The first such execution determines the order, and later
- * executions follow it.
+ * comes first in the data flow (by micro-batch, then by position on the way forward and back). This action and the
+ * transfers that it starts complete before the next action begins. The first such execution determines the order, and
+ * later executions follow it.
  *
  * Each edge counts sent and consumed messages. Number n of a run (step * micro-batches + micro-batch) may be produced
  * once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times of these

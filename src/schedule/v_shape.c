@@ -47,7 +47,7 @@ typedef struct device_state {
     uint64_t starts[VISITS];
     uint32_t done[VISITS];  /* the number of micro-batches whose visit is done */
     uint32_t kept, waiting; /* the number of forwards whose W is not done, and of those the number whose B is done */
-    size_t weights_begin;   /* see bgi_schedule_emit_oldest_weights */
+    size_t weights_begin;   /* `begin` of bgi_schedule_emit_oldest_weights */
 } device_state;
 
 typedef struct weaver {

@@ -18,9 +18,9 @@
  * the parameters' sums are added. With canonical reductions, whose results do not depend on R, there is one piece and
  * every replica reads all of it.
  *
- * When a mesh cuts parameters, replicas along the axes of the cut have different squares. These are added over the
- * parameters first, then over the replicas, once for each set of axes. So every element of the whole model counts once;
- * padding adds nothing, because its gradients are zeros.
+ * When a mesh cuts parameters, replicas along the axes of the cut have different squares. The squares are added over
+ * the parameters first, then over the replicas, once for each set of axes. So every element of the whole model counts
+ * once; padding adds nothing, because its gradients are zeros.
  */
 #include "core/error.h"
 #include "ops/ops.h"

@@ -5,11 +5,11 @@
  *                                  update(w, w.accumulator, hyper, scale, state...)       once a step
  *
  * Needs: a forward graph with a loss. Does: differentiates each term of the loss that is averaged separately
- * (loss_terms.c). It gives each parameter one accumulator for each term and block that uses it (accumulation.c), and
- * sums these in block order. If the options request it, it guards the loss (loss_guard.c), adapts the loss scale
- * (loss_scaling.c) and bounds the norm of gradients (clipping.c). It appends the optimizer's update in the block that
- * uses the parameter first. Offloaded state is loaded before the update and stored after it. Keeps: the existing ops
- * and values.
+ * (loss_terms.c). Gives each parameter one accumulator for each term and block that uses the parameter
+ * (accumulation.c), and sums these accumulators in block order. As the options request, guards the loss (loss_guard.c),
+ * adapts the loss scale (loss_scaling.c) and bounds the norm of gradients (clipping.c). Appends the optimizer's update
+ * in the block that uses the parameter first. Offloaded state is loaded before the update and stored after it. Keeps:
+ * the existing ops and values.
  */
 #include "transform/training.h"
 
