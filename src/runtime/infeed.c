@@ -1,6 +1,6 @@
 /*
- * infeed.c: a thread fills a ring of elements for the devices ahead of time. See feed.h for the ring. The infeed does
- * not know what a source does.
+ * infeed.c: fills a ring of elements for the devices ahead of time, with a thread. See feed.h for the ring. The infeed
+ * does not know what a source does.
  */
 #include "runtime/feed.h"
 

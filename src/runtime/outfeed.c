@@ -39,11 +39,13 @@ static bg_status check_options(const bg_outfeed_options *options, bg_error *erro
             options->loss ? "both structure and loss are set; with loss a row is only the loss, so leave structure NULL"
                           : "structure is NULL; name an output, or several as in \"{loss, correct}\"");
     if (options->accumulate && options->newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "outfeed: accumulate is set with newest_only, but sums need every row");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "outfeed: accumulate is set with newest_only, but sums need every row; set only one of them");
     if (options->bounded && options->newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "outfeed: bounded is set with newest_only, which keeps one row anyway");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "outfeed: bounded is set with newest_only, which keeps one row anyway; set only one of them");
     if (options->accumulate_dtype != BG_DTYPE_NONE && options->accumulate_dtype != BG_FLOAT32 &&
         options->accumulate_dtype != BG_FLOAT64)
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate_dtype is %s; it must be float32 or float64",

@@ -158,7 +158,7 @@ bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *var
                                bg_error *error);
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error);
 
-/* copy_list.c: add a copy of a range of a device's memory, and of the host's. */
+/* copy_list.c: add a copy to the list: of a range of a device's memory, or of the host's memory. */
 bg_status bgi_copy_list_add(bgi_copy_list *list, const bgi_engine *engine, uint32_t replica, const bgi_place *place,
                             void *to, size_t size_bytes, bg_error *error);
 bg_status bgi_copy_list_add_host(bgi_copy_list *list, const void *from, void *to, size_t size_bytes, bg_error *error);

@@ -88,7 +88,7 @@ void bg_schedule_destroy(bg_schedule *schedule)
 
 static bg_status report_stop(bg_error *error)
 {
-    return bg_error_set(error, BG_ERROR_CANCELED, "stopped at the caller's request");
+    return bg_error_set(error, BG_ERROR_CANCELED, "the work on a schedule was stopped at the caller's request");
 }
 
 bg_status bgi_schedule_check_stop(const bg_schedule_problem *problem, bg_error *error)
