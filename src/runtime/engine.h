@@ -378,7 +378,7 @@ struct bgi_engine {
     bgi_counter runs;         /* the number of runs that have begun */
     bgi_counter devices_left; /* the number of devices that have not finished the run */
     atomic_bool asks_to_stop; /* this rank requests that no further run begins */
-    bool is_asked_to_stop;    /* some rank had requested it when the last run ended */
+    bool is_asked_to_stop;    /* some rank had requested a stop when the last run ended */
     bool has_refused;         /* the last run skipped an update on some rank (options.numerics.guard_loss) */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */

@@ -73,7 +73,7 @@ static bg_status check_rates(const bg_plan *plan, const double *rates, uint64_t 
         return BG_OK;
     if (!plan->training)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "learning_rates is set, but a session for inference has no optimizer");
+                            "learning_rates is set, but a session for inference has no optimizer; leave it NULL");
     if (limit == BG_ENDLESS)
         return bg_error_set(
             error, BG_ERROR_INVALID,

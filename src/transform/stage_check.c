@@ -16,8 +16,8 @@ bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *
     if (op->block != BGI_BLOCK_NONE)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "there was no active block at %s `%s`: all ops must belong to a block, but it was added after "
-                        "a block scope had ended",
+                        "there was no active block at %s `%s`: all ops must belong to a block, but this op was added "
+                        "after a block scope had ended",
                         op->type->name, op->name);
 }
 
