@@ -1,5 +1,6 @@
 /*
- * anchors.c: lets a request return any value of the forward graph, even one that the graph does not mark as an output.
+ * anchors.c: lets an output request name any value of the forward graph, even one that the graph does not mark as an
+ * output.
  *
  *     x -> conv -> relu -> loss*      request "conv"  =>      x -> conv* -> relu -> loss*
  *

@@ -122,7 +122,7 @@ typedef struct bgi_use {
 } bgi_use;
 
 /* Joins the newest use of the variable with the use before it, and so with all earlier ones, if the variable changes in
- * a micro-batch; otherwise with the uses in the same block. */
+ * a micro-batch; otherwise with the previous use in the same block. */
 static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
 {
     const bgi_op *ops = c->graph->ops;
@@ -260,13 +260,16 @@ static bg_status price_items(bgi_chooser *c, const bgi_trial *t, bg_error *error
     return BG_OK;
 }
 
-/* Adds the bytes of variables to the items that hold them. A variable (weight, gradient or state) is held where it is
- * written or, if no op writes it, wherever it is read. */
+/* Adds the bytes of variables and constants to the items that hold them. A variable (weight, gradient or state) is held
+ * where it is written or, if no op writes it, wherever it is read. */
 static bg_status add_variables(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bg_graph *graph = t->graph;
-    uint32_t *writers = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *writers); /* item + 1 */
-    uint32_t *counted = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *counted); /* the last item + 1 */
+    uint32_t *writers = bgi_arena_allocate(&c->scratch, graph->value_count,
+                                           sizeof *writers); /* by variable: 1 + the item that writes it; 0: none */
+    uint32_t *counted =
+        bgi_arena_allocate(&c->scratch, graph->value_count,
+                           sizeof *counted); /* by variable or constant: 1 + the last item that counts it; 0: none */
 
     if (writers == NULL || counted == NULL)
         return bgi_error_memory(error, "automatic stages", graph->value_count * sizeof *writers);
@@ -459,7 +462,7 @@ static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
 }
 
 /* Whether a plan needs at least the estimated memory: everything stays on its device, every stage has a device of its
- * own, and nothing is recomputed. */
+ * own, nothing is recomputed, and the schedule is not sequential. */
 static bool is_bound(const bgi_chooser *c)
 {
     const bg_options *options = c->options;
@@ -528,8 +531,9 @@ cleanup:
 
 /* ---- after a plan ---- */
 
-/* Records the bytes that were not counted for the device's stages. A device usually has one stage; when it has several,
- * the one that needs the most memory must become smaller. */
+/* Records for each stage of the device an equal share of the bytes that were not counted, and refuses the largest of
+ * these stages. A device usually has one stage; when it has several, the one that needs the most memory must become
+ * smaller. */
 static void record_device_overrun(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
 {
     uint32_t largest = UINT32_MAX, sharing = 0;

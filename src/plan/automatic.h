@@ -33,8 +33,8 @@ void bgi_cuts_clear(bgi_cuts *cuts);
 bool bgi_stages_are_automatic(const char *text);
 
 /* Replaces compiler->plan->options.execution.stages by a string of the stages ("B1|B2,B3|B4"). Splits blocks of
- * compiler->graph (a forward graph) where stages begin inside them. `loss` as for bgi_make_training. Does not choose a
- * cut that `cuts` records as too large. */
+ * compiler->graph (a forward graph) where stages begin inside them. `loss` is the loss that bgi_make_training gets.
+ * Does not choose a cut that `cuts` records as too large. */
 bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bgi_cuts *cuts, bg_error *error);
 
 #endif

@@ -67,7 +67,8 @@ static bool is_refused(const bgi_balance *balance, uint32_t stage, uint32_t firs
     return false;
 }
 
-/* Returns the cost of a stage, which is minimized; it grows with the stage's time and bytes. */
+/* Returns the cost of a stage, of which the largest is minimized: its bytes above its budget, its bytes, or its time.
+ */
 static double find_cost(const bgi_balancer *b, uint32_t stage, double ns, size_t bytes)
 {
     const size_t budget = budget_of(b, stage);
@@ -103,7 +104,7 @@ static void choose_first(bgi_balancer *b, uint32_t stage, uint32_t end)
     b->next[end] = best;
 }
 
-/* Fills `first` and best[item_count]. */
+/* Finds the best cut: fills `first`, and sets best[item_count] to the largest cost of a stage. */
 static bg_status run(bgi_balancer *b, bg_error *error)
 {
     const uint32_t items = b->balance->item_count, stages = b->balance->stage_count;
@@ -148,7 +149,7 @@ bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes
     return status;
 }
 
-/* Returns the bytes that the largest item holds in every stage. */
+/* Returns the largest held_bytes of an item. */
 static size_t largest_held_bytes(const bgi_balance *balance)
 {
     size_t most = 0;

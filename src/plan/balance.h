@@ -27,9 +27,9 @@ typedef struct bgi_refused_stage {
 typedef struct bgi_balance {
     const bgi_balance_item *items;
     uint32_t item_count;
-    uint32_t stage_count;        /* 1 to item_count */
-    const double *stage_speeds;  /* NULL: all 1 */
-    const size_t *stage_budgets; /* bytes; NULL or 0: unlimited */
+    uint32_t stage_count;        /* from 1 to item_count */
+    const double *stage_speeds;  /* by stage; NULL: all are 1 */
+    const size_t *stage_budgets; /* by stage: the bytes that it may hold; NULL or 0: unlimited */
     const uint32_t
         *stage_depths; /* by stage: the number of micro-batches for which the stage keeps values; NULL: one */
     const bgi_refused_stage *refused;

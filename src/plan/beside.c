@@ -105,7 +105,8 @@ static bool touches_memory(const bg_plan *plan, const summed *sum, const bgi_cal
     return false;
 }
 
-/* Checks the instruction's own calls, and the transfers that it issues, beginning with transfer `first`. */
+/* Returns whether the instruction touches the sum or meets other replicas: by its kind, or with its calls, copies or
+ * transfers, which begin with transfer `first`. */
 static bool touches(const bg_plan *plan, const bgi_plan_device *on, const summed *sum,
                     const bgi_instruction *instruction, uint32_t first)
 {

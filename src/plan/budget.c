@@ -1,6 +1,6 @@
 /*
- * budget.c: summarizes a finished plan, and checks that each of its devices is within its memory. Before anything is
- * placed, it checks that each update op alone is.
+ * budget.c: summarizes a finished plan, and checks that each of its devices is within its budget. Before anything is
+ * placed, checks that each update op alone is within the budget of its device.
  */
 #include "plan/compile.h"
 
@@ -59,7 +59,8 @@ static bgi_update measure_update(const bgi_compiler *c, const bgi_op *op)
     return update;
 }
 
-/* Returns the bytes that the device of an update may hold. Another automatic cut may move the update to any device. */
+/* Returns the bytes that the device of an update may hold; 0: any number. With automatic stages it is the largest
+ * budget, because another cut may move the update to any device. */
 static size_t find_budget(const bgi_compiler *c, uint32_t device)
 {
     size_t most = bgi_options_budget(&c->plan->options, device);

@@ -21,7 +21,7 @@ typedef struct bgi_cache {
     const bgi_request *request;
     bgi_archive key; /* written by bgi_cache_write_key: everything that shapes the plan */
     char *path;      /* malloc'ed; NULL: this plan is not cached */
-    bgi_arena arena; /* the texts of `notes` */
+    bgi_arena arena; /* holds the texts of `notes` */
     bgi_cache_note *notes;
     size_t note_count, note_capacity;
 } bgi_cache;
@@ -38,8 +38,8 @@ void bgi_cache_record_log(bgi_cache *cache, bg_plan *plan);
 void bgi_cache_store(bgi_cache *cache, bg_plan *plan);
 void bgi_cache_end(bgi_cache *cache);
 
-/* Reads the content of a file. Anything except a complete file of this version with this key is BG_ERROR_PARSE. `out`
- * is malloc'ed. */
+/* bgi_cache_read reads the content of a file; anything except a complete file of this version with this key is
+ * BG_ERROR_PARSE. bgi_cache_write makes such content, and *out is malloc'ed. */
 bg_status bgi_cache_read(bgi_cache *cache, const void *data, size_t size_bytes, bg_plan *plan, bg_error *error);
 bg_status bgi_cache_write(bgi_cache *cache, bg_plan *plan, void **out, size_t *out_bytes, bg_error *error);
 

@@ -1,7 +1,8 @@
 /*
  * check.c: verifies the engine's assumptions about a plan, before its first run and when it was read from a file. A
  * plan that fails here was damaged or compiled wrongly, so these errors are BG_ERROR_INTERNAL. Valid plans that the
- * engine cannot run give BG_ERROR_UNSUPPORTED. The schedule verifier checks order and deadlocks; this file does not.
+ * engine cannot run give BG_ERROR_UNSUPPORTED, and an output period of 0 gives BG_ERROR_INVALID. The schedule verifier
+ * checks order and deadlocks; this file does not.
  */
 #include "plan/plan.h"
 
@@ -75,7 +76,8 @@ static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_opera
                            bg_error *error)
 {
     if (operand->memory == BGI_MEMORY_WINDOW)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "the window of edge %u has ended here", operand->edge);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "an operand is in the window of edge %u, which is not allowed here", operand->edge);
     return check_operand(plan, device, operand, size_bytes, error);
 }
 
@@ -97,7 +99,8 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
 
     if (attributes == NULL || call->input_count != 1 || call->output_count != 1 || attributes->axes > BG_MESH_ALL ||
         !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "an unknown collective");
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "a collective must have one input and one output of one float type, over known axes");
     if (attributes->members != bg_mesh_group_size(&mesh, attributes->axes))
         return bg_error_set(error, BG_ERROR_INTERNAL, "a collective has %u members, but its groups have %u replicas",
                             attributes->members, bg_mesh_group_size(&mesh, attributes->axes));
@@ -196,8 +199,9 @@ static bg_status check_reduced(const bg_plan *plan, uint32_t device, bg_action_k
             error, BG_ERROR_INTERNAL, "%u pieces of %lld elements do not match the variable's %lld elements",
             bgi_plan_data_replicas(plan), (long long)reduced->piece_count, (long long)reduced->element_count);
     if (bg_dtype_size_bytes(reduced->dtype) == 0 || (uint64_t)reduced->element_count > SIZE_MAX / 8)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "%lld elements of %s", (long long)reduced->element_count,
-                            bg_dtype_name(reduced->dtype));
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "a reduced variable has %lld elements of %s, which is not a valid size",
+                            (long long)reduced->element_count, bg_dtype_name(reduced->dtype));
     return check_own(plan, device, &reduced->operand,
                      (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype), error);
 }
@@ -233,9 +237,10 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
     const bool is_send = action->kind == BG_ACTION_SEND;
 
     if ((unsigned)action->kind >= BG_ACTION_KIND_COUNT)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "unknown action %d", (int)action->kind);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "action kind %d is unknown", (int)action->kind);
     if (action->micro_batch >= plan->micro_batches)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "micro-batch %u of %u", action->micro_batch, plan->micro_batches);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "micro-batch is %u but must be below %u", action->micro_batch,
+                            plan->micro_batches);
     if (is_send || action->kind == BG_ACTION_RECEIVE)
         BGI_TRY(check_edges(plan, device, &action->index, 1, is_send, error));
     BGI_TRY(check_edges(plan, device, instruction->acquires, instruction->acquire_count, true, error));

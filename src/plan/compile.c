@@ -4,9 +4,9 @@
  *   request --> options checked --> begun plan --+-- cache --------------> plan
  *                                                +-- attempts, passes --> plan --> cache
  *
- * The passes are a table (passes.def). Nothing here depends on a particular model or op. Fusion happens before stages
- * are known, so that every strategy does the same arithmetic and gives bit-identical results. Products are fused right
- * before memory is laid out, also in trials; this does not change results.
+ * The passes are listed in a table (passes.def). Nothing here depends on a particular model or op. Fusion happens
+ * before stages are known, so that every strategy does the same arithmetic and gives bit-identical results. Products
+ * are fused right before memory is laid out, also in trials; this does not change results.
  */
 #include "plan/compile.h"
 
@@ -20,7 +20,7 @@
 #include "plan/passes.h"
 
 /* Loads the plan from the cache, or compiles it and stores it there. bgi_plan_begin made *plan; it may be replaced, and
- * is NULL when that fails. */
+ * is NULL when the replacement fails. */
 static bg_status complete_plan(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
 {
     (*plan)->summary.is_cached = bgi_cache_load(cache, *plan);
@@ -47,8 +47,8 @@ static bg_status compile_condition(const bgi_request *request, bg_plan *plan, bg
     return bg_plan_create_loop(request->loop->condition, &once, &options, &plan->condition, error);
 }
 
-/* Whether all ops are in the table of the library's ops. A loop inside a graph is not, because its body may have any
- * op. */
+/* Whether all ops are in the table of the library's ops. The op of a loop inside a graph is not, because the loop's
+ * body may have any op. */
 static bool has_library_ops_only(const bg_graph *graph)
 {
     for (uint32_t o = 0; o < graph->op_count; o++)
@@ -133,7 +133,7 @@ bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg
     bg_error_clear(error);
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (graph == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "a plan without a graph");
+        return bg_error_set(error, BG_ERROR_INVALID, "the plan has no graph");
     if (bg_graph_check(graph, error) != BG_OK)
         return bg_graph_check(graph, NULL);
     if (bg_value_is_null(loss) || loss.id >= graph->value_count)
@@ -150,7 +150,7 @@ bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *opti
     bg_error_clear(error);
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (graph == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "a plan without a graph");
+        return bg_error_set(error, BG_ERROR_INVALID, "the plan has no graph");
     return create_plan(&(bgi_request){.graph = graph, .options = options}, out, error);
 }
 
@@ -163,7 +163,7 @@ bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const b
     bg_options own;
 
     if (body == NULL || loop == NULL || options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "a loop without %s",
+        return bg_error_set(error, BG_ERROR_INVALID, "the loop has no %s",
                             body == NULL   ? "a body"
                             : loop == NULL ? "a description"
                                            : "options");

@@ -1,27 +1,27 @@
 /*
  * compile.h: declares what the files of src/plan share while a plan is made.
  *
- *     compile.c   from a request to a plan: options, cache, attempts
- *     plan.c      a plan that holds the request alone; its end
- *     attempts.c  compiles a request until automatic stages fit the budgets
- *     passes.c    runs the passes that passes.def lists, verifies and prints what they make; results.h: what that is
- *     forward.c, graph_passes.c   passes over the graph
- *     automatic.c stages that nobody lists; balance.c cuts, costs.c prices, devices.c places
- *     problem.c   the schedule problem, the choice of a schedule
- *     trial.c     copies that are compiled to see what comes of a choice
- *     search.c    what the schedule `auto` searches with
- *     recompute.c what is computed again
- *     offload.c   what is remote: buffers of the schedule
- *     edges.c     crossings with the same ends as edges, and their slots
- *     kernels.c   the kernel of each op
- *     layout.c    where every value lives: variables, slots of edges, transients (pack.c); windows.c: what is remote
- *     program.c   instructions and calls
- *     transfers.c loads and stores beside them, and who waits for which
- *     final.c     cuts backwards where gradients are final; beside.c: which sums go on beside what follows
- *     outputs.c, leaves.c   what goes in and out; variables, constants, blocks
- *     phases.c    what each pass over a stage holds of that
- *     budget.c    the summary; whether updates and devices are within their memory
- *     describe.c  tables and listings of a finished plan
+ *     compile.c     makes a plan from a request: options, cache, attempts
+ *     plan.c        creates a plan that has only the request, and destroys plans
+ *     attempts.c    compiles a request until automatic stages fit the budgets
+ *     passes.c      runs the passes that passes.def lists; verifies and prints their results (results.h)
+ *     forward.c, graph_passes.c   run passes over the graph
+ *     automatic.c   chooses automatic stages; balance.c cuts them, costs.c estimates costs, devices.c places stages
+ *     problem.c     makes the schedule problem, and chooses the generator of the schedule
+ *     trial.c       compiles copies of a plan to try a choice
+ *     search.c      tries the choices of the schedule `auto`: a separate W, the memory for slots
+ *     recompute.c   chooses the ops that run again
+ *     offload.c     decides what is remote, and makes buffers of the schedule
+ *     edges.c       groups crossings with the same ends into edges with slots
+ *     kernels.c     chooses the kernel of each op
+ *     layout.c      places every value: variables, slots of edges, transients (pack.c); windows.c places remote values
+ *     program.c     writes instructions and calls
+ *     transfers.c   lists loads and stores, and what waits for them
+ *     final.c       cuts backward passes where gradients are final; beside.c chooses sums that overlap with the program
+ *     outputs.c, leaves.c   list inputs and outputs; variables, constants and blocks
+ *     phases.c      counts the memory of each phase
+ *     budget.c      summarizes a plan, and checks whether updates and devices are within their budgets
+ *     describe.c    prints a finished plan
  */
 #ifndef BGI_PLAN_COMPILE_H
 #define BGI_PLAN_COMPILE_H
@@ -88,7 +88,7 @@ bg_status bgi_partition_graph(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_streams(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
-/* Refuses a graph in which the update of one parameter alone needs more than its device's memory. */
+/* Refuses a graph in which the update of one parameter alone needs more than the budget of its device. */
 bg_status bgi_check_updates(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
 
@@ -102,7 +102,8 @@ bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
  * of them. */
 bg_status bgi_mark_anchors(bgi_compiler *compiler, const bg_graph *graph, bg_graph **out, bg_error *error);
 bool bgi_is_anchor(const bgi_compiler *compiler, const char *output);
-/* Finds an output; otherwise returns the null value and fills the error. */
+/* bgi_find_output finds an output, or returns the null value; bgi_unknown_output returns the error for an unknown
+ * output. */
 bg_value bgi_find_output(const bg_graph *graph, const char *name);
 bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *error);
 
@@ -177,7 +178,7 @@ bgi_operand bgi_leaf_place(const bgi_compiler *compiler, uint32_t value, uint32_
 size_t bgi_input_index(const bgi_compiler *compiler, uint32_t value, uint32_t stage);
 /* Returns the memory class of a variable or constant on a device that holds it, or a window of it. */
 bg_memory_class bgi_leaf_class(const bgi_value *value);
-/* Returns the same as a class of tensors that may be remote. */
+/* Returns the location class of a variable or constant, for tensors that may be remote. */
 bg_location_class bgi_leaf_location(const bgi_value *value);
 
 /* transfers.c */

@@ -8,7 +8,8 @@
 
 #include "transform/transform.h"
 
-/* The speed that one core of a current server achieves with small kernels. */
+/* The FLOPs per nanosecond that one core of a current server achieves with small kernels, and the overhead of a kernel
+ * call in nanoseconds. */
 #define BGI_MODEL_FLOPS_PER_NS 80.0
 #define BGI_MODEL_CALL_NS      300.0
 /* Bytes per nanosecond between devices in the device model. */

@@ -187,7 +187,7 @@ static void print_advice(bgi_string *text, const advice *a)
         bgi_string_add(text, "%s%s", i == 0 ? "; " : i + 1 < a->count ? ", " : ", or ", a->items[i]);
 }
 
-/* Finds the edge with the largest slots of a device together; NULL: the device has none. */
+/* Finds the edge to the device whose slots together are the largest; NULL: there is none. */
 static const bgi_plan_edge *find_largest_edge(const bg_plan *plan, uint32_t device, bool is_stash)
 {
     const bgi_plan_edge *largest = NULL;
@@ -205,7 +205,7 @@ static const bgi_plan_edge *find_largest_edge(const bg_plan *plan, uint32_t devi
 }
 
 /* Adds the schedules that would make the largest stash of the device smaller. In a pipeline of N stages, `interleaved`
- * has N - k of them in stage k, and `sequential` has one. */
+ * stashes N - k micro-batches in stage k, and `sequential` stashes one. */
 static void add_schedule_advice(advice *a, const bg_plan *plan, uint32_t device)
 {
     const char *name = plan->options.execution.schedule;
@@ -247,7 +247,7 @@ static void add_window_remedy(bgi_string *text, const bg_plan *plan)
     print_advice(text, &a);
 }
 
-/* Names only what is not in use yet. */
+/* Adds advice for transient memory, with only those remedies that are not in use yet. */
 static void add_transient_remedy(bgi_string *text, const bg_plan *plan, uint32_t device)
 {
     const bool offloads = plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0,

@@ -84,8 +84,8 @@ static bg_status place_by_schedule(const bg_options *options, const bg_schedule_
 
 /* ---- checks ---- */
 
-/* Warns of devices without a stage, which are idle, as on IPUs. Rejects more than MOST_IDLE_DEVICES of them, because a
- * device number far beyond the stages is probably a mistake. */
+/* Warns of devices without a stage, which are idle. Rejects more than MOST_IDLE_DEVICES of them, because a device
+ * number far beyond the stages is probably a mistake. */
 static bg_status check_idle(const bg_options *options, const bgi_stages *stages, uint32_t count, bg_error *error)
 {
     uint32_t idle = 0, first = 0;
@@ -238,7 +238,7 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
                         "(; separates phases)");
 }
 
-/* Rejects or rounds up a number of devices that is not a power of two, as it is in IPU systems. */
+/* Rejects a number of devices that is not a power of two, as IPU systems require, or warns that it is rounded up. */
 static bg_status check_power_of_two(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     const uint64_t total = (uint64_t)stages->device_count * options->replicas.count;

@@ -18,8 +18,9 @@ bool bgi_merges_neighbors(const bg_options *options, const bg_schedule_generator
 bg_status bgi_place_stages(const bg_options *options, const bg_schedule_generator *generator, bgi_stages *stages,
                            bg_error *error);
 
-/* Checks for configurations that Brigade can run but IPU software rejects. With ipu_limits they are errors; otherwise
- * those that cost time or memory give warnings. `graph`: forward ops with their stages. */
+/* Checks for configurations that Brigade can run but IPU software rejects. With ipu_limits they are errors, except that
+ * auto_round_devices turns one into a warning; without ipu_limits nothing is checked. `graph`: forward ops with their
+ * stages. */
 bg_status bgi_check_ipu_limits(const bg_graph *graph, const bg_options *options, const bgi_stages *stages,
                                bg_error *error);
 

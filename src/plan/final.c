@@ -4,13 +4,13 @@
  * file knows no schedule and no graph; it only reads each device's instructions.
  *
  *     B1 ............................ REDUCE 1 | U1
- *     B1 ........ REDUCE 1 | B1 ..... REDUCE 1 | B1 .. REDUCE 1 | U1       each of some variables
+ *     B1 ........ REDUCE 1 | B1 ..... REDUCE 1 | B1 .. REDUCE 1 | U1       each REDUCE sums some of the variables
  *
  * Calls keep their order and each variable is still summed separately, so results do not change. No value lives longer,
  * so devices need no more memory. Each cut costs a synchronization of the replicas. So at least
- * options.replicas.reduce_bytes bytes, and 1 / MOST_CUTS of all bytes, must be final at a cut. The calls that remain
- * must take longer than summing these bytes. Strict plans are not cut, and neither is the pass before a REDUCE that
- * already overlaps with other passes.
+ * options.replicas.reduce_bytes bytes, and 1 / MOST_CUTS of all bytes, must be final at a cut. The work of the calls
+ * that remain (FLOPs and bytes) must be at least these bytes, so that the sum ends before the calls do. Strict plans
+ * are not cut, and neither is the pass before a REDUCE that already overlaps with other passes.
  */
 #include "plan/compile.h"
 
@@ -32,7 +32,7 @@ typedef struct cutting {
     const bgi_instruction *backward, *sum;
     gradient *gradients; /* the gradients of the sum, in the order in which they become final */
     uint32_t gradient_count;
-    uint32_t count;            /* places */
+    uint32_t count;            /* places where the backward pass is cut */
     uint32_t after[MOST_CUTS]; /* by cut: the number of calls of the backward pass after which the gradients that are
                                   final by then are summed */
 } cutting;
@@ -141,7 +141,8 @@ static void choose_places(const bg_plan *plan, cutting *cut)
     }
 }
 
-/* Finds the last pass that touches the summed variables, which is the only one that is cut. */
+/* Finds the last pass before the sum that touches the summed variables (the only one that is cut), and chooses where to
+ * cut it. */
 static bg_status find_cut(cutter *k, uint32_t sum, bg_error *error)
 {
     const bg_plan *plan = k->compiler->plan;
@@ -254,7 +255,8 @@ static bg_status write_program(const cutter *k, bgi_plan_device *on, bg_error *e
     const bgi_instruction *list = on->instructions;
     bgi_instruction *out;
     uint32_t count = 0;
-    bool have_left = false; /* after a cut backward pass, messages leave in their turn unless they leave early */
+    bool have_left = false; /* true for the SENDs after a cut backward pass; write_parts has already written those that
+                               leave early */
     size_t most = on->instruction_count;
 
     for (uint32_t i = 0; i < k->cut_count; i++)

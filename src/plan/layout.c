@@ -177,7 +177,7 @@ static void place_leaf(bgi_compiler *c, uint32_t v, bg_memory_class memory_class
         c->plan->devices[d].remote_class_bytes[bgi_leaf_location(value)] += size;
 }
 
-/* Gives all leaves of one class their offsets, device by device. */
+/* Gives all leaves of one class their offsets on each of their devices. */
 static void place_class(bgi_compiler *c, bg_memory_class memory_class, size_t *offsets)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
@@ -418,11 +418,11 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, s
     return BG_OK;
 }
 
-/* The search for slots is not worthwhile when transients are below 1 / this number of a device's memory. */
+/* The search for slots is not worthwhile when transients are below 1 / this number of the device's other memory. */
 enum { WORTHWHILE_SHARE = 32 };
 
-/* Moves transients of a device's largest segments to slots, while this reduces the device's memory. `before`: by
- * segment, the bytes of its transients without slots. */
+/* Moves transients of a device's segments to slots where this reduces the device's memory. `before`: by segment, the
+ * bytes of its transients without slots. */
 static bg_status reuse_slots(bgi_compiler *c, uint32_t device, size_t base, const size_t *before,
                              const bgi_life_times *times, uint32_t *unit_of, bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * leaves.c: lists what the finished plan holds between steps: variables with all their places, constants, blocks, and
- * the values that a loop carries.
+ * leaves.c: lists the variables of the finished plan with all their places, its constants and blocks, and the values
+ * that a loop carries.
  */
 #include "plan/compile.h"
 
@@ -43,8 +43,8 @@ static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_sh
     return BG_OK;
 }
 
-/* Sets *out to the range of a whole weight that this variable holds. State has the range of its parameter, in the state
- * of the whole. *out is NULL, without an error, when the variable is whole. */
+/* Sets *out to the range of a whole weight that this variable holds. State holds the range of its parameter, in the
+ * state of the whole weight. *out is NULL, without an error, when the variable is whole. */
 static bg_status copy_section(bgi_compiler *c, const bgi_value *value, const bg_section **out, bg_error *error)
 {
     const bool is_served = !bg_value_is_null(value->owner) && value->role == BG_ROLE_STATE;
@@ -189,7 +189,8 @@ static bg_status list_blocks(bgi_compiler *c, bg_error *error)
 
 /* ---- loops ---- */
 
-/* Lists the carried values of a loop. They are the variables with the highest numbers, in this order. */
+/* Lists the carried values of a loop. They are the variables with the highest numbers, in the same order. Also finds
+ * the output that is the condition. */
 static bg_status list_carried(bgi_compiler *c, bg_error *error)
 {
     bg_plan *plan = c->plan;

@@ -1,6 +1,6 @@
 /*
- * log.h: messages for the caller's function and the file in options.files.log_dir (log.c). bgi_log is in plan.h,
- * because runs log too.
+ * log.h: declares functions that deliver messages to the caller's function and to the file in options.files.log_dir
+ * (log.c). bgi_log is in plan.h, because runs log too.
  */
 #ifndef BGI_PLAN_LOG_H
 #define BGI_PLAN_LOG_H

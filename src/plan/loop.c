@@ -147,7 +147,9 @@ static bg_status infer_loop(const bg_op_signature *op, bg_type *outputs, bg_erro
                             "the loop has %u carried values; inside a graph it must have 1 to %d",
                             attributes->loop.carried_count, BG_LOOP_MOST_CARRIED);
     if (attributes->loop.iterations == UINT64_MAX && attributes->loop.condition == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "the loop is endless, but inside a graph it must end");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "the loop is endless, but inside a graph it must have a number of iterations or a condition");
     BGI_TRY(bg_graph_check(body, error));
     for (uint32_t v = 1; v < body->value_count; v++) {
         if (body->values[v].kind == BGI_VALUE_VARIABLE)
@@ -162,7 +164,7 @@ static bg_status infer_loop(const bg_op_signature *op, bg_type *outputs, bg_erro
         input++;
     }
     if (input != op->input_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "there are %u operands for the %u inputs of the body",
+        return bg_error_set(error, BG_ERROR_INVALID, "the loop has %u operands, but its body has %u inputs",
                             op->input_count, input);
     for (uint32_t i = 0; i < attributes->loop.carried_count; i++) {
         const bg_value carried = attributes->loop.carried[i];
@@ -251,7 +253,7 @@ void bg_graph_loop(bg_graph *graph, const char *name, const bg_graph *body, cons
     bg_value all[BG_LOOP_MOST_CARRIED];
 
     if (body == NULL) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "a loop without a body");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the loop has no body");
         return;
     }
     bg_graph_add(graph, &op_loop, name, inputs, input_count, &attributes, all);

@@ -2,13 +2,14 @@
  * offload.c: decides which values of a plan are remote. It does not choose places in arenas (windows.c does) and writes
  * no transfers (transfers.c does).
  *
- *     weights, accumulators   Those of a stage and class are one buffer of the schedule. Each replica's store has a
- *                             piece of sharded weights. A stage that copies weights of another stage on the same device
- *                             has a buffer that is loaded from there and never stored.
- *     activations             These are edges on one device that hold more micro-batches than three rings of slots
- *                             would. If replicas along a tensor axis have the same values, each may keep a piece of a
- *                             slot. An edge into a stage that the forward reads and the backward reads too is cut in
- *                             two edges, and its values are stored once:
+ *     weights, accumulators   Those of a stage and class that are loaded in the same way are one buffer of the
+ *                             schedule. Each replica's store has a piece of sharded weights. A stage that copies
+ *                             weights of another stage on the same device has a buffer that is loaded from there and
+ *                             never stored.
+ *     activations             These are edges on one device that hold more micro-batches than a remote edge has slots.
+ *                             If replicas along a tensor axis have the same values, each may keep a piece of a slot. An
+ *                             edge that both the forward and the backward pass of a stage read is cut in two edges, and
+ *                             its values are stored once:
  *
  *                                 F(k-1) ==x==> F(k) B(k)     =>     F(k-1) ==x==> F(k) ==x==> B(k)
  *
@@ -170,8 +171,8 @@ static void add_users(bgi_compiler *c)
         }
 }
 
-/* Returns the number of elements of a parameter of which each replica may keep a piece, because all replicas have the
- * same parameters; 0: the whole. Remote buffers of the graph differ between replicas. */
+/* Returns the number of elements of the piece of a parameter that each replica keeps (all replicas have the same
+ * parameters); 0: each keeps the whole. Buffers of the graph have no pieces, because they differ between replicas. */
 static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
 {
     const uint32_t replicas = bgi_plan_data_replicas(c->plan);
@@ -179,7 +180,7 @@ static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
     return replicas > 1 ? (bg_type_element_count(&value->type) + replicas - 1) / replicas : 0;
 }
 
-/* Lets the copies of a parameter in several stages be kept in the same way, because they are one variable of the plan.
+/* Makes all copies of a parameter whole if one of them is, because the copies are one variable of the plan.
  */
 static void keep_copies_alike(bgi_compiler *c)
 {
@@ -204,7 +205,7 @@ static size_t count_shared_homes(const bgi_compiler *c)
     return count;
 }
 
-/* Puts a remote variable into its buffer. */
+/* Puts a variable into a buffer, if it is remote. */
 static void place_variable(bgi_compiler *c, uint32_t *known, uint32_t v, uint32_t owner)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -271,7 +272,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     find_owners(c, owners);
     for (uint32_t v = 0; v < values; v++)
         c->residency->buffer_of[v] = BGI_NO_BUFFER;
-    /* Copies come last, so that no other variable is put into their buffers. */
+    /* Buffers of copies follow all others. */
     for (int are_copies = 0; are_copies < 2; are_copies++)
         for (uint32_t v = 1; v < values; v++)
             if (c->graph->values[v].shares_home == (are_copies != 0))
@@ -464,8 +465,8 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
     return PRODUCER_SLOTS + (bgi_crossing_is_preloaded(c, crossing) ? 2 : 1);
 }
 
-/* Whether more micro-batches wait for the stage's forward pass, on the same device, than between its forward and
- * backward pass. With phases this is the last stage, which has the loss. */
+/* Whether, on the same device, more micro-batches wait for the stage's forward pass than are between its forward and
+ * backward pass and in the slots of a remote edge. With phases this is the last stage, which has the loss. */
 static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 {
     const uint32_t edge = c->edges->routes[i].edge;
@@ -580,12 +581,12 @@ static bg_status hoist_segment(bgi_compiler *c, bgi_segment *segment, uint32_t *
     const uint32_t count = segment->op_count;
     uint32_t *ops = bgi_arena_allocate(&c->partition->arena, count, sizeof *ops);
     uint32_t *places = bgi_arena_allocate(&c->scratch, count, sizeof *places);
-    uint32_t at = 0, next = 0; /* second pass: the next load that may be hoisted */
+    uint32_t at = 0, next = 0; /* the first op that has not been checked for a hoisted load */
 
     if (ops == NULL || places == NULL)
         return bgi_error_memory(error, "loads of state", count * sizeof *ops);
     choose_places(c, segment, readers, places);
-    /* Hoisted loads keep their order, and so do their new places. */
+    /* Hoisted loads keep their order, because their new places ascend. */
     for (uint32_t p = 0; p < count; p++) {
         for (; next < count && (places[next] == next || places[next] == p); next++)
             if (places[next] != next)

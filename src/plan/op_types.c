@@ -1,6 +1,6 @@
 /*
  * op_types.c: lists the library's op types in a table. The op of loops inside graphs is not in the table, because its
- * attributes are graphs.
+ * attributes refer to graphs.
  */
 #include "plan/op_types.h"
 

@@ -44,7 +44,7 @@ size_t bgi_options_scratch(const bg_options *options, uint32_t device)
 
     if (options->memory.matmul_proportion_count == 0)
         return 0;
-    if (device >= options->memory.matmul_proportion_count) /* one proportion for all devices */
+    if (device >= options->memory.matmul_proportion_count) /* the last proportion is also that of all further devices */
         device = options->memory.matmul_proportion_count - 1;
     bytes = (double)memory * options->memory.matmul_proportions[device];
     return bytes < 1.0 ? 1 : bytes >= (double)(SIZE_MAX / 2) ? 0 : (size_t)bytes;
@@ -152,8 +152,10 @@ static void check_strategy(problem_list *list, const bg_options *options)
                     options->execution.stages);
     if (options->execution.strategy == BG_STRATEGY_SINGLE &&
         (options->execution.device_mapping != NULL || options->execution.device_count > 1))
-        add_problem(list, "%s is set, but the single strategy has one stage on one device",
-                    options->execution.device_mapping != NULL ? "device_mapping" : "device_count above 1");
+        add_problem(
+            list,
+            "%s is set, but the single strategy has one stage on one device; leave it out, or use another strategy",
+            options->execution.device_mapping != NULL ? "device_mapping" : "device_count above 1");
     check_schedule(list, options);
 }
 

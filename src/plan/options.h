@@ -8,8 +8,8 @@
 
 #include "options/table.h"
 
-/* Fails with BG_ERROR_INVALID and one message that lists all problems, each with its reason and remedy. Options that
- * depend on the graph (names of stages, of outputs) are not checked. */
+/* Fails with BG_ERROR_INVALID and one message that lists the problems that fit, each with its reason and remedy, and
+ * the number of the others. Options that depend on the graph (names of stages, of outputs) are not checked. */
 bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error);
 
 /* Writes the names of all schedules, "single, sharded, ...", into `text`, and returns it. */

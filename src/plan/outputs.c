@@ -31,8 +31,8 @@ static bg_status add_output(bgi_compiler *c, const char *name, const char *outpu
         return bgi_unknown_output(c->graph, output, error);
     for (uint32_t i = 0; i < plan->output_count; i++)
         if (strcmp(plan->outputs[i].name, name) == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "two outputs of the session are named `%s`; name the request",
-                                name);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "two outputs of the session are named `%s`; give the request another name", name);
     if (bgi_graph_value(c->graph, root)->kind != BGI_VALUE_RESULT)
         return bg_error_set(error, BG_ERROR_INTERNAL, "output `%s` is not the result of an op", output);
     added->mode = resolve_mode(plan, mode);
@@ -92,7 +92,7 @@ static bg_status list_inputs(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Checks that all inputs have the same first dimension, which is the micro-batch size for the host. */
+/* Checks that all inputs except scalars have the same first dimension, the number of samples in a micro-batch. */
 static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
 {
     const bgi_plan_input *first = NULL;

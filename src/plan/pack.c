@@ -42,7 +42,7 @@ typedef struct packer {
     uint32_t *moments; /* ascending */
     size_t moment_count, size;
     node *nodes;
-    const range_set **sets; /* the sets of the current unit */
+    const range_set **sets; /* the sets whose ranges the current unit must avoid */
     size_t set_count, set_capacity;
 } packer;
 
@@ -181,8 +181,8 @@ static bool look_at(packer *p, const range_set *set)
     return true;
 }
 
-/* Nodes that cover the span are above the nodes that it is cut into, so they are all above the span's first or last
- * moment. */
+/* A unit that covers a node above those that the span is cut into shares time with the span. Such a node extends beyond
+ * the span, so it is above the span's first or last moment. */
 static bool look_at_span(packer *p, const bgi_span *span)
 {
     size_t nodes[MOST_NODES];

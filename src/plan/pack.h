@@ -23,8 +23,8 @@ typedef struct bgi_unit {
  * equal ones by number; each gets the lowest offset at which it overlaps no unit that is needed at the same time. The
  * work grows with the number of spans, not with the number of pairs (pack.c). Returns false when memory is out. */
 bool bgi_pack(bgi_unit *units, uint32_t count, size_t *out_peak);
-/* Does the same within `limit` bytes; the first `fixed_count` units already have places. A unit that does not fit gets
- * the offset BGI_UNIT_HAS_NO_PLACE. */
+/* bgi_pack_around places units in the same way within `limit` bytes; the first `fixed_count` units already have
+ * offsets. A unit that does not fit gets the offset BGI_UNIT_HAS_NO_PLACE. */
 #define BGI_UNIT_HAS_NO_PLACE SIZE_MAX
 bool bgi_pack_around(bgi_unit *units, uint32_t fixed_count, uint32_t count, size_t limit);
 

@@ -86,7 +86,7 @@ const char *bg_plan_pass_at(uint32_t index, const char **out_what)
     return passes[index].name;
 }
 
-/* A cast of weights has no effect in training, in files, and over several ranks. */
+/* The weights type `cast` has no effect in training, with options.files.memmap_dir, and with several ranks. */
 static bool is_quantized(const bgi_compiler *c)
 {
     const bg_options *options = &c->plan->options;
@@ -128,7 +128,7 @@ static bool applies(const bgi_compiler *c, pass_when when)
     return true;
 }
 
-/* ---- looking ---- */
+/* ---- printing results ---- */
 
 static void add_stages(bgi_string *text, const bgi_compiler *c)
 {
@@ -225,7 +225,7 @@ static bg_status verify(const bgi_compiler *c, const pass *after, bg_error *erro
 }
 #endif
 
-/* ---- hiding ---- */
+/* ---- hiding results from a pass ---- */
 
 #ifdef BGI_VERIFY_PASSES
 /* The compiler's pointers to results. */
@@ -267,7 +267,8 @@ static const struct {
 
 enum { POINTER_COUNT = sizeof pointers / sizeof pointers[0] };
 
-/* Reads and writes pointers of any type by their bytes. */
+/* find_pointer returns the address of pointer `i`; get_pointer and set_pointer copy it as bytes, because it may have
+ * any type. */
 static void *find_pointer(const bgi_compiler *c, uint32_t i)
 {
     return (char *)(pointers[i].is_in_plan ? (void *)c->plan : (void *)(uintptr_t)c) + pointers[i].offset;
@@ -321,7 +322,7 @@ static bg_status run_alone(bgi_compiler *c, const pass *p, bg_error *error)
             status = bg_error_set(error, BG_ERROR_INTERNAL, "pass `%s` made %s, which its row does not name", p->name,
                                   pointers[i].name);
         if (!has_result && (p->makes & pointers[i].result) != 0)
-            status = bg_error_set(error, BG_ERROR_INTERNAL, "pass `%s` did not make %s, as its row says", p->name,
+            status = bg_error_set(error, BG_ERROR_INTERNAL, "pass `%s` did not make %s, which its row names", p->name,
                                   pointers[i].name);
     }
     return status;

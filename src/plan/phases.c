@@ -58,7 +58,7 @@ static void add_ring(counter *k, uint32_t edge)
     k->phase->class_bytes[ring->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM] += ring->slot_bytes * ring->depth;
 }
 
-/* Counts memory for one micro-batch of an input that has no slot. */
+/* Counts the slots of an input or, if it has none, its memory for one micro-batch. */
 static void add_input(counter *k, uint32_t v, uint32_t stage)
 {
     const bgi_compiler *c = k->compiler;

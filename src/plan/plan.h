@@ -65,11 +65,11 @@ typedef struct bgi_place {
 
 /* Memory that lives across actions, and the channel that guards it when it crosses devices. */
 typedef struct bgi_plan_edge {
-    uint32_t from_device, to_device; /* the slots are in to_device's arena */
+    uint32_t from_device, to_device; /* the slots are in to_device's arena, or in its remote store */
     bool per_step;                   /* one message for each step instead of each micro-batch */
     uint32_t depth;
     size_t slot_bytes;    /* stride between slots; a multiple of 64 */
-    size_t offset;        /* offset of slot 0 in to_device's arena */
+    size_t offset;        /* offset of slot 0 in to_device's arena or remote store */
     bool is_stash;        /* kept for a later pass of the stage: B, or W if that is a separate action */
     bool is_ring;         /* belongs to a remote edge: micro-batch m uses slot m % depth in every step */
     bool is_remote;       /* the slots are in the remote store */
@@ -77,7 +77,7 @@ typedef struct bgi_plan_edge {
 } bgi_plan_edge;
 
 typedef struct bgi_call {
-    const bg_op_type *type; /* NULL: a copy between slots; not used once the plan is made */
+    const bg_op_type *type; /* NULL: a copy between slots; not used in a run */
     bg_kernel kernel;
     const char *name; /* the op's */
     const char *block;
@@ -118,7 +118,7 @@ typedef struct bgi_copy {
  * coordinate. GATHER: a variable whose pieces each of these replicas receives. */
 typedef struct bgi_reduced {
     bgi_operand operand; /* the whole variable */
-    bg_dtype dtype;      /* element type of a REDUCE: float32 or float64 */
+    bg_dtype dtype;      /* of a REDUCE: a float type */
     int64_t element_count;
     int64_t piece_count; /* REDUCE: replica r gets the sum of the r-th piece, of `piece_count` elements; 0: the whole
                             sum. GATHER: replica r has the r-th piece */
@@ -156,14 +156,14 @@ typedef struct bgi_instruction {
     size_t transient_bytes;     /* the most bytes that are live inside the action */
     uint32_t issues;            /* LOAD, STORE: the number of transfers */
     uint32_t io_wait;           /* transfers to wait for before the instruction begins */
-    const uint32_t *call_waits; /* by call: transfers to wait for before the instruction begins; NULL: none */
+    const uint32_t *call_waits; /* by call: transfers to wait for before the call begins; NULL: none */
 } bgi_instruction;
 
 typedef struct bgi_plan_device {
     size_t arena_bytes;
     size_t remote_bytes;
-    size_t class_bytes[BG_MEMORY_CLASS_COUNT];    /* sums (without REMOTE) to arena_bytes */
-    size_t remote_class_bytes[BG_LOCATION_COUNT]; /* sums to remote_bytes */
+    size_t class_bytes[BG_MEMORY_CLASS_COUNT];    /* their sum, without REMOTE, is arena_bytes */
+    size_t remote_class_bytes[BG_LOCATION_COUNT]; /* their sum is remote_bytes */
     uint32_t instruction_count;                   /* one step */
     const bgi_instruction *instructions;
     uint32_t transfer_count; /* one step */
@@ -186,7 +186,7 @@ typedef struct bgi_plan_variable {
     bg_variable_role role;
     bg_initializer initializer;
     bgi_quantized quantized; /* if set, the session computes the values from those of a parameter, as in bgi_value */
-    uint32_t number;         /* identity for initialization */
+    uint32_t number;         /* the number from which, with the seed, its first values are drawn */
     int64_t piece_count; /* the replica with data coordinate r keeps only its r-th piece of `piece_count` elements; 0:
                             the whole */
     bool is_written;     /* written by an op, so that inference changes it too */
@@ -239,13 +239,13 @@ struct bg_plan {
     bgi_arena arena;
     _Atomic uint32_t
         keepers;        /* references besides the caller's (bgi_plan_keep); the last bg_plan_destroy frees the plan */
-    bg_options options; /* strings copied */
+    bg_options options; /* with copies of the strings */
     bool training;
     /* To measure the costs of calls (predict/measure.c): */
     bool has_one_owner;  /* one worker runs all devices, and the others only help */
     bool has_no_helpers; /* each call runs on one core */
     /* 0: any worker runs any device. Otherwise worker (i + fixed_owners) % workers runs the i-th device, over replicas
-     * and their devices. It may change between runs. */
+     * and their devices. The number may change between runs. */
     _Atomic uint32_t fixed_owners;
     bool times_all_steps; /* a record has the calls of all steps, not only of sampled ones */
     bg_optimizer optimizer;
@@ -263,7 +263,7 @@ struct bg_plan {
     bgi_plan_edge *edges;
     uint32_t variable_count;
     bgi_plan_variable *variables;
-    uint32_t hyper_variable; /* index, or UINT32_MAX */
+    uint32_t hyper_variable; /* the variable with the optimizer's numbers that the host writes; UINT32_MAX: none */
     uint32_t constant_count;
     bgi_plan_constant *constants;
     uint32_t input_count;
@@ -274,23 +274,24 @@ struct bg_plan {
     /* Loops. */
     bool has_library_ops_only; /* all kernels are the library's, so none hangs; false when unknown */
     bool is_loop;              /* iterations are runs of the body, one micro-batch each */
-    bool is_endless;           /* `iterations` is not a limit */
-    uint64_t loop_iterations;  /* the largest number of iterations; may be 0 */
+    bool is_endless;           /* the loop has no largest number of iterations */
+    uint64_t loop_iterations;  /* the largest number of iterations, which may be 0 */
     uint32_t carried_count;
-    uint32_t *carried;  /* variables */
-    bg_plan *condition; /* a while loop's condition before the first iteration, run by bgi_plan_interpret; NULL: none */
+    uint32_t *carried; /* variables */
+    bg_plan *
+        condition; /* a while loop's condition before the first iteration, run by bgi_interpret_condition; NULL: none */
     uint32_t condition_output;
     uint32_t block_count;
     const struct bgi_plan_block {
         const char *name;
         uint32_t stage;
     } * blocks;
-    uint32_t phase_count; /* by kind, then by stage */
+    uint32_t phase_count; /* ordered by kind, then by stage */
     const bgi_plan_phase *phases;
-    uint32_t kernel_count; /* everything that the calls refer to; destroyed with the plan */
+    uint32_t kernel_count; /* the kernels that the calls refer to; destroyed with the plan */
     bg_kernel *kernels;
     bg_schedule *schedule;
-    bg_schedule_problem problem; /* arrays in the arena */
+    bg_schedule_problem problem; /* its arrays are in the arena */
     bg_plan_summary summary;
 };
 
@@ -300,7 +301,7 @@ const char *bgi_build_id(void);
 /* Adds a reference: one more bg_plan_destroy is needed before the plan is freed. Any thread. */
 void bgi_plan_keep(bg_plan *plan);
 
-/* Returns the replicas as a grid. */
+/* Returns the mesh of the replicas. */
 static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
 {
     const uint32_t tensor_1 = plan->tensor_1 > 0 ? plan->tensor_1 : 1,
@@ -391,8 +392,8 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
     return plan->training || plan->is_loop;
 }
 
-/* check.c: verifies everything that a run relies on: indices are in range, operands are inside their memory, and
- * kernels are present. */
+/* check.c: verifies what a run relies on: indices are in range, operands are inside their memory, and kernels are
+ * present. The order of actions is verified with the schedule. */
 bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
 
 /* A range of bytes in a device's memory. */
@@ -434,7 +435,7 @@ void bgi_interpret_condition(const bg_plan *condition, void *memory, const void 
 /* ---- describe.c ---- */
 
 #define BGI_BYTES_TEXT_BYTES 32
-/* Writes "1.50 GB" into `text` (BGI_BYTES_TEXT_BYTES) and returns `text`. */
+/* Writes a size such as "1.50 GB" into `text` (BGI_BYTES_TEXT_BYTES) and returns `text`. */
 const char *bgi_bytes_text(uint64_t bytes, char *text);
 
 /* Passes a message to options.reporting.log and to the file in options.files.log_dir (log.c). Allocates nothing. */

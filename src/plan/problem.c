@@ -296,8 +296,8 @@ bg_status bgi_create_schedule(bgi_compiler *c, bg_error *error)
 
     BGI_TRY(make_problem(c, error));
     BGI_TRY(create_schedule(c, &facts, error));
-    /* Makes the schedule. The edges for which a remote store pays off are known only with a schedule, so the schedule
-     * is made again until nothing changes. */
+    /* The edges for which a remote store pays off are known only with a schedule, so the schedule is made again until
+     * nothing changes. */
     while (bgi_decide_remote_edges(c)) {
         bgi_schedule_facts_clear(&facts);
         bg_schedule_destroy(plan->schedule);

@@ -175,7 +175,7 @@ static bool same_operand(const bgi_operand *a, const bgi_operand *b)
     return a->memory == b->memory && a->edge == b->edge && a->offset == b->offset && a->stride == b->stride;
 }
 
-/* Returns the place of a crossing value for copies: where its producer writes it, or where the variable is. */
+/* Returns the place from which a crossing's value is copied: where its producer writes it, or where the variable is. */
 static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
@@ -189,8 +189,8 @@ static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing
     return source;
 }
 
-/* Whether the producer itself copies the value for other messages. It does so, as soon as it has made the value, for a
- * window, which is empty once its message has left, and for a transient, which is gone after the action. */
+/* Whether the producer itself copies the value for other messages. As soon as it has made the value, it copies from a
+ * window, which is empty once its message has left, and from a transient, which is gone after the action. */
 static bool is_copied_by_maker(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bg_value value = crossing->value;
@@ -239,7 +239,7 @@ static bool needs_stash_copy(const bgi_compiler *c, uint32_t index, const bgi_se
            reader->kind == BGI_SEGMENT_FORWARD && reader->stage == crossing->to_stage;
 }
 
-/* Writes copies of the op's results into other messages. */
+/* Writes copies of the op's results into further messages. */
 static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, bg_action_kind kind, bgi_call *calls,
                                 uint32_t *count)
 {
@@ -639,7 +639,7 @@ static bg_status write_device(bgi_compiler *c, const bgi_program_lists *lists, u
     const bg_action *actions = bg_schedule_actions(c->plan->schedule, device);
     bgi_instruction *instructions = bgi_arena_allocate(&c->plan->arena, count, sizeof *instructions);
     bgi_written *written = bgi_arena_allocate(&c->scratch, count, sizeof *written);
-    uint32_t *table, written_count = 0; /* 1 + index in `written`, by hash; open addressing */
+    uint32_t *table, written_count = 0; /* 1 + index in `written`, by hash, with open addressing; 0: free */
     size_t size = 16;
 
     while (size < 2 * (size_t)count)

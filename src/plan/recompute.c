@@ -200,8 +200,8 @@ static int compare_proposals(const void *a, const void *b)
     return first->number < second->number ? -1 : first->number > second->number;
 }
 
-/* Reduces the list to the choice that keeps everything and MOST_TRIALS of the choices that may fit, spread evenly and
- * including the last. */
+/* Reduces the list to the choice that keeps everything and at most MOST_TRIALS of the choices that may fit, spread
+ * evenly and including the last. */
 static void thin_out(const bgi_chooser *s, bgi_search *search)
 {
     uint32_t may_fit = 0, seen = 0, left = 1;

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "options/choices.h"
 
-/* Checks that the devices are enough for a whole number of replicas. */
+/* Finds the number of replicas, and checks that whole replicas use all devices of the option total_devices. */
 static bg_status count_replicas(const bg_options *options, uint32_t device_count, uint32_t *out, bg_error *error)
 {
     const uint32_t total = options->replicas.total_devices, most = total / device_count;
@@ -34,7 +34,7 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
     return BG_OK;
 }
 
-/* Counts all replicas of a mesh, including the data axis. */
+/* Checks that the number of replicas is a multiple of the graph's tensor-parallel replicas. */
 static bg_status check_mesh(const bg_plan *plan, uint32_t replicas, bg_error *error)
 {
     const bg_mesh tensor = {1, plan->tensor_1, plan->tensor_2}, all = {replicas, 1, 1};

@@ -1,7 +1,7 @@
 /*
- * results.h: declares the results of the compiler's passes, each a separate struct. The pass that makes a result
- * allocates it in the compiler's scratch memory, or in the plan's memory if the plan keeps it. Before that the
- * compiler's pointer is NULL. The table passes.def says which passes make a result and which use it.
+ * results.h: declares the results of the compiler's passes. The pass that makes a result allocates it in the compiler's
+ * scratch memory, or in the plan's memory if the plan keeps it. Before that the compiler's pointer is NULL. The table
+ * passes.def says which passes make a result and which use it.
  */
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H
@@ -11,7 +11,7 @@
 #include "schedule/layout.h"
 #include "transform/transform.h"
 
-/* A result exists from the pass that makes it until the end. */
+/* A result exists from the pass that makes it until the compilation ends. */
 typedef enum bgi_result {
     BGI_RESULT_REQUESTS = 1 << 0,   /* compiler->is_anchor */
     BGI_RESULT_GRAPH = 1 << 1,      /* compiler->graph is the compiler's own */
@@ -104,11 +104,11 @@ typedef struct bgi_placement {
     bgi_place *places;      /* one for each device, ascending */
     /* inputs, by their number among the inputs */
     uint32_t *inputs;          /* values, ascending */
-    uint32_t *input_numbers;   /* by value */
-    bgi_operand *input_places; /* [input * stage_count + stage] */
-    bool *input_is_used;       /* indexed as input_places: the stage reads the input */
+    uint32_t *input_numbers;   /* by value: its number among the inputs */
+    bgi_operand *input_places; /* at input * stage_count + stage: where the stage reads the input */
+    bool *input_is_used;       /* indexed as input_places: whether the stage reads the input */
     uint32_t input_count;
-    uint32_t *tail_edges;    /* by device: the stash right before the transients; BGI_NO_EDGE: none */
+    uint32_t *tail_edges;    /* by device: the edge whose slot is right before the transients; BGI_NO_EDGE: none */
     size_t *segment_peaks;   /* transient bytes, by segment */
     size_t *scratch_offsets; /* by op */
 } bgi_placement;

@@ -1,5 +1,5 @@
 /*
- * reuse.h: transients in slots of the stash.
+ * reuse.h: places transients in slots of the stash.
  */
 #ifndef BGI_PLAN_REUSE_H
 #define BGI_PLAN_REUSE_H

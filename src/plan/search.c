@@ -76,8 +76,8 @@ static bg_status evaluate_candidate(bgi_compiler *trial, bgi_candidate *candidat
     return BG_OK;
 }
 
-/* Compiles a copy with the candidate's W and memory for slots. *out_room (may be NULL) is set to the memory that the
- * budgets leave for slots. */
+/* Compiles a copy with the candidate's choice of W and its memory for slots. *out_room (may be NULL) is set to the
+ * memory that the budgets leave for slots. */
 static bg_status try_once(const bgi_compiler *c, bgi_candidate *candidate, const size_t **out_room, bg_error *error)
 {
     bgi_compiler trial;
@@ -112,7 +112,7 @@ static bg_status try_candidate(const bgi_compiler *c, bgi_candidate *candidate, 
         status = try_once(c, candidate, NULL, NULL);
     }
     if (status == BG_ERROR_CANCELED)
-        return bg_error_set(error, status, "searching a schedule was stopped at the caller's request");
+        return bg_error_set(error, status, "the search for a schedule was stopped at the caller's request");
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 

@@ -33,7 +33,7 @@ typedef struct form {
     size_t scratch_limit; /* the limit of scratch memory of the device that runs the calls */
     bg_kernel kernel;
     bg_cost cost;
-    uint64_t hash; /* writing */
+    uint64_t hash; /* only when writing */
 } form;
 
 /* The arrays are malloc'ed; their elements are in the order of their first visit. */
@@ -45,7 +45,7 @@ typedef struct store {
     size_t type_count, type_capacity;
     form *forms;
     size_t form_count, form_capacity;
-    bg_kernel *kernels; /* reading */
+    bg_kernel *kernels; /* only when reading */
     size_t kernel_count, kernel_capacity;
     const char *last_block;
     size_t scratch_limit;      /* the limit of scratch memory of the device that is being visited */
@@ -539,7 +539,7 @@ static void visit_devices(store *s)
         visit_device(s, d);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole plan ---- */
 
 static bg_status finish(const store *s, bg_error *error)
 {
@@ -547,7 +547,8 @@ static bg_status finish(const store *s, bg_error *error)
     bg_status status;
 
     if (s->unknown != NULL)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "ops of type `%s` could not be found again in a stored plan",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "ops of type `%s` could not be found again in a stored plan; give the type a revision",
                             s->unknown->name);
     if (a->out_of_memory)
         return bgi_error_memory(error, "a cached plan", a->size_bytes);

@@ -10,7 +10,7 @@
 #include "plan/compile.h"
 #include "schedule/schedule.h"
 
-/* ---- small things ---- */
+/* ---- types, names, operands and actions ---- */
 
 void bgi_store_type(bgi_archive *a, bg_type *type)
 {
@@ -429,7 +429,7 @@ static bg_status check_schedule(bg_plan *plan, bg_error *error)
     return bg_schedule_verify(plan->schedule, problem, error);
 }
 
-/* Whether the plan has a mesh of replicas that hold parts of the model. */
+/* Whether the tensor axes divide the number of replicas. */
 static bool has_mesh(const bg_plan *plan)
 {
     return plan->tensor_1 > 0 && plan->tensor_2 > 0 && plan->tensor_1 <= plan->replicas &&

@@ -1,5 +1,6 @@
 /*
- * store_tables.h: visitors of the parts of a plan without op types and kernels, and visitors that other parts use.
+ * store_tables.h: declares visitors of the parts of a plan without op types and kernels, and visitors that store.c also
+ * uses.
  */
 #ifndef BGI_PLAN_STORE_TABLES_H
 #define BGI_PLAN_STORE_TABLES_H

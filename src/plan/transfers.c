@@ -1,6 +1,6 @@
 /*
  * transfers.c: lists the transfers of each device, and finds the transfers that each instruction or call waits for. It
- * knows only the places of buffers.
+ * chooses neither places nor the order of the program.
  *
  * The file simulates two steps of the device's program. For each range of the arena it records the last issued transfer
  * that reads or writes the range. An instruction or call that touches the range waits for that transfer. Transfers run
@@ -148,7 +148,7 @@ static uint32_t count_transfers(const walker *w, const bgi_instruction *instruct
     return count;
 }
 
-/* ---- pieces ---- */
+/* ---- ranges of the arena ---- */
 
 static int compare_bounds(const void *a, const void *b)
 {
@@ -218,7 +218,8 @@ static uint32_t later(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Transfers of edges move only slots of rings. */
+/* Returns 1 + the number of the last transfer that touches an operand, or 0. Transfers of edges move only slots of
+ * rings. */
 static uint32_t find_operand_wait(const walker *w, const bgi_operand *operand, uint32_t micro_batch, size_t size_bytes)
 {
     const bg_plan *plan = w->compiler->plan;
@@ -346,7 +347,7 @@ static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
         return BG_OK;
     if (total > INT32_MAX / 2)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "device %u has %zu loads and stores a step, but at most 2^30 are supported", device, total);
+                            "device %u has %zu loads and stores a step; it must have fewer than 2^30", device, total);
     w.transfers = bgi_arena_allocate(&c->plan->arena, total, sizeof *w.transfers);
     w.shared_things = bgi_arena_allocate(&c->scratch, total, sizeof *w.shared_things);
     w.first_slots = bgi_arena_allocate(&c->scratch, c->edges->count, sizeof *w.first_slots);

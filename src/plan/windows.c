@@ -2,9 +2,9 @@
  * windows.c: places remote buffers and edges on their devices.
  *
  *     a buffer of variables   has a window, a place in the arena that the variables have whenever the buffer is loaded;
- *                             of sharded weights it holds all replicas' pieces one after the other
- *     a remote edge           has three rings of slots: its producer's, its readers', and the remote one behind them;
- *                             one that another has stored has its readers' only
+ *                             a window of sharded weights holds all replicas' pieces one after the other
+ *     a remote edge           has three rings of slots: its producer's, its readers', and the one in the remote store;
+ *                             an edge whose values another edge stores has only its readers' ring
  *
  * Windows and rings share memory when no two of them are needed at the same time in the device's order.
  */

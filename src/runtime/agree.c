@@ -1,5 +1,6 @@
 /*
- * agree.c: compares plans between ranks by a checksum. If the checksums differ, it finds the option that differs.
+ * agree.c: compares options between ranks as text, and plans by a checksum. If either differs, finds the first
+ * difference, for the error message.
  */
 #include "runtime/agree.h"
 
@@ -70,8 +71,8 @@ static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
     add_number(crc, instruction->needs_sum);
 }
 
-/* Returns a checksum of the plan. It includes the kernels' names, so that it differs between ranks that use different
- * instruction sets. */
+/* Returns a checksum of the plan. The checksum includes the kernels' names, so that it differs between ranks that use
+ * different instruction sets. */
 static uint64_t sum_plan(const bg_plan *plan)
 {
     bgi_crc64 crc;
@@ -100,7 +101,7 @@ static uint64_t sum_plan(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Returns whether the option does not shape the plan, but affects results or must be equal on all ranks. */
+/* Returns whether the option must be equal on all ranks: it shapes the plan, or it is in `others`. */
 static bool is_of_all(const bgi_option *option)
 {
     static const char *const others[] = {"seed", "layout", "memmap_dir", "memmap_mode"};
@@ -122,7 +123,7 @@ static void add_real(bgi_string *text, const char *name, double value)
     bgi_string_add(text, "%s %s\n", name, digits);
 }
 
-/* Prints the optimizer, and then its settings, which depend on it. */
+/* Prints the optimizer's kind, and then the settings that this kind has. */
 static void add_optimizer(bgi_string *text, const bg_optimizer *optimizer)
 {
     char kind[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -137,8 +138,8 @@ static void add_optimizer(bgi_string *text, const bg_optimizer *optimizer)
                    optimizer->numbers[2]);
 }
 
-/* Prints "name value" lines of everything that must be equal on all ranks. The library comes first, because releases
- * may round differently. */
+/* Prints a line "name value" for each option and setting that must be equal on all ranks. The library's version comes
+ * first, because releases may round differently. */
 static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
 {
     const char *agreed = plan->options.execution.transport->agreed;

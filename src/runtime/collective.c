@@ -236,8 +236,8 @@ bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker)
     return bgi_runner_reached(runner, &runner->sums_done, begun);
 }
 
-/* Polls the transport from time to time, because a call takes about a microsecond; between ranks of one host it also
- * copies the arrived parts of a message. */
+/* Polls the transport only from time to time, because a poll takes about a microsecond. Between ranks of one host a
+ * poll also copies the arrived parts of a message. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 {
     bgi_transport *transport = runner->transport;
@@ -263,8 +263,8 @@ bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 
 /* ---- collective calls of the model ---- */
 
-/* Describes a piece as [outer, along, inner]: its rows, the row's elements along `axis`, and the elements inside
- * `axis`. */
+/* Describes a piece as `count` rows of `piece` elements: the dimensions before `axis` count rows, and `axis` and the
+ * dimensions after it count the elements of a row. */
 static bgi_pattern row_pattern(bgi_pattern_kind kind, uint32_t size, const bg_type *piece, uint32_t axis)
 {
     bgi_pattern pattern = {.kind = kind, .size = size, .count = 1, .piece = 1};

@@ -73,7 +73,8 @@ static void *copy_pieces(void *user)
     return NULL;
 }
 
-/* Returns the number of threads; 1, the caller, for a small model. */
+/* Returns the number of threads to use, with the caller: one for each PIECE_BYTES, but at most `most`. 0 also means the
+ * caller alone. */
 static uint32_t count_threads(const bgi_copy_list *list, uint32_t most)
 {
     size_t bytes = 0;

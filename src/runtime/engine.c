@@ -1,5 +1,5 @@
 /*
- * engine.c: creates the memory of all replicas' devices, reads and writes it between runs, and ends the engine.
+ * engine.c: creates and destroys engines, and reads and writes the memory of their devices between runs.
  */
 #include "runtime/engine.h"
 
@@ -29,7 +29,8 @@ static uint32_t count_rings(const bg_plan *plan, const bgi_plan_device *device)
     return !plan->options.reporting.trace ? 0 : device->transfer_count > 0 ? 2 : 1;
 }
 
-/* Returns a double, because a sum of sizes may overflow although each size fits. */
+/* Returns the bytes of the tables for the edges and devices of all replicas. The result is a double, because a sum of
+ * sizes may overflow although each size fits. */
 static double count_table_bytes(const bg_plan *plan)
 {
     const size_t link_bytes = sizeof(bgi_link) + 2 * sizeof(bgi_counter);
@@ -54,7 +55,7 @@ uint64_t bgi_engine_table_bytes(const bg_plan *plan)
     return bytes < 0x1p63 ? (uint64_t)bytes : UINT64_MAX;
 }
 
-/* Returns the memory of this rank's devices, and of the tables that grow with all devices. */
+/* Returns the bytes of this rank's devices, and of the tables that grow with the number of all devices. */
 static uint64_t count_bytes(const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;

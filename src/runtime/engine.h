@@ -3,8 +3,8 @@
  * optimizers. device/device.h allocates memory, and transport/transport.h lets devices communicate.
  *
  * Runners and workers. A runner is a device and its position in its program. Only the order of its instructions
- * matters, not the thread that executes them. A worker owns at most one runner at a time. It takes one that is ready,
- * advances it instruction by instruction until the next one must wait, parks it, and takes another.
+ * matters, not the thread that executes them. A worker owns at most one runner at a time. It takes a ready runner,
+ * advances it until its next instruction must wait, parks it, and takes another.
  *
  *     worker --take--> runner --advance--> ... --must wait--> park --> look again --> take another | help | sleep
  *
@@ -90,9 +90,9 @@
  * of a group reach the same operations in the same order. So a program that cannot deadlock for one replica cannot
  * deadlock for all.
  *
- * The caller as worker. An engine with one worker that is not bound starts no thread: the thread in bgi_engine_run does
- * the work, and checks the time limit whenever it is idle. That thread would not return from a kernel that hangs, so
- * a plan with kernels from outside the library always gets a worker thread.
+ * The caller as worker. An engine with one worker that is not bound starts no thread for this worker: the thread in
+ * bgi_engine_run does the work, and checks the time limit whenever it is idle. That thread would not return from a
+ * kernel that hangs, so a plan with kernels from outside the library always gets a worker thread.
  *
  * Sums of gradients may overlap with the program: REDUCE contributes the gradients, and the device continues up to the
  * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers (an I/O thread,
@@ -204,7 +204,7 @@ typedef struct bgi_brought {
     bgi_cut cut;
 } bgi_brought;
 
-/* One (replica, device). */
+/* A device of one replica, and its position in its program. */
 struct bgi_runner {
     /* All workers that search for work read these fields. The owner writes (counter, target) before it gives up
      * ownership. */
@@ -251,10 +251,11 @@ struct bgi_runner {
     uint32_t sum_worker;   /* the worker that did the last share */
 
     /* The owner writes these fields; the watching thread reads them from time to time. */
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* completed instructions, calls and parts */
-    _Atomic uint32_t instruction;                             /* the instruction that runs or waits */
-    _Atomic uint32_t call;                                    /* the instruction's call that runs, or BGI_NO_CALL */
-    _Atomic uint64_t iteration;                               /* steps over the life of the engine */
+    _Alignas(
+        BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* the number of completed instructions, calls and parts */
+    _Atomic uint32_t instruction;                        /* the instruction that runs or waits */
+    _Atomic uint32_t call;                               /* the instruction's call that runs, or BGI_NO_CALL */
+    _Atomic uint64_t iteration;                          /* steps over the life of the engine */
 
     /* Fields of the owner, which pass to the next owner. Helpers read them between parts, so they are on a different
      * cache line from the owner's progress counters. */
@@ -304,7 +305,7 @@ struct bgi_worker {
     bgi_engine *engine;
     pthread_t thread;
     uint32_t number;
-    uint32_t cpu; /* the system's number; BGI_NO_CPU: not bound */
+    uint32_t cpu; /* the processor to which the worker is bound, in the system's numbers; BGI_NO_CPU: not bound */
     bgi_trace_ring
         helps; /* while tracing: when the worker ran parts of calls of devices that it did not own; under help_mutex */
     bool is_caller;  /* has no separate thread: the caller of bgi_engine_run works */
@@ -374,17 +375,17 @@ struct bgi_engine {
     bgi_gate gate;
     atomic_bool has_spare;    /* the run has work for idle workers */
     bgi_counter spare_count;  /* the number of workers that do such work, or check for it */
-    bgi_counter runs;         /* begun */
+    bgi_counter runs;         /* the number of runs that have begun */
     bgi_counter devices_left; /* the number of devices that have not finished the run */
     atomic_bool asks_to_stop; /* this rank requests that no further run begins */
-    bool is_asked_to_stop;    /* some rank had requested it when the last run ended */
+    bool is_asked_to_stop;    /* some rank had requested a stop when the last run ended */
     bool has_refused;         /* the last run skipped an update on some rank (options.numerics.guard_loss) */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
     bool is_dead;             /* a device failed, or no device made progress within the limit */
     pthread_mutex_t mutex;    /* guards the following fields, and sleeping until the run is done */
-    pthread_cond_t changed;   /* run done, failure, worker exit */
-    uint32_t exited_count;    /* workers */
+    pthread_cond_t changed;   /* signals the end of a run, a failure, or that a worker has left */
+    uint32_t exited_count;    /* the number of workers that have left */
     uint32_t orphan_count;    /* the number of detached workers that may still return */
     bool is_orphaned;
 
@@ -619,8 +620,8 @@ bgi_pattern bgi_collective_pattern(const bgi_call *call);
 
 void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction);
 void bgi_stream_out(bgi_runner *runner, const bgi_instruction *instruction);
-/* Returns whether outfeeds have free rows for the values of the HOST_OUT or U; otherwise notes the counter that the
- * device waits for. */
+/* Returns whether outfeeds have free rows for the values of the HOST_OUT or UPDATE; otherwise notes the counter that
+ * the device waits for. */
 bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction);
 /* Return the number of micro-batches of a run that the caller passes for each input, or receives for an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);

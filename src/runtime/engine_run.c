@@ -10,12 +10,12 @@
 #include "options/optimizer.h"
 #include "runtime/agree.h"
 
-/* The watching thread makes this number of checks within the time limit. A worker that is not inside a kernel leaves
- * within microseconds; the longest work outside kernels is copying streams. */
+/* The watching thread makes at least this number of checks within the time limit. A worker that is not inside a kernel
+ * leaves within microseconds; the longest work outside kernels is copying streams. */
 enum { LOOKS_PER_LIMIT = 16 };
 static const uint64_t longest_look_ns = 1000000000u;
 static const uint64_t leave_ns = 1000000000u;
-/* How often the calling thread polls when only it may receive messages from other ranks. */
+/* The time between the calling thread's polls when only this thread may receive messages from other ranks. */
 static const uint64_t poll_ns = 20000;
 
 static uint64_t count_progress(const bgi_engine *engine)
@@ -84,7 +84,7 @@ static bool watch(bgi_engine *engine, double *out_waited_s)
 
     if (limit_s > 0.0 && limit_s * 1e9 / LOOKS_PER_LIMIT < (double)longest_look_ns)
         look_ns = (uint64_t)(limit_s * 1e9 / LOOKS_PER_LIMIT) + 1;
-    if (engine->is_driven) /* most runs end here, without reading the clock */
+    if (engine->is_driven) /* most runs end here, without another reading of the clock */
         bgi_workers_drive(engine, look_ns);
     while (!bgi_engine_is_over(engine)) {
         const uint64_t seen = count_all_progress(engine), now_ns = bgi_clock_ns();

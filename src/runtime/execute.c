@@ -1,6 +1,6 @@
 /*
- * execute.c: checks the caller's arguments of a run and converts them for the engine; queues begin and end with the
- * run.
+ * execute.c: runs a session: checks the caller's arguments, converts them for the engine, and begins and ends the
+ * outfeeds.
  */
 #include "runtime/session.h"
 
@@ -30,12 +30,15 @@ static bg_status check_inputs(const bg_plan *plan, const bg_run *run, bg_error *
     for (uint32_t i = 0; i < plan->input_count && !run->synthetic; i++) {
         const bool is_given = run->inputs != NULL && run->inputs[i] != NULL;
         if (!is_given && (run->infeed == NULL || !bgi_infeed_feeds(run->infeed, i)))
-            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is missing", plan->inputs[i].name);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "input `%s` is missing; pass it in the list of inputs or through the infeed",
+                                plan->inputs[i].name);
         if (is_given && run->infeed != NULL && bgi_infeed_feeds(run->infeed, i))
-            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is in the list of inputs and in the infeed",
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "input `%s` is in the list of inputs and in the infeed; remove it from one",
                                 plan->inputs[i].name);
         if (!is_given && run->constants != NULL && run->constants[i])
-            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is constant, but also comes from the infeed",
+            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is marked as constant, but comes from the infeed",
                                 plan->inputs[i].name);
     }
     return BG_OK;
@@ -46,7 +49,7 @@ static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t li
     if (limit > plan->iterations && !bgi_plan_counts_steps(plan))
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "iterations is %llu, but in inference the plan determines the device iterations; leave it 0",
+            "iterations is %llu, but in inference the plan determines the device iterations; set iterations to 0",
             (unsigned long long)run->iterations);
     for (uint32_t i = 0; i < bgi_plan_output_count(plan) && limit > plan->iterations && !run->synthetic; i++) {
         const bool has_array = grows(&plan->outputs[i]) && run->outputs != NULL && run->outputs[i] != NULL;
@@ -70,7 +73,7 @@ static bg_status check_rates(const bg_plan *plan, const double *rates, uint64_t 
         return BG_OK;
     if (!plan->training)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "learning_rates is set, but a session for inference has no optimizer");
+                            "learning_rates is set, but a session for inference has no optimizer; leave it NULL");
     if (limit == BG_ENDLESS)
         return bg_error_set(
             error, BG_ERROR_INVALID,
@@ -172,8 +175,8 @@ static bg_status begin_outfeeds(bg_session *session, const bgi_run *run, bg_erro
     return BG_OK;
 }
 
-/* Returns the failure of the data of the lowest rank that has one, on all ranks. `own` is the status of this rank's
- * data. */
+/* Returns, on all ranks, the failure of the lowest rank whose data failed. If no rank's data failed, returns `own`, the
+ * status of this rank's data. */
 static bg_status share_failure(const bg_session *session, const bg_error *own, bg_error *error)
 {
     struct {
@@ -311,7 +314,8 @@ bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *co
 
 typedef bg_status (*open_infeed)(void *user, bg_infeed **out, bg_error *error);
 
-/* Opens the infeed that the session keeps for a key and a number, or creates a new one. */
+/* Keeps the session's kept infeed if it belongs to this key and number. Otherwise replaces it with a new infeed, which
+ * `open` creates. */
 static bg_status open_kept(bg_session *session, const void *key, uint64_t number, open_infeed open, void *user,
                            bg_error *error)
 {

@@ -11,7 +11,7 @@
  *     ----|=================|-----------> element    something of it, in all replicas; the last one frees it
  *
  * With several ranks each rank has its own infeed over the same elements, which keeps the elements that its devices
- * read and skips the others. It also has its own outfeeds, whose rows hold the values that its devices make.
+ * read and skips the others. Each rank also has its own outfeeds, whose rows hold the values that its devices make.
  *
  * Outfeed. An outfeed is a ring of rows. Devices write the leaves of a row, replica by replica and stage by stage; the
  * last writer completes the row. Rows become complete in order. A bounded ring holds the rows of a step and
@@ -24,8 +24,8 @@
  * a while loop running, and a request to stop. The gate is on the host. A device asks at the beginning of each step,
  * and the transport's notes grant it iterations. The gate decides the same for all devices, so every device does the
  * same iterations. With several ranks, rank 0 has the gate. The other ranks forward the requests and votes of their
- * devices and report the progress of their infeeds. Iterations are granted ahead of time, unless a value decides about
- * each of them.
+ * devices and report the progress of their infeeds. Rank 0 grants iterations ahead of time, unless a value decides
+ * about each of them.
  *
  * Locks are taken in this order: a queue's lock, then the gate's. No lock is held while a kernel or a source runs.
  */
@@ -45,18 +45,18 @@ typedef struct bgi_runner bgi_runner;
 
 typedef struct bgi_gate {
     pthread_mutex_t mutex;
-    /* Under the mutex. */
+    /* The mutex protects the following fields. */
     uint64_t end;      /* the number of iterations of this run; UINT64_MAX: not known yet */
     uint64_t begun_at; /* the number of iterations of earlier runs */
-    uint64_t next;     /* iterations granted in this run */
-    uint64_t asked;    /* iterations that a device has reached */
-    uint64_t voted;    /* iterations after which all replicas have voted */
-    uint32_t votes;    /* votes for the following iteration */
+    uint64_t next;     /* the number of iterations granted in this run */
+    uint64_t asked;    /* the number of iterations that a device has reached */
+    uint64_t voted;    /* the number of iterations after which all replicas have voted */
+    uint32_t votes;    /* the number of votes for the following iteration */
     bool wants_end;    /* a replica voted to end */
     bool is_on;        /* a run is in progress */
     /* The number of iterations of the run whose data are in the ring, and the iteration at which the data end. On rank
-     * 0 these arrays have an entry for each rank; on other ranks they have only that rank's numbers, as reported to
-     * rank 0. NULL: one process. */
+     * 0 there is an entry for each rank; on another rank, entry 0 has the numbers that this rank last reported to rank
+     * 0. NULL: one process. */
     uint64_t *ready, *ends;
 } bgi_gate;
 
@@ -140,8 +140,8 @@ struct bg_outfeed {
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    /* Under the mutex. */
-    uint64_t complete;  /* rows */
+    /* The mutex protects the following fields. */
+    uint64_t complete;  /* the number of complete rows */
     uint64_t shown;     /* if newest_only: the number of complete rows when the consumer last took one */
     bgi_engine *engine; /* during a run */
     bool is_closed;     /* the session has ended */
@@ -173,7 +173,7 @@ typedef struct bgi_run {
     bool (*spare)(void *user); /* or NULL */
     void *spare_user;
     uint64_t step, optimizer_step;
-    uint64_t limit;            /* iterations */
+    uint64_t limit;            /* the largest number of iterations */
     uint32_t stop_output;      /* the run ends when this output is above 0; or BGI_NO_OUTPUT */
     uint32_t condition_output; /* the run ends when this output is not above 0; or BGI_NO_OUTPUT */
     bool is_synthetic;

@@ -8,7 +8,7 @@
 
 typedef struct bgi_host_memory {
     uint64_t free_bytes; /* UINT64_MAX: unknown */
-    bool is_limit;       /* the limit of a control group of the process, not of the machine */
+    bool is_limit;       /* free_bytes is the limit of a control group of the process, not of the machine */
 } bgi_host_memory;
 
 /* Reads /proc and /sys below the folder `root` ("" for the system's own). Missing and unreadable files set no limit. */

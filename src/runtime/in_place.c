@@ -1,6 +1,6 @@
 /*
- * in_place.c: finds variables that devices can read outside of their arenas; in inference these are weights. The
- * variables' places in the arenas stay unused, and operands in these places are redirected.
+ * in_place.c: finds the weights that devices can read outside of their arenas, in inference. The weights' places in the
+ * arenas stay unused, and operands in these places are redirected.
  */
 #include "runtime/engine.h"
 

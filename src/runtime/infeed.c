@@ -1,6 +1,6 @@
 /*
- * infeed.c: a thread fills a ring of elements for the devices ahead of time. See feed.h for the ring. The infeed does
- * not know what a source does.
+ * infeed.c: fills a ring of elements for the devices ahead of time, with a thread. See feed.h for the ring. The infeed
+ * does not know what a source does.
  */
 #include "runtime/feed.h"
 
@@ -13,7 +13,7 @@
 
 enum { MOST_PREFETCH = 255, TENSOR_ALIGNMENT = 64 };
 
-/* The number of elements that an infeed without readers reports, when only other ranks have first stages. */
+/* The number of filled elements that an infeed reports when all its readers are on other ranks. */
 static const uint64_t IDLE_ELEMENTS = UINT64_MAX / 4;
 
 struct bg_infeed {
@@ -24,7 +24,7 @@ struct bg_infeed {
     bg_infeed_source source;
     void *user;
 
-    bool has_samples; /* else elements */
+    bool has_samples; /* the source gives samples; false: it gives elements */
     bg_sample_source samples;
     uint64_t micro_batch;
 
@@ -34,7 +34,7 @@ struct bg_infeed {
     size_t sizes[BG_INFEED_MAX_TENSORS], offsets[BG_INFEED_MAX_TENSORS];
     size_t slot_bytes;
     uint64_t slot_count;
-    uint32_t row_count;    /* groups of replicas */
+    uint32_t row_count;    /* the number of groups of replicas that read the same elements */
     uint32_t row_elements; /* consecutive elements of one group; copied, because the plan may be destroyed first */
     uint32_t *row_readers; /* by row (group of replicas): the number of readers of each of its elements on this rank */
     uint32_t *row_tensors; /* by row: bit t means that the readers need tensor t; stored after row_readers */
@@ -45,15 +45,15 @@ struct bg_infeed {
 
     bg_allocator allocator; /* the plan's allocator, which allocated `slots` */
     unsigned char *slots;
-    _Atomic uint32_t *readers; /* by slot: the remaining readers */
-    _Atomic uint64_t filled;   /* elements */
-    _Atomic uint64_t ended_at; /* number of elements; UINT64_MAX: not ended */
+    _Atomic uint32_t *readers; /* by slot: the number of remaining readers */
+    _Atomic uint64_t filled;   /* the number of filled elements */
+    _Atomic uint64_t ended_at; /* the number of elements of ended data; UINT64_MAX: the data have not ended */
     bg_error error;            /* the reason why the data ended; written before ended_at */
     uint64_t first;            /* the first element of the run in progress */
     pthread_mutex_t mutex;
     pthread_cond_t space;
-    /* Under the mutex. */
-    uint64_t freed; /* elements */
+    /* The mutex protects the following fields. */
+    uint64_t freed; /* the number of freed elements */
     bool is_ending;
     bgi_engine *engine; /* during a run */
 };
@@ -67,7 +67,7 @@ void bg_infeed_options_init(bg_infeed_options *options, size_t struct_bytes)
 
 /* ---- the thread ---- */
 
-/* Waits for a free slot; false when the infeed ends. */
+/* Waits for a free slot for the element; returns false when the infeed ends. */
 static bool wait_for_space(bg_infeed *infeed, uint64_t element)
 {
     bool goes_on;
@@ -219,7 +219,7 @@ bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infee
     bg_infeed *infeed = NULL;
 
     if (types == NULL || source == NULL || options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an infeed without %s",
+        return bg_error_set(error, BG_ERROR_INVALID, "the infeed has no %s",
                             types == NULL    ? "types"
                             : source == NULL ? "a source"
                                              : "options");
@@ -353,8 +353,8 @@ static uint32_t tensors_of(const bg_infeed *infeed, const bgi_instruction *instr
     return found;
 }
 
-/* Counts the HOST_IN instructions of one micro-batch that copy from the infeed, over the replicas of this rank that
- * read the same elements. */
+/* Counts, for each group of replicas that read the same elements, the HOST_IN instructions on this rank that copy from
+ * the infeed in one micro-batch. */
 static void count_readers(bg_infeed *infeed, const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -392,7 +392,7 @@ static bg_status find_readers(bg_infeed *infeed, const bgi_engine *engine, bg_er
         count += infeed->row_readers[row];
     infeed->is_idle = count == 0;
     if (count == 0 && engine->ranks == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "infeed: no input of the session reads from it");
+        return bg_error_set(error, BG_ERROR_INVALID, "infeed: no device of the session reads its tensors");
     return BG_OK;
 }
 
@@ -434,7 +434,7 @@ bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error
     const bg_plan *plan = engine->plan;
 
     if (infeed->plan != NULL || infeed->slots != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "the infeed was started already; make another one");
+        return bg_error_set(error, BG_ERROR_INVALID, "the infeed was started already; create another one");
     for (uint32_t t = 0; t < infeed->tensor_count; t++)
         BGI_TRY(match_tensor(infeed, plan, t, error));
     BGI_TRY(find_readers(infeed, engine, error));

@@ -3,8 +3,8 @@
  * depend on threads or order. Kinds whose elements depend on each other first compute a common part from the whole
  * tensor's random numbers.
  *
- * Elements 4 i .. 4 i + 3 come from the four words of one Philox block: a uniform value from one word each, normal
- * values from pairs.
+ * Elements 4 i .. 4 i + 3 come from the four words of one Philox block: each uniform value from one word, and two
+ * normal values from each pair of words. Truncated values that miss the range are drawn again from further blocks.
  */
 #include "runtime/initialize.h"
 
@@ -95,7 +95,7 @@ static bool is_random(bg_initializer_kind kind)
            kind == BG_INITIALIZE_SPARSE;
 }
 
-/* Returns whether the element is 1: output o of each group is input o at the middle position, as in
+/* Returns whether the element is 1: it must connect output o of a group with input o at the middle position, as in
  * torch.nn.init.dirac_. */
 static bool is_dirac(const bgi_first_values *v, int64_t element)
 {
@@ -111,7 +111,7 @@ static bool is_dirac(const bgi_first_values *v, int64_t element)
 }
 
 /* Returns an element of an orthogonal tensor. Rows are outputs, and columns are all other dimensions; there is a vector
- * for each row or, if there are fewer columns, for each column. */
+ * for each row if there are fewer rows than columns, otherwise for each column. */
 static double find_orthogonal(const bgi_first_values *v, int64_t element)
 {
     const int64_t rows = v->whole.dims[0], columns = bg_type_element_count(&v->whole) / rows;
@@ -237,7 +237,7 @@ static bg_status make_zeros(bgi_first_values *v, const char *name, bg_error *err
     uint32_t *order;
 
     if (rows > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "first values of `%s`: sparse supports at most 2^32 rows",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "first values of `%s`: sparse supports fewer than 2^32 rows",
                             name);
     order = malloc((size_t)rows * sizeof *order);
     v->zeros = calloc((size_t)(rows * columns), 1);

@@ -19,15 +19,15 @@ typedef struct bgi_first_values {
     uint8_t *zeros;
 } bgi_first_values;
 
-/* Prepares the values of one tensor; `name` is for error messages. Errors: those of bgi_initializer_check, and
- * BG_ERROR_MEMORY. */
+/* Prepares the values of one tensor; `name` is for error messages. Errors: those of bgi_initializer_check,
+ * BG_ERROR_UNSUPPORTED (too many rows for "sparse"), BG_ERROR_MEMORY. */
 bg_status bgi_first_values_init(bgi_first_values *values, const bg_type *whole, const bg_initializer *initializer,
                                 const char *name, uint64_t seed, uint32_t number, uint32_t threads, bg_error *error);
 /* Writes elements first .. first + count - 1, beginning at data[0]. */
 void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_t count, void *data);
 void bgi_first_values_clear(bgi_first_values *values);
 
-/* Writes all elements. */
+/* Writes the first values of a whole tensor. */
 bg_status bgi_initialize(const bg_type *type, const bg_initializer *initializer, const char *name, uint64_t seed,
                          uint32_t number, uint32_t threads, void *data, bg_error *error);
 

@@ -135,7 +135,7 @@ static char *find_far(const bgi_runner *runner, const bgi_transfer *transfer)
     return runner->device->store + transfer->remote_offset;
 }
 
-/* Begins to fetch pieces; the m-th piece belongs to the m-th member. */
+/* Begins to fetch the pieces of a value; piece m is at member m of the group. */
 static void begin_gather(bgi_runner *runner, const bgi_transfer *transfer, char *near)
 {
     for (uint32_t member = 0; member < count_members(runner, transfer->piece_axes); member++) {
@@ -150,7 +150,7 @@ static void begin_gather(bgi_runner *runner, const bgi_transfer *transfer, char 
     atomic_store(&runner->is_fetching, true);
 }
 
-/* Returns false until all pieces have arrived. */
+/* Fetches the pieces of a value; returns false until all have arrived. */
 static bool gather(bgi_runner *runner, const bgi_transfer *transfer, char *near)
 {
     if (!atomic_load_explicit(&runner->is_fetching, memory_order_relaxed))

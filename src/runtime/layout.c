@@ -63,8 +63,8 @@ static bg_status read_ranks(const char *layout, uint32_t rank_count, uint32_t co
             return refuse(layout, why, error);
         }
         if ((*end == ',') != (i + 1 < count)) {
-            snprintf(why, sizeof why, "it has %s than the %u devices of all replicas", *end == ',' ? "more" : "fewer",
-                     count);
+            snprintf(why, sizeof why, "it has %s entries than the %u devices of all replicas",
+                     *end == ',' ? "more" : "fewer", count);
             return refuse(layout, why, error);
         }
         if (owners != NULL)

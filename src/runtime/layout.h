@@ -9,9 +9,9 @@
 #include "plan/plan.h"
 
 /* Sets owners[replica * devices + device] to the rank that owns the device, according to options.execution.layout.
- * Ranks have almost equal numbers of devices. Every rank has at least one device or, if there are fewer devices than
- * ranks, at least rank 0 has one. Errors: BG_ERROR_INVALID for an impossible layout. A plan for inference with fewer
- * replicas than the layout's list has the default layout. */
+ * Unless the layout is a list, ranks have almost equal numbers of devices. Every rank has at least one device or, if
+ * there are fewer devices than ranks, at least rank 0 has one. Errors: BG_ERROR_INVALID for an impossible layout,
+ * BG_ERROR_MEMORY. A plan for inference with fewer replicas than the layout's list has the default layout. */
 bg_status bgi_layout_make(const bg_plan *plan, const bg_transport *transport, uint32_t *owners, bg_error *error);
 
 /* Checks the layout for one process, which owns all devices in any layout. Errors: BG_ERROR_INVALID for a layout that

@@ -15,10 +15,10 @@
  *          --> begin (removes the index) --> runs --> finish (flushes the stores, writes the index)
  *          --> begin ... --> close
  *
- * The identity is the part of a plan that determines the layout of the stores; a session that resumes must have the
- * same one. Each store and the index contain the identity, and a number drawn when the files were made, so that stores
- * of different directories are never mixed. The whole file is allocated when it is made, so a full disk is an error
- * before the first run.
+ * The identity is a checksum of the part of a plan that determines the layout of the stores; a session that resumes
+ * must have the same identity. Each store and the index contain the identity, and a number drawn when the files were
+ * made, so that stores of different directories are never mixed. A store's whole file is allocated when the store is
+ * made, so a full disk is an error before the first run.
  *
  * With several ranks each rank makes, opens and locks the stores of its own devices, in a directory that may be on its
  * own host. Rank 0 has the directory's lock and the index; it decides whether to resume, make or reject files, and
@@ -48,11 +48,11 @@ struct bgi_memmap {
     bgi_progress *progress;   /* the progress of the session's creation; NULL afterward */
     char *directory, *index_path, *old_index_path;
     bg_memmap_mode mode;
-    int lock; /* file descriptor; -1: none */
+    int lock; /* file descriptor of the lock file; -1: none */
     uint64_t identity, id;
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* the optimizer to which the plan's state belongs; "": no state */
     bool is_complete;                              /* the index exists */
-    bool is_made;                                  /* made by this session and not used yet */
+    bool is_made;                                  /* this session has made the files and has not used them yet */
     bool is_continued;
     bgi_memmap_index found;
     uint32_t store_count; /* the number of devices of all replicas */
@@ -72,7 +72,7 @@ static bool is_own(const bgi_memmap *memmap, uint32_t device)
     return memmap->transport == NULL || bgi_ranks_has(memmap->transport->setup.ranks, device);
 }
 
-/* Distributes rank 0's data. */
+/* Sends rank 0's data to all ranks. */
 static bg_status share(const bgi_memmap *memmap, void *data, size_t size_bytes, bg_error *error)
 {
     return memmap->transport != NULL ? bgi_ranks_share(memmap->transport, 0, data, size_bytes, error) : BG_OK;
@@ -345,7 +345,7 @@ static bg_status name_files(bgi_memmap *memmap, const bg_plan *plan, bg_error *e
     return BG_OK;
 }
 
-/* Makes the file names and the folder, and locks the folder. */
+/* Makes the file names, creates the directory unless it is only read, and locks it on rank 0. */
 static bg_status prepare(bgi_memmap *memmap, const bg_plan *plan, bg_error *error)
 {
     BGI_TRY(name_files(memmap, plan, error));
@@ -372,8 +372,8 @@ static void warn_of_memory(const bgi_memmap *memmap, const bg_plan *plan)
     if (is_first(memmap))
         bgi_log(&plan->options, BG_LOG_WARNING,
                 access(memmap->directory, F_OK) != 0
-                    ? "memmap_dir does not exist and is read-only, so remote buffers are in memory"
-                    : "memmap_dir is read-only and has no files, so remote buffers are in memory");
+                    ? "memmap_dir does not exist and memmap_mode is read_only, so remote buffers are in memory"
+                    : "memmap_dir has no files and memmap_mode is read_only, so remote buffers are in memory");
 }
 
 static bg_status open_memmap(bgi_memmap *memmap, const bg_plan *plan, bool *out_is_used, bg_error *error)
@@ -395,7 +395,7 @@ static bg_status open_memmap(bgi_memmap *memmap, const bg_plan *plan, bool *out_
     return BG_OK;
 }
 
-/* Sums the bytes of all stores, which exist by now. */
+/* Sets the progress to the bytes of all stores, which exist by now. */
 static void end_progress(bgi_memmap *memmap)
 {
     uint64_t bytes = 0;
@@ -447,8 +447,8 @@ void bgi_memmap_close(bgi_memmap *memmap)
     for (uint32_t i = 0; memmap->stores != NULL && i < memmap->store_count; i++) {
         bgi_mapped_store *s = &memmap->stores[i];
         bgi_mapped_store_unmap(s);
-        /* A store that cannot be removed is harmless without an index, and is removed when the next session makes its
-         * own. */
+        /* A store that cannot be removed stays without an index: the next session rejects it, or removes it if
+         * memmap_mode is BG_MEMMAP_RENEW. */
         if (memmap->is_made && s->is_ours)
             (void)unlink(s->path);
         free(s->path);

@@ -25,7 +25,8 @@ bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_pro
                           bg_error *error);
 /* Sets the transport between ranks. */
 void bgi_memmap_follow(bgi_memmap *memmap, bgi_transport *transport);
-/* Removes files that were made and never used. `memmap` may be NULL. */
+/* Closes the files and unlocks the directory; removes files that this session made and never used. `memmap` may be
+ * NULL. */
 void bgi_memmap_close(bgi_memmap *memmap);
 /* Returns the memory of the store of device `index` among all replicas' devices; NULL when the device has no store or
  * belongs to another rank, and when `memmap` is NULL. */
@@ -39,7 +40,7 @@ void bgi_memmap_keep(bgi_memmap *memmap);
 /* Called before the stores change: removes the index, so that no session can resume from them until the next
  * bgi_memmap_finish. Repeated calls are cheap. */
 bg_status bgi_memmap_begin(bgi_memmap *memmap, bg_error *error);
-/* Flushes the stores and writes the index for all of `weights` that the session has. */
+/* Flushes the stores and writes the index for all weights of the session. */
 bg_status bgi_memmap_finish(bgi_memmap *memmap, bg_session *session, const char *note, bg_error *error);
 
 /* Returns the index with which the session resumed; NULL: none. Borrowed until bgi_memmap_forget, which frees it. */
@@ -76,8 +77,8 @@ bg_status bgi_memmap_index_parse(const char *name, const void *content, size_t s
 void bgi_memmap_index_clear(bgi_memmap_index *index);
 /* Sends the index that rank 0 has read, without the values, to all ranks. */
 bg_status bgi_memmap_index_share(bgi_memmap_index *index, bgi_transport *transport, bg_error *error);
-/* Sets a weight's properties (role, number of updates) from the index, but not its value. Fails if the value is neither
- * in the stores nor in the index. */
+/* Sets a weight's properties (`is_given`, `updates`) from the index, but not its value. Fails if the index has no such
+ * weight, or if the value is neither in the stores nor, with the weight's type, in the index. */
 bg_status bgi_memmap_index_take(const bgi_memmap_index *index, bg_weights *weights, uint32_t weight, bool is_in_stores,
                                 bg_error *error);
 /* Reads bytes of a weight's value in the index; called on the rank that has the file open. */

@@ -1,9 +1,9 @@
 /*
  * memmap_index.c: reads and writes the index of files of remote buffers, which makes the stores in the same directory a
- * training state. It has the identity of its stores, the progress of training, and the values of the weights that are
- * in no store.
+ * training state. The index has the identity of the stores, the progress of training, and the values of the weights
+ * that are in no store.
  *
- *     | page: what it is, plan, files | records, an archive | values, in the order of their records | CRC-64 |
+ *     | page: magic, version, identity, id | records, an archive | values, in the order of their records | CRC-64 |
  *
  * Values are written one after another, so that at most one of them is in memory in addition to the weights.
  */
@@ -36,7 +36,7 @@ typedef struct page {
 
 /* ---- records ---- */
 
-/* A weight's properties, and the type of its value when the value is in the index. */
+/* A weight's properties and type, and whether its value is in the index. */
 struct bgi_memmap_record {
     const char *name;
     bg_variable_role role;
@@ -114,7 +114,7 @@ static bg_status check_sum(const bgi_memmap_index *index, bg_error *error)
     return BG_OK;
 }
 
-/* Computes the offset of each value; returns false when they do not match the file's size. */
+/* Computes the offset of each value; returns false when a record is invalid or the values do not fill the file. */
 static bool place_values(bgi_memmap_index *index, uint64_t values_bytes)
 {
     uint64_t offset = 0;

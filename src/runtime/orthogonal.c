@@ -42,7 +42,7 @@ static void remove_part(double *vector, const double *unit, int64_t length)
         vector[i] -= part * unit[i];
 }
 
-/* Subtracts the components along the block's vectors from later vectors first .. end - 1. */
+/* The components along vectors block .. block_end - 1 that are subtracted from vectors first .. end - 1. */
 typedef struct removal {
     double *vectors;
     int64_t length, block, block_end, first, end;

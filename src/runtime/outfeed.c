@@ -39,11 +39,13 @@ static bg_status check_options(const bg_outfeed_options *options, bg_error *erro
             options->loss ? "both structure and loss are set; with loss a row is only the loss, so leave structure NULL"
                           : "structure is NULL; name an output, or several as in \"{loss, correct}\"");
     if (options->accumulate && options->newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "outfeed: accumulate is set with newest_only, but sums need every row");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "outfeed: accumulate is set with newest_only, but sums need every row; set only one of them");
     if (options->bounded && options->newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "outfeed: bounded is set with newest_only, which keeps one row anyway");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "outfeed: bounded is set with newest_only, which keeps one row anyway; set only one of them");
     if (options->accumulate_dtype != BG_DTYPE_NONE && options->accumulate_dtype != BG_FLOAT32 &&
         options->accumulate_dtype != BG_FLOAT64)
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate_dtype is %s; it must be float32 or float64",
@@ -60,13 +62,16 @@ static bg_status apply_mask(bg_outfeed *outfeed, bg_error *error)
     if (options->mask == NULL)
         return BG_OK;
     if (options->mask_count != outfeed->leaf_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask has %u elements for %u leaves",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "outfeed: the mask has %u elements for %u leaves; it must have one for each",
                             options->mask_count, outfeed->leaf_count);
     for (uint32_t i = 0; i < outfeed->leaf_count; i++)
         if (!options->mask[i])
             outfeed->leaves[count++] = outfeed->leaves[i];
     outfeed->leaf_count = count;
-    return count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask removes every leaf");
+    return count > 0 ? BG_OK
+                     : bg_error_set(error, BG_ERROR_INVALID,
+                                    "outfeed: the mask removes every leaf; it must keep at least one");
 }
 
 static bool init_waiting(bg_outfeed *outfeed)
@@ -295,7 +300,7 @@ static bg_status take_last(bg_outfeed *outfeed, bg_error *error)
     return BG_OK;
 }
 
-/* Returns the number of rows for which memory is allocated before a run. */
+/* Returns the ring's capacity when the outfeed is attached; make_room enlarges an unbounded ring later. */
 static uint64_t find_capacity(const bg_outfeed *outfeed)
 {
     const bg_plan *plan = outfeed->plan;
@@ -316,7 +321,8 @@ bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_e
     if (outfeed->plan != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "the outfeed is attached already; create another one");
     if (!plan->training && (options->loss || options->mask != NULL || options->accumulate))
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s is for training, which has an optimizer",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "outfeed: %s is set, which is only for training, but the session is for inference",
                             options->loss           ? "loss"
                             : options->mask != NULL ? "mask"
                                                     : "accumulate");
@@ -500,8 +506,8 @@ static bg_status take_array(const bg_outfeed *outfeed, uint32_t leaf, uint64_t c
     return count > 0 ? bg_array_init(out, &type, error) : BG_OK;
 }
 
-/* Copies complete rows, in at most two pieces because the ring wraps around. Only one thread takes rows, so these rows
- * stay. */
+/* Copies complete rows to the arrays and removes them from the ring. Only one thread takes rows, so these rows stay
+ * until then. */
 static void copy_rows(bg_outfeed *outfeed, uint64_t count, bg_array *arrays)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value);

@@ -92,7 +92,7 @@ static bg_status read_pair(reader *r, const char *path, uint32_t depth)
 
     BGI_TRY(read_name(r, &key));
     if (strchr(key, '/') != NULL)
-        return complain(r, "a key has no /");
+        return complain(r, "a key must not contain /");
     inner = bgi_arena_format(&r->outfeed->arena, "%s%s%s", path, *path != '\0' ? "/" : "", key);
     if (inner == NULL)
         return bgi_error_memory(r->error, "a path", 0);
@@ -120,7 +120,7 @@ static bg_status read_value(reader *r, const char *path, uint32_t depth)
         return add_leaf(r, path, output);
     }
     if (depth == MOST_DEPTH)
-        return complain(r, "nested too deep");
+        return complain(r, "the structure is nested too deeply");
     bgi_string_add(&r->written, "%c", is_tuple ? '(' : '{');
     do {
         bgi_string_add(&r->written, "%s", count > 0 ? ", " : "");
@@ -144,7 +144,7 @@ bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *err
     status = read_value(&r, "", 0);
     skip_spaces(&r);
     if (status == BG_OK && *r.at != '\0')
-        status = complain(&r, "the structure has ended");
+        status = complain(&r, "more text follows the end of the structure");
     if (status == BG_OK && r.written.data != NULL)
         outfeed->structure = bgi_arena_string(&outfeed->arena, r.written.data);
     if (status == BG_OK && outfeed->structure == NULL)

@@ -51,7 +51,7 @@ static void print_allowed(char text[BGI_PLACEMENT_TEXT_BYTES], const cpu_set_t *
         memcpy(text + BGI_PLACEMENT_TEXT_BYTES - 4, "...", 4);
 }
 
-/* Lists the allowed processors by number. */
+/* Lists the allowed processors in the order of their numbers. */
 static void list_allowed(bgi_placement *placement, const cpu_set_t *set, size_t cpus)
 {
     uint32_t count = 0;

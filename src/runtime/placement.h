@@ -18,7 +18,7 @@ typedef uint32_t (*bgi_processor_order)(void *user, bg_pinning pinning, uint32_t
 
 typedef struct bgi_placement {
     uint32_t *cpus;      /* the system's numbers, in the order in which workers get them; NULL: no thread is bound */
-    uint32_t cpu_count;  /* the number of `cpus`; 0: unknown */
+    uint32_t cpu_count;  /* the number of usable processors, also when `cpus` is NULL */
     uint32_t core_count; /* the first core_count of `cpus` are on separate cores; 0: unknown */
     bg_pinning pinning;
     char text[BGI_PLACEMENT_TEXT_BYTES]; /* the processors, as "0-3,8"; "": unknown */

@@ -99,9 +99,10 @@ static bg_status refuse_ranks(const bg_weights *weights, bg_error *error)
 {
     for (uint32_t i = 0; i < weights->count; i++)
         if (bgi_weights_takes_ranks(weights, i))
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "weights of several ranks are not published: no rank has all of them; read them there "
-                                "(bg_session_read_weights) and publish those");
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "weights of several ranks cannot be published, because no rank has all of them; read them on one "
+                "rank (bg_session_read_weights), set them in other weights, and publish those");
     return BG_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * publish.h: versions of weights that sessions read in place while another session trains.
+ * publish.h: keeps versions of weights that sessions read in place while another session trains.
  *
  *     weights --publish--> version 1, version 2 ... <--takes the current one for a call-- reader, reader ...
  *

@@ -17,7 +17,7 @@ enum { MOST_THREADS = 64, LEAST_WEIGHTS = 1 << 18 };
 
 /* ---- one matrix ---- */
 
-/* Rounds panels first .. end - 1. */
+/* Panels first .. end - 1 of a matrix, which one thread rounds. */
 typedef struct range {
     const bgi_quantized *quantized;
     const float *from;

@@ -9,7 +9,7 @@
 #include "runtime/memmap.h"
 #include "runtime/weights.h"
 
-enum { SPREAD_BYTES = 1 << 20 }; /* at a time */
+enum { SPREAD_BYTES = 1 << 20 }; /* the largest number of bytes that are sent at a time */
 
 /* A value that rank 0 sends, and its readers by rank. */
 typedef struct spreading {
@@ -18,7 +18,8 @@ typedef struct spreading {
                           it is not a reader */
 } spreading;
 
-/* Finds the ranks that have a variable of the weight, and allocates memory for the value. */
+/* Finds the ranks that have a variable of the weight (all ranks if the weight has no home), and allocates memory for
+ * the value. */
 static bg_status find_all_readers(bg_session *session, uint32_t number, spreading *s, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;

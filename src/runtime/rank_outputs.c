@@ -92,8 +92,8 @@ static void step(const bgi_engine *engine, stretch *s)
     s->value++;
 }
 
-/* Copies values between the output's array and the buffer, which is full afterward unless it is the last part. Returns
- * the number of bytes in the buffer. */
+/* Copies values between the output's array and the buffer `room`, which is full afterward except in the last round.
+ * Returns the number of bytes in the buffer. */
 static size_t copy_round(const bgi_engine *engine, stretch *s, char *room, bool is_packing)
 {
     const bg_plan *plan = engine->plan;

@@ -21,12 +21,12 @@ typedef struct part_place {
     const bgi_plan_variable *variable;
     bg_mesh at; /* coordinates on the tensor axes */
     uint32_t replica, rank;
-    int64_t first, end; /* elements */
+    int64_t first, end; /* the range of elements */
 } part_place;
 
 typedef bg_status visit_place(void *user, const part_place *place, bg_error *error);
 
-/* Returns the session that has the value, when several ranks share it; otherwise NULL. */
+/* Returns the weight's home if that session has several ranks, otherwise NULL. */
 static const bg_session *home_of(const bg_session *session, uint32_t number)
 {
     const bg_session *home = session->weights->items[number].home;
@@ -92,7 +92,7 @@ static bg_status visit_variable(const bg_session *home, uint32_t number, const b
     return BG_OK;
 }
 
-/* Whether the weight consists of this variable and possibly others: it is a section of the weight, or the whole. */
+/* Whether the variable is a section of the weight, or its home variable (the whole weight). */
 static bool is_of_weight(const bg_session *home, uint32_t number, uint32_t variable)
 {
     const bgi_weight *weight = &home->weights->items[number];
@@ -129,7 +129,7 @@ static void clip(void *user, const bgi_stretch *stretch)
     c->taken += end - begin;
 }
 
-/* Visits ranges in order; `part` counts from the place's first element. */
+/* Visits the ranges of the weight that the place has, in order; `part` counts from the place's first element. */
 static bg_status walk_place(const bg_session *home, const part_place *place, bgi_visit_stretch *visit, void *user,
                             bg_error *error)
 {
@@ -156,7 +156,7 @@ typedef struct walking {
     int64_t done;        /* the number of elements of this rank's part so far */
     uint32_t of;         /* the rank of the current place */
     char *out;           /* when reading: the destination of the part */
-    char *room;          /* when reading: a place's elements */
+    char *room;          /* when reading: memory for the elements of a place */
     bgi_copy_list *list; /* when reading: gets ranges that are to be copied later; NULL: all are copied now */
     size_t element_bytes;
 } walking;

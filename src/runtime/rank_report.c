@@ -1,5 +1,5 @@
 /*
- * rank_report.c: prints what each rank of a plan would own, hold and send, in a table in which equal ranks share a row.
+ * rank_report.c: prints what each rank of a plan would own, hold and send, in tables in which equal ranks share a row.
  * It reads only the plan and the layout, so any number of ranks can be examined on one machine.
  */
 #include <inttypes.h>
@@ -205,7 +205,8 @@ static bool is_first(const survey *s, uint32_t rank)
     return true;
 }
 
-/* Writes the ranks that are equal to this one as "0-3, 8", or their number when there are more than two ranges. */
+/* Writes the ranks that are equal to this one as "0-3, 8" or, when there are more than two ranges, the first rank and
+ * their number. */
 static void name_ranks(const survey *s, uint32_t rank, char label[LABEL_BYTES])
 {
     uint32_t count = 0, runs = 0;

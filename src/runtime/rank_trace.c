@@ -3,7 +3,7 @@
  * clock. Another host's clock is read several times, and the reading with the shortest round trip is used. The other
  * rank is assumed to read its clock in the middle of the round trip:
  *
- *     this rank     asked ----------------------- answered      its clock - (asked + answered) / 2
+ *     this rank     asked ----------------------- answered      (asked + answered) / 2 - its clock
  *     the other              looks at its clock
  */
 #include "runtime/session.h"
@@ -142,7 +142,7 @@ static bg_status share_device(bg_session *session, uint32_t device, uint32_t to,
     return hand_times(session, from, to, device, error);
 }
 
-/* Shares the times when the workers of a rank helped devices that they did not own. */
+/* Sends the times when the workers of a rank helped devices that they did not own. */
 static bg_status share_helps(bg_session *session, uint32_t from, uint32_t to, int64_t offset_ns, bg_error *error)
 {
     const uint32_t own = session->plan->options.execution.transport->rank;
@@ -235,7 +235,8 @@ bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *e
         return bg_error_set(error, BG_ERROR_INVALID, "bg_session_share_trace: rank is %u but must be below %u", rank,
                             transport != NULL ? transport->rank_count : 1);
     if (!session->plan->options.reporting.trace)
-        return bg_error_set(error, BG_ERROR_INVALID, "the plan's options do not ask for a trace");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the plan's options do not ask for a trace; set options.reporting.trace");
     if (session->owners == NULL)
         return BG_OK;
     BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_share_trace", error));

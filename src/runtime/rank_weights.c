@@ -3,7 +3,7 @@
  * its own devices, and sends its parts to the ranks that read them.
  *
  *     the rank that reads     use --> fetch --> announce: number --> take parts | ... | --> announce: end
- *     who has parts of it     serve: take number --> send them                  | ... | --> end
+ *     ranks with parts of it  serve: take number --> send them                  | ... | --> end
  */
 #include "runtime/session.h"
 
@@ -16,7 +16,7 @@
 #include "runtime/initialize.h"
 #include "runtime/weights.h"
 
-enum { MADE_ELEMENTS = 1 << 18 }; /* at a time */
+enum { MADE_ELEMENTS = 1 << 18 }; /* the largest number of elements that are made at a time */
 
 /* ---- a rank's own values ---- */
 

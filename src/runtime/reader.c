@@ -109,7 +109,7 @@ static bg_status publish_first(bg_weights *weights, bg_error *error)
     return status;
 }
 
-/* Creates the reader's session, while the reader has a version. */
+/* Creates the reader's session from the current version, which the caller drops afterward. */
 static bg_status create_session(const bg_plan *plan, bgi_reading *reading, bg_session **out, bg_error *error)
 {
     const bgi_version *version = bgi_reader_take(&reading->source->publication, reading->reader);

@@ -1,5 +1,5 @@
 /*
- * record.c: gives read access to a session's records, except its events.
+ * record.c: gives read access to a session's records, except the events of devices.
  */
 #include "runtime/record.h"
 
@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "runtime/session.h"
 
-/* Events are excluded, because bg_session_trace_event reads them. */
+/* Returns the ring's totals without its events, which bg_session_trace_event reads. */
 static bgi_trace_ring totals_of(const bgi_trace_ring *ring)
 {
     bgi_trace_ring totals = *ring;

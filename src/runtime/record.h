@@ -1,7 +1,7 @@
 /*
- * record.h: gives read access to a session's records, for reports and predictions. bg_session_trace_event reads events,
- * and these functions read all other records. They may be called only between runs. With several ranks, the records of
- * other ranks are unknown until bg_session_share_trace fetches them.
+ * record.h: gives read access to a session's records, for reports and predictions. bg_session_trace_event reads the
+ * events of devices, and these functions read all other records. They may be called only between runs. With several
+ * ranks, the records of other ranks are unknown until bg_session_share_trace fetches them.
  */
 #ifndef BGI_RUNTIME_RECORD_H
 #define BGI_RUNTIME_RECORD_H

@@ -1,8 +1,9 @@
 /*
  * report.c: finds why a run is stuck. It reads only the atomic fields of devices, because workers may own them.
  *
- * A kernel that does not return blocks the devices that wait for it, so it is reported first; otherwise the lowest
- * waiting device is reported.
+ * A kernel that does not return blocks the devices that wait for it, so the lowest device inside a kernel is reported.
+ * If there is none, the lowest device that waits for another rank is reported, otherwise the lowest waiting device;
+ * devices that wait for their turn come last.
  */
 #include "runtime/engine.h"
 
@@ -57,7 +58,8 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
     }
 }
 
-/* Returns the counter for which a sum that overlaps with the device's program waits. */
+/* Returns the counter for which the device waits. If the device waits for a sum that overlaps with its program, returns
+ * the counter for which the sum waits. */
 static const bgi_counter *find_awaited(const bgi_runner *runner)
 {
     const bgi_counter *counter = atomic_load(&runner->wait_counter);
@@ -160,7 +162,7 @@ static void print_transfer_wait(const bgi_runner *runner, char text[TEXT_BYTES])
         snprintf(text + length, TEXT_BYTES - (size_t)length, "; the next one needs a piece of replica %u", late);
 }
 
-/* Whether, in a strict plan, it is another device's turn in the replica. */
+/* Whether the device waits for its turn, in a strict plan. */
 static bool waits_for_turn(const bgi_engine *engine, const bgi_runner *runner)
 {
     return engine->turn_count > 0 && atomic_load(&runner->wait_counter) == &runner->turn;

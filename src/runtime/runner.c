@@ -324,8 +324,8 @@ static bool make_up(bgi_runner *runner, const bgi_worker *worker)
     return true;
 }
 
-/* Whether the instruction can begin: all slots that it writes are free, transfers of the memory that it touches are
- * done, and the message that it receives, if any, has arrived. */
+/* Whether the instruction can begin: all slots that it writes are free, the transfers and sums that it needs are done,
+ * the message that it receives, if any, has arrived, and outfeeds have free rows for its outputs. */
 static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     bgi_transport *transport = runner->transport;

@@ -412,7 +412,7 @@ bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session
     bg_error_clear(error);
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (plan == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "a session without a plan");
+        return bg_error_set(error, BG_ERROR_INVALID, "the session has no plan");
     return bgi_session_create(plan, weights, plan->training || plan->options.numerics.initialize_missing, out, error);
 }
 

@@ -1,5 +1,5 @@
 /*
- * session.h: declares what the files of the session share.
+ * session.h: declares the structs and functions that the session's files share.
  */
 #ifndef BGI_RUNTIME_SESSION_H
 #define BGI_RUNTIME_SESSION_H
@@ -12,7 +12,7 @@
 
 typedef struct bgi_memmap bgi_memmap;
 
-/* Copies that several threads make together (copy_list.c). Zeroed at first; the owner frees `pieces`. */
+/* Copies that several threads make together (copy_list.c). A new list is all zero; its owner frees `pieces`. */
 typedef struct bgi_copy_piece bgi_copy_piece;
 typedef struct bgi_copy_list {
     bgi_copy_piece *pieces;
@@ -26,8 +26,8 @@ typedef struct bgi_snapshot_room {
     atomic_bool is_used; /* the thread that has finished its copies clears it */
 } bgi_snapshot_room;
 
-/* The state of a session that reads published values (reader.c). The session has its own table of weights, one for each
- * variable: it borrows published values for a run, and owns the values that its ops write. */
+/* The state of a session that reads published values (reader.c). The session has its own table of weights, which
+ * borrows published values for a run, and owns the values that the session's ops write. */
 typedef struct bgi_reading {
     bg_weights *source;
     bgi_reader *reader;
@@ -38,7 +38,7 @@ typedef struct bgi_reading {
 } bgi_reading;
 
 typedef struct bgi_session_variable {
-    uint32_t weight;     /* UINT32_MAX: not shared */
+    uint32_t weight;     /* the number of the variable's weight; UINT32_MAX: the variable is not a weight */
     uint64_t version;    /* the version of the weight's value on the devices */
     uint32_t source;     /* of a quantized buffer: the weight that has its values in float32, or UINT32_MAX */
     bool is_repeated;    /* an earlier variable is a section of the same weight */
@@ -123,7 +123,8 @@ uint64_t bgi_session_count_creation(const bg_session *session);
 bg_status bgi_session_attach(bg_session *session, bg_error *error);
 /* Sets roles and optimizers from the plan, which is more precise than the file from which a weight was read. */
 void bgi_session_name_roles(bg_session *session);
-/* Makes the session the home of given weights, once nothing can fail any more. */
+/* Makes the session the home of those weights that existed before it and need its home; called when the creation can no
+ * longer fail. */
 void bgi_session_move_home(bg_session *session);
 /* Updates the devices to the newest weights. */
 bg_status bgi_session_refresh(bg_session *session, bg_error *error);
@@ -157,7 +158,7 @@ bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *var
                                bg_error *error);
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error);
 
-/* copy_list.c: add a copy of a range of a device's memory, and of the host's. */
+/* copy_list.c: add a copy to the list: of a range of a device's memory, or of the host's memory. */
 bg_status bgi_copy_list_add(bgi_copy_list *list, const bgi_engine *engine, uint32_t replica, const bgi_place *place,
                             void *to, size_t size_bytes, bg_error *error);
 bg_status bgi_copy_list_add_host(bgi_copy_list *list, const void *from, void *to, size_t size_bytes, bg_error *error);

@@ -1,5 +1,5 @@
 /*
- * session_view.c: what a caller sees of a session: the streams of its inputs and outputs, its workers and devices, and
+ * session_view.c: shows callers what a session has: the streams of its inputs and outputs, its workers and devices, and
  * the events of their traces.
  */
 #include "runtime/session.h"

@@ -285,8 +285,8 @@ void bgi_session_return(bg_session *session)
         }
 }
 
-/* Whether the weight has its home in the session, without a host copy: in sessions that train, that have several ranks,
- * or whose values are in files. Other sessions for inference use the host copies. */
+/* Whether a new weight has its home in the session, without a host copy: if the session trains or has several ranks,
+ * and its plan has the whole weight, or if the value is in files. Other sessions use host copies. */
 static bool is_at_home(const bg_session *session, uint32_t number)
 {
     return session->owners != NULL || session->plan->training
@@ -397,8 +397,8 @@ static bool must_be_given(const bg_session *session, const bgi_plan_variable *va
            (variable->role == BG_ROLE_PARAMETER || (variable->role == BG_ROLE_BUFFER && !variable->is_written));
 }
 
-/* Finds the weight of a variable, if there is one. Otherwise *out_piece is the first of the weights that can be joined
- * to it, or UINT32_MAX. */
+/* Finds the weight of a variable, if there is one. Otherwise sets *out_piece to the first of the pieces that can be
+ * joined to this weight, or to UINT32_MAX. */
 static bg_status find_weight(bg_session *session, uint32_t number, uint32_t *out_piece, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -463,7 +463,7 @@ static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *erro
                         bgi_plan_variable_weight(variable));
 }
 
-/* Finds the weights of all variables; fails for inference when some are missing. */
+/* Finds the weights of all variables; fails when weights are missing that the caller must give (must_be_given). */
 static bg_status find_weights(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;

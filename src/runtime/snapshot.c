@@ -18,7 +18,7 @@
 #include "core/threads.h"
 #include "runtime/weights.h"
 
-/* Copies a value that needs other ranks; all ranks call this function. */
+/* Copies a value that needs other ranks, all of which call this function, or reports that a value is lost. */
 static bg_status fetch_value(bg_weights *weights, uint32_t number, void *out, bg_error *error)
 {
     const void *value;
@@ -30,7 +30,7 @@ static bg_status fetch_value(bg_weights *weights, uint32_t number, void *out, bg
 }
 
 /* Lists copies of the whole newest value, from the devices that have it or from the host copy. If the devices have
- * sections or shards of a value, the function copies the value itself, and lists nothing. */
+ * sections or shards of a value, the function copies the value at once, and lists nothing. */
 static bg_status list_value(bgi_copy_list *list, bg_weights *weights, uint32_t number, char *out, bg_error *error)
 {
     const bgi_weight *weight = &weights->items[number];

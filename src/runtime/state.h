@@ -1,9 +1,9 @@
 /*
  * state.h: gives access to weights and their training state as named tensors, for companions that store them
- * (checkpoints). It is the only header of src/runtime that companions may include. The public functions on weights
- * (session.h) enter and leave the weights in each call. These functions are not public. A checkpoint of one step needs
- * all tensors inside a single entry, and it needs the properties of training state (role, age, owner), which other
- * callers do not use.
+ * (checkpoints). Companions include no other header of src/runtime, except that reports and predictions also include
+ * record.h. The public functions on weights (session.h) enter and leave the weights in each call. The functions of this
+ * file are called inside one entry. They are not public, because only checkpoints need all tensors of one step and the
+ * properties of training state (role, age, owner).
  *
  *     bgi_weights_enter --> tensors by number, values by bgi_weights_fetch, restored --> bgi_weights_leave
  */
@@ -97,12 +97,12 @@ bg_status bgi_session_pull(bg_session *session, bg_error *error);
 bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uint32_t rank, int64_t *out_first,
                                  int64_t *out_end, bg_error *error);
 
-/* All ranks call these functions between runs; in one process they do nothing, and bgi_session_settle returns
- * `status`. */
+/* Return this rank's number and the number of ranks; 0 and 1 in one process. */
 uint32_t bgi_session_rank(const bg_session *session);
 uint32_t bgi_session_rank_count(const bg_session *session);
-/* Combines the results of work that each rank has done separately: BG_OK when it succeeded on all ranks, otherwise the
- * error of the lowest rank that failed. */
+/* All ranks call this function and the following ones between runs; in one process they do nothing, and
+ * bgi_session_settle returns `status`. Combines the results of work that each rank has done separately: BG_OK when the
+ * work succeeded on all ranks, otherwise the error of the lowest rank that failed. */
 bg_status bgi_session_settle(const bg_session *session, bg_status status, bg_error *error);
 /* If *any is true on one rank, it becomes true on all ranks. */
 bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error);

@@ -33,8 +33,8 @@ uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *out
     }
 }
 
-/* Returns the index of this value in the caller's array; not_wanted when the mode omits it. An update has one value in
- * its step. */
+/* Returns the index of the output's current value in the caller's array; not_wanted when the mode omits the value. An
+ * output of the update has one value in each step. */
 static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *output)
 {
     const bg_plan *plan = runner->plan;

@@ -2,10 +2,10 @@
  * ticket.h: lets several threads claim numbered parts of some work from one 64-bit number, generation << 40 | end << 20
  * | beginning of the remaining parts. It does not know what the parts are.
  *
- * A part is claimed by a compare-and-swap, from the beginning or from the end. If a thread has read
- * the number of earlier work, its claim fails, because the generation has changed. After a successful claim the work
- * cannot end without that part. So data written before the ticket was published may be read after a claim, until the
- * part is counted as done.
+ * A part is claimed by a compare-and-swap, from the beginning or from the end. If a thread has read the number of
+ * earlier work, its claim fails, because the generation has changed. After a successful claim the work cannot end
+ * without that part. So data written before the ticket was published may be read after a claim, until the part is
+ * counted as done.
  */
 #ifndef BGI_RUNTIME_TICKET_H
 #define BGI_RUNTIME_TICKET_H

@@ -44,7 +44,8 @@ static bool has_calls(const bgi_instruction *instruction, const bgi_instruction 
            of->calls + of->call_count <= instruction->calls + instruction->call_count;
 }
 
-/* Returns the last instruction of this kind so far, if it has these calls; otherwise BGI_NO_INSTRUCTION. */
+/* Returns the last earlier instruction of the same kind if it has the instruction's calls, otherwise
+ * BGI_NO_INSTRUCTION. */
 static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction, const uint32_t *by_kind)
 {
     const bgi_instruction *of = &program->instructions[instruction];
@@ -53,8 +54,8 @@ static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction
     return last != BGI_NO_INSTRUCTION && has_calls(&program->instructions[last], of) ? last : BGI_NO_INSTRUCTION;
 }
 
-/* Searches backward for an instruction with these calls. A program alternates between a few stages, so the last
- * instruction of the kind may belong to another stage. */
+/* Searches backward for an instruction that has the given instruction's calls. A program alternates between a few
+ * stages, so the last instruction of the kind may belong to another stage. */
 static uint32_t search_sharer(const bgi_plan_device *program, uint32_t instruction)
 {
     enum { MOST_BACK = 4096 };

@@ -386,7 +386,7 @@ bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out,
     return status;
 }
 
-/* Gives a weight a new range of its value. */
+/* Sets the range of a weight's value that is piece `number`. */
 static bg_status set_piece(bg_weights *weights, uint32_t index, uint32_t number, const bg_type *type, const void *data,
                            bg_error *error)
 {
@@ -445,7 +445,7 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
     bgi_weight *weight;
 
     if (name == NULL || type == NULL || data == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "a weight without a %s",
+        return bg_error_set(error, BG_ERROR_INVALID, "the weight has no %s",
                             name == NULL   ? "name"
                             : type == NULL ? "type"
                                            : "value");

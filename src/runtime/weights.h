@@ -3,11 +3,11 @@
  * host copy or in the session that trained the weight last. The version counts values; a session copies the value to
  * its devices when its own version differs.
  *
- * The home of a weight is the first session that trains it, or that has it in files (memmap.h). It then has no host
- * copy, so a large model is not stored twice. The value is in the memory with which the session computes. A reader gets
- * an address in the device's memory or in the file, or a buffer of the weights in which the replicas' pieces are
- * joined; the next reader reuses that buffer. While `newest` is neither NULL nor the home, session `newest` has a newer
- * value.
+ * The home of a weight is the first session that trains it, or that has it in files (memmap.h). A weight with a home
+ * has no host copy, so a large model is not stored twice. The value is in the memory with which the session computes. A
+ * reader gets an address in the device's memory or in the file, or a buffer of the weights in which the replicas'
+ * pieces are joined; the next reader reuses that buffer. While `newest` is neither NULL nor the home, session `newest`
+ * has a newer value.
  *
  * A session of several ranks is the home of all its weights: a rank has its own devices' parts and no host copy. All
  * ranks fetch a value together, and the ranks that read it join the parts in that buffer.
@@ -29,9 +29,10 @@ enum { BGI_WEIGHT_ALIGNMENT = 64 };
 
 /* Functions of sessions that weights call for values. */
 typedef struct bgi_weight_holder {
-    /* Copies the whole value of a variable's weight (all sections of it that the session has) from the home places of
-     * the replicas with different parts. Parts of the weight that the session does not have are unchanged. With several
-     * ranks all ranks call it, and `readers` (by rank; NULL: all) get the value; `data` is NULL on other ranks. */
+    /* Copies the whole value of a variable's weight (all sections of it that the session has) from the variables' first
+     * places in those replicas that have different parts. Parts of the weight that the session does not have are
+     * unchanged. With several ranks all ranks call it, and `readers` (by rank; NULL: all) get the value; `data` is NULL
+     * on other ranks. */
     bg_status (*download)(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                           bg_error *error);
     /* Returns the address of the whole value of a variable's weight, when one replica has all of it in one place;

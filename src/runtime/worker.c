@@ -306,8 +306,8 @@ static bool is_short_run(const bg_plan *plan)
            bytes * plan->iterations * plan->replicas < short_run_bytes;
 }
 
-/* Returns the number of workers that do not only transfers. More workers than devices help as long as kernels can be
- * divided among them. */
+/* Returns the number of workers, without I/O threads. More workers than devices help as long as kernels can be divided
+ * among them. */
 static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
 {
     const uint32_t asked = engine->plan->options.execution.cores;

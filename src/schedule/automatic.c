@@ -20,7 +20,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The limit on examined actions: a minimum, a number of orders, and a maximum. */
+/* The number of actions that may be examined: those of WORK_ORDERS orders, but at least LEAST_WORK and at most
+ * MOST_WORK. */
 enum { LEAST_WORK = 250000, WORK_ORDERS = 150, MOST_WORK = 8000000 };
 
 enum { FIT_ROUNDS = 8 };
@@ -35,7 +36,7 @@ static const bgi_greedy_rule rules[] = {
     {.ranks = {[BG_ACTION_FORWARD] = 2, [BG_ACTION_BACKWARD] = 0, [BG_ACTION_WEIGHTS] = 1}},
 };
 static const double patiences[] = {0.0, 0.5, 1.0};
-/* Micro-batches in flight, relative to the number that keeps an even pipeline full with these costs. */
+/* Micro-batches in flight, relative to the number that keeps an even pipeline full with the problem's costs. */
 static const double fillings[] = {1.0, INFINITY, 1.5, 2.0, 0.75, 1.25, 3.0, 0.5, 0.25};
 
 enum {
@@ -132,7 +133,7 @@ static bool lower_caps(automatic *a)
     return is_lower;
 }
 
-/* Makes a greedy order with a->caps, or with lower caps where the byte limits require it. */
+/* Makes and tries a greedy order with a->caps, or with lower caps where the byte limits require them. */
 static bg_status try_rule(automatic *a, const bgi_greedy_rule *rule, bool *out_is_kept, bg_error *error)
 {
     *out_is_kept = false;
@@ -200,7 +201,7 @@ static bg_status search_orders(automatic *a, bg_error *error)
     BGI_TRY(try_generators(a, error));
     if (bgi_search_is_done(&a->search))
         return BG_OK;
-    /* The exhaustive search also takes its list of actions from the first greedy order. */
+    /* The exhaustive search takes its list of actions from a greedy order. */
     set_caps(a, 1.0);
     if (!bgi_greedy_run(a->greedy, &rules[0], a->caps, a->order))
         return BG_OK;

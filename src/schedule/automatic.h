@@ -1,10 +1,10 @@
 /*
  * automatic.h: declares the parts of the search for the order that ends first. automatic.c combines these parts:
  *
- *     search.c      what is tried, timed and kept; the best so far
+ *     search.c      tries, times and keeps orders; has the best one so far
  *     greedy.c      an order from a rule: every device takes the most urgent action that can begin
  *     improve.c     a better order from a good one: small changes along the critical path
- *     exhaustive.c  the best order of a small problem: all of them
+ *     exhaustive.c  the best order of a small problem, by trying all orders
  *
  * An order is an array of instance numbers (layout.h): the F, R, B and W of device 0, then its U, then those of device
  * 1 ... It has no messages, because complete.c adds them. The updates come last on each device, always in the same
@@ -29,7 +29,7 @@ typedef struct bgi_search {
     double *heads;      /* by row of F, R, B, W: the earliest start in an empty pipeline */
     double *tails;      /* by row of F, R, B, W: the time from its start to the end of the step in an empty pipeline */
     double period_ns;   /* the busiest device's time for a micro-batch */
-    double bound_ns;    /* no order ends earlier */
+    double bound_ns;    /* a time before which no order ends */
     bool is_stopped;    /* the caller requested a stop, which also sets work_left to 0 */
     uint64_t work_left; /* the number of actions that may still be examined, over all orders */
 
@@ -44,7 +44,7 @@ typedef struct bgi_search {
     double *finish;         /* by instance: when it ends; below 0: unknown */
     double *device_times;   /* by device */
     uint32_t *places;       /* by device: the place of its next action in the order */
-    uint32_t *ready;        /* a stack of devices */
+    uint32_t *ready;        /* a stack of devices that may continue */
     uint32_t *first_waiter; /* by instance: 1 + a device that waits for it */
     uint32_t *next_waiter;  /* by device: the next device that waits for the same instance */
     double *bytes;          /* by device */
@@ -56,8 +56,8 @@ typedef struct bgi_search {
 bg_status bgi_search_init(bgi_search *search, const bg_schedule_problem *problem, bg_error *error);
 void bgi_search_clear(bgi_search *search);
 
-/* Returns the end of the order if no action waits for a slot, which is never later than the end by
- * bg_schedule_simulate. Returns infinity when the devices wait for each other. Writes the ends of all actions to
+/* Returns the time at which the order ends if no action waits for a slot. This time is never later than the end that
+ * bg_schedule_simulate finds. Returns infinity when the devices wait for each other. Writes the ends of all actions to
  * search->finish. */
 double bgi_search_time(bgi_search *search, const uint32_t *order);
 
@@ -127,9 +127,9 @@ typedef enum bgi_greedy_tie {
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t
-        ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W; the lowest is first. R has the rank of B, or is last */
-    bool alternates;                 /* F after B and B after F, regardless of ranks */
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* ranks of F, B and W; the lowest is first. R has the rank of B, but comes
+                                             last while B waits for other inputs */
+    bool alternates;                      /* F after B and B after F, regardless of ranks */
     bgi_greedy_tie tie;
     /* A device waits for a more urgent action if that action's inputs are known to arrive within this fraction of the
      * time of the action that the device could run now. */

@@ -1,6 +1,6 @@
 /*
  * buffers.c: proves that remote buffers are on the device when they are used. It does not require the places that
- * complete.c would choose for LOAD and STORE. Any place is correct that obeys these rules in each device's list:
+ * transfers.c would choose for LOAD and STORE. Any place is correct that obeys these rules in each device's list:
  *
  *     variables   out --LOAD--> clean --a writer--> changed --STORE--> out
  *                 users need clean or changed; a LOAD of a changed buffer would lose changes; no step ends with changes
@@ -28,9 +28,9 @@ typedef struct buffer_walk {
     const uint32_t *positions;
     buffer_state *states; /* by buffer */
     bool *was_here;       /* by buffer: whether an action of this step has used or loaded it */
-    uint32_t *stored;     /* by buffer of an edge: the number of micro-batches stored or loaded so far */
+    uint32_t *stored;     /* by buffer of an edge: the number of micro-batches stored so far */
     uint32_t **loads;     /* by buffer of an edge, by micro-batch: 1 + place of the LOAD in the list */
-    uint32_t *loaded;     /* by buffer of an edge: the number of micro-batches stored or loaded so far */
+    uint32_t *loaded;     /* by buffer of an edge: the number of micro-batches loaded so far */
     bg_error *error;
 } buffer_walk;
 
@@ -86,7 +86,8 @@ static bg_status move_variables(buffer_walk *walk, uint32_t device, uint32_t pos
     buffer_state *state = &walk->states[action->index];
 
     if (action->micro_batch != 0)
-        return reject(walk, device, position, action, "a buffer of variables has no micro-batches; it must be 0");
+        return reject(walk, device, position, action,
+                      "a buffer of variables has no micro-batches; the micro-batch must be 0");
     if (action->kind == BG_ACTION_LOAD) {
         if (*state == IS_CHANGED)
             return reject(walk, device, position, action, "the buffer was changed on the device; STORE it first");
@@ -118,11 +119,11 @@ static bg_status move_edge(buffer_walk *walk, uint32_t device, uint32_t position
             walk, device, position, action,
             "this micro-batch is out of order; the buffer's micro-batches must be moved once each, in ascending order");
     if (!is_load && walk->positions[walk->layout->rows[edge->from].first + micro_batch] > position)
-        return reject(walk, device, position, action, "its values must be computed before it stores them");
+        return reject(walk, device, position, action, "the values must be computed before this STORE");
     if (is_load && stored <= micro_batch)
-        return reject(walk, device, position, action, "its values must be stored before it loads them");
+        return reject(walk, device, position, action, "the values must be stored before this LOAD");
     if (is_load && walk->positions[walk->layout->rows[edge->to].first + micro_batch] <= position)
-        return reject(walk, device, position, action, "it must come before the first reader");
+        return reject(walk, device, position, action, "this LOAD must come before the first reader");
     if (is_load)
         walk->loads[buffer][micro_batch] = position + 1;
     (*next)++;

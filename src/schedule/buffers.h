@@ -27,7 +27,7 @@ bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stag
 /* A LOAD or STORE that belongs before action `at` of a device's list of compute actions. */
 typedef struct bgi_transfer_place {
     size_t at;
-    size_t number; /* number among the places made for the device */
+    size_t number; /* its number in the order in which the device's places were made */
     bg_action action;
 } bgi_transfer_place;
 

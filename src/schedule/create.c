@@ -1,6 +1,6 @@
 /*
- * create.c: makes a schedule from a problem. A generator orders the work, messages and transfers are added, and the
- * result is proven.
+ * create.c: makes a schedule from a problem. A generator orders the compute actions, complete.c adds messages and
+ * transfers, and verify.c proves the result.
  */
 #include "schedule/schedule.h"
 #include "schedule/verify.h"

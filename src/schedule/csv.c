@@ -123,7 +123,7 @@ static bg_status read_overlapped(csv_reader *csv, uint32_t rank)
     return BG_OK;
 }
 
-/* Reads a cell, which is empty or has an action, with or without quotation marks. */
+/* Reads a cell, which is empty or has an action or overlapped actions, with or without quotation marks. */
 static bg_status read_cell(csv_reader *csv, uint32_t rank)
 {
     bgi_reader *in = &csv->in;
@@ -215,7 +215,8 @@ static bg_status find_weights(const bgi_schedule_list *list, uint64_t **out, siz
     return BG_OK;
 }
 
-/* Copies the actions of a rank, and converts each backward to what it is in this file: a half, or a B with its W. */
+/* Copies the actions of a rank, and converts each backward to what it is in this file: a half, a B with its W or, in a
+ * file without halves, a full backward. */
 static bg_status settle_rank(const bgi_schedule_list *list, uint32_t rank, bool has_halves, bg_schedule *out,
                              bg_error *error)
 {

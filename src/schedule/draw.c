@@ -7,7 +7,7 @@
  *     device 1 |   [0][1][0]...
  *              0    2    4    6
  *
- * Numbers are printed as integers, because the caller's locale may have a comma as decimal point.
+ * Numbers are printed from integers, because the caller's locale may have a comma as decimal point.
  */
 #include "schedule/schedule.h"
 
@@ -96,8 +96,8 @@ static const char *quantity(double value, char text[NUMBER_BYTES])
     return text;
 }
 
-/* Adds text with the characters of XML escaped. XML does not allow control characters, escaped or not; bytes above 127
- * are the caller's UTF-8. */
+/* Adds text with &, < and > escaped for XML. XML does not allow control characters, escaped or not; bytes above 127 are
+ * the caller's UTF-8. */
 static void add_escaped(bgi_string *text, const char *words)
 {
     for (; *words != '\0'; words++) {
@@ -269,7 +269,7 @@ static void draw_rows(picture *p)
                        pixels(place_y(p, device) + 17, text_y), device);
 }
 
-/* Draws ticks at 1, 2 or 5 times a power of ten, at a distance of about TICK_DISTANCE pixels. */
+/* Draws ticks at 1, 2 or 5 times a power of ten, at least TICK_DISTANCE pixels apart. */
 static void draw_axis(picture *p)
 {
     const double wanted = TICK_DISTANCE / p->scale, power = pow(10.0, floor(log10(wanted)));

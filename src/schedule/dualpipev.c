@@ -1,6 +1,6 @@
 /*
  * dualpipev.c: generates DualPipe cut in half: two stages on each device, placed as a V. Its steady state pairs a
- * forward of one stage with a backward of the other. So one computes while the other communicates (DeepSeek-AI,
+ * forward of one stage with a backward of the other. So one of them computes while the other communicates (DeepSeek-AI,
  * "DeepSeek-V3 Technical Report", 2024, and its published code: DualPipeV). Device r of p, with stages D (down) and U
  * (up):
  *
@@ -14,8 +14,8 @@
  *     p - 1 - r          the oldest W that was put off, B of D without its own
  *     r + 1              the oldest W that was put off
  *
- * A device keeps the values of at most 2 p + 1 (stages x micro-batches). The pattern needs at least 2 p micro-batches.
- * With fewer, the order is that of 2 p micro-batches without the missing ones.
+ * A device keeps the values of at most 2 p + 1 pairs of stage and micro-batch. The pattern needs at least 2 p
+ * micro-batches. With fewer, the order is that of 2 p micro-batches without the missing ones.
  */
 #include "schedule/schedule.h"
 

@@ -1,7 +1,7 @@
 /*
  * exhaustive.c: tries every order of a small problem. The orders of each device are listed separately. Micro-batches
- * ascend, F comes before R before B before W, and the device makes its own values before it reads them and uses no more
- * slots than it has. Then all combinations of these orders are timed. Two stages with three micro-batches have 25
+ * ascend, F comes before R before B before W, and the device makes its own values before it reads them, and its slots
+ * fit its limit. Then all combinations of these orders are timed. Two stages with three micro-batches have 25
  * combinations, or 1764 when W is separate.
  */
 #include "schedule/automatic.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of a small problem: the number of orders of a device, and the number of actions examined over all
- * combinations. */
+/* Limits of a small problem: the number of orders of a device, the number of actions examined over all combinations,
+ * and the number of rows of a device. */
 enum { MOST_LISTS = 1 << 12, MOST_WORK = 1 << 20, MOST_ROWS = 32 };
 
 typedef struct lists {
@@ -25,7 +25,7 @@ typedef struct enumeration {
     bgi_search *search;
     lists *devices;
     uint32_t *order;
-    uint32_t *next; /* by row */
+    uint32_t *next; /* by row: the next micro-batch */
     uint32_t rows[MOST_ROWS];
     uint32_t row_count;
     uint32_t device;

@@ -1,7 +1,7 @@
 /*
  * gpipe.c: runs all forwards, then all backwards (Huang et al., "GPipe: Efficient Training of Giant Neural Networks
- * using Pipeline Parallelism", 2019). The simplest pipeline: each stage keeps the activations of all micro-batches. N =
- * 3:
+ * using Pipeline Parallelism", 2019). The simplest pipeline: each stage keeps the activations of all micro-batches.
+ * With N = 3 devices:
  *
  *     dev0 F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3
  *     dev1 .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .

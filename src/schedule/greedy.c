@@ -40,17 +40,17 @@ struct bgi_greedy {
     uint32_t *row_begins; /* by device, with one more entry for the end: the beginning of its F, R, B and W rows in
                              device_rows */
     uint32_t *device_rows;
-    uint32_t *input_counts; /* by row */
+    uint32_t *input_counts; /* by row: the number of inputs of an instance */
     uint32_t *next;         /* by row: its next micro-batch */
     uint32_t *missing;      /* by instance: the number of inputs whose producers have not begun */
-    double *arrivals;       /* by instance */
+    double *arrivals;       /* by instance: when its inputs have arrived */
     device_state *devices;
     uint32_t *stale; /* devices whose `next` must be found again */
     uint32_t stale_count;
     /* A tournament tree: the leaves, from node `width` on, are the devices, and node i is the device of nodes 2 i and 2
      * i + 1 that begins first. */
     uint32_t *first;
-    uint32_t width; /* a power of two */
+    uint32_t width; /* the number of leaves, a power of two */
 };
 
 bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
@@ -82,7 +82,7 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
         return bgi_error_memory(error, "searching a schedule", layout->instance_count * sizeof *greedy->arrivals);
     for (uint32_t row = 0; row < layout->row_count; row++)
         greedy->input_counts[row] = layout->to.begin[row + 1] - layout->to.begin[row];
-    /* Sorts the stages' rows by device, by counting. */
+    /* A counting sort of the stages' rows by device. */
     for (uint32_t stage = 0; stage < stages; stage++)
         greedy->row_begins[search->problem->stage_devices[stage] + 1] += KIND_COUNT;
     for (uint32_t device = 0; device < devices; device++)
@@ -127,7 +127,7 @@ static bool is_allowed(const bgi_greedy *greedy, uint32_t row)
     return greedy->next[bgi_search_previous_row(greedy->search, row)] > micro_batch;
 }
 
-/* Whether producers of other inputs of an R's B have not begun yet. */
+/* Whether the B that follows the next R of `row` has other inputs whose producers have not begun. */
 static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
 {
     const bgi_schedule_layout *layout = &greedy->search->layout;

@@ -30,7 +30,7 @@ typedef struct improver {
     uint32_t *places; /* by instance: place in the order */
     block *blocks;
     uint32_t block_count;
-    double now_ns; /* the end of the order by the fast clock */
+    double now_ns; /* the end of the order, by bgi_search_time */
 } improver;
 
 /* Returns the action on another device whose result arrives last among an action's inputs, or UINT32_MAX if all inputs
@@ -123,7 +123,7 @@ static void move(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = moved;
 }
 
-/* Moves an action, and moves it back when that does not help. */
+/* Moves an action if the rules allow it, and moves it back when the move does not help. */
 static bg_status try_move(improver *improve, uint32_t device, uint32_t from, uint32_t to, bool *out_helps,
                           bg_error *error)
 {
@@ -160,7 +160,7 @@ static bg_status try_weights(improver *improve, const block *b, bool *out_helps,
     return BG_OK;
 }
 
-/* Tries each later action that is the next of its row. */
+/* Tries to move to the block's beginning each later action that is the next of its row, up to eight of them. */
 static bg_status try_filling(improver *improve, const block *b, bool *out_helps, bg_error *error)
 {
     const bgi_search *search = improve->search;

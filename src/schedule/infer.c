@@ -53,7 +53,8 @@ static bg_status check_census(const census *all, bg_error *error)
     return BG_OK;
 }
 
-/* Finds the device of each stage, which is that of its first compute action; the verifier reports any other device. */
+/* Finds the device of each stage, which is that of its first compute action; the verifier reports any other device. If
+ * the arrays are not NULL, also finds which stages have HOST_IN and HOST_OUT. */
 static void find_places(const bg_schedule *schedule, uint32_t *stage_devices, bool *is_placed, bool *host_in,
                         bool *host_out)
 {
@@ -122,7 +123,7 @@ cleanup:
 
 void bg_schedule_problem_free(bg_schedule_problem *problem)
 {
-    /* Allocated here, so casting const away is safe. */
+    /* bg_schedule_problem_infer allocated these arrays, so casting const away is safe. */
     free((void *)problem->edges);
     free((void *)problem->stage_host_out);
     free((void *)problem->stage_host_in);

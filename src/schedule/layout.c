@@ -1,5 +1,5 @@
 /*
- * layout.c: numbers the actions of a problem. It does not order them.
+ * layout.c: numbers the actions of a problem. It does not order the actions.
  */
 #include "schedule/layout.h"
 
@@ -109,7 +109,7 @@ static uint32_t edge_end(const bgi_schedule_edge_rows *edge, int end)
     return end == 0 ? edge->from : end == 1 ? edge->to : edge->last;
 }
 
-/* Sorts the edges by one end, by counting. */
+/* Sorts the edges by the row of one end (0: producer, 1: first reader, 2: last reader), with a counting sort. */
 static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_incidence *incidence, int end, bg_error *error)
 {
     const uint32_t edge_count = layout->problem->edge_count;
@@ -119,8 +119,8 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     incidence->edges = bgi_arena_allocate(&layout->arena, edge_count, sizeof *incidence->edges);
     if (incidence->begin == NULL || incidence->edges == NULL)
         return bgi_error_memory(error, "the edges of actions", (begins + edge_count) * sizeof(uint32_t));
-    /* The count of row r is stored in begins[r + 2]. After the sums, begins[r + 1] is the beginning of row r, and
-     * filling moves it to the row's end. */
+    /* The count of row r is stored in begin[r + 2]. After the sums, begin[r + 1] is the beginning of row r, and filling
+     * moves it to the row's end. */
     for (uint32_t edge = 0; edge < edge_count; edge++)
         incidence->begin[edge_end(&layout->edges[edge], end) + 2]++;
     for (uint32_t row = 0; row < layout->row_count; row++)
@@ -130,7 +130,7 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     return BG_OK;
 }
 
-/* Sorts buffers by device, by counting as above. */
+/* Sorts buffers by device, with a counting sort as above. */
 static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
 {
     const bg_schedule_problem *problem = layout->problem;
@@ -170,7 +170,7 @@ static uint32_t list_users(const bg_schedule_problem *problem, const bg_schedule
     return count;
 }
 
-/* Sorts buffers by the stages that list_users lists, by counting. */
+/* Sorts buffers by the stages that list_users lists, with a counting sort. */
 static bg_status add_stage_buffers(bgi_schedule_layout *layout, bg_error *error)
 {
     const bg_schedule_problem *problem = layout->problem;

@@ -3,8 +3,9 @@
  *
  * A row is a family of actions that differ only in the micro-batch. F, R, B, W, HOST_IN, HOST_OUT, REDUCE and GATHER
  * have a row for each stage, U for each stage and level, SEND and RECEIVE for each edge. A row has `count` instances:
- * one per micro-batch, one for REDUCE, GATHER and U, or none when the problem has no such action. Instances of all rows
- * are numbered consecutively. LOAD and STORE have no rows, because their number depends on the order (buffers.c).
+ * one per micro-batch, one for REDUCE, GATHER, U and messages between updates, or none when the problem has no such
+ * action. Instances of all rows are numbered consecutively. LOAD and STORE have no rows, because their number depends
+ * on the order (buffers.c).
  */
 #ifndef BGI_SCHEDULE_LAYOUT_H
 #define BGI_SCHEDULE_LAYOUT_H
@@ -55,7 +56,7 @@ typedef struct bgi_schedule_layout {
 bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_layout_clear(bgi_schedule_layout *layout);
 
-/* Finds the row of any action; returns false when the problem has no such action. */
+/* Finds the row of an action; returns false for LOAD and STORE, and when the problem has no such action. */
 bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action *action, uint32_t *out_row);
 
 /* Returns the action of an instance of a row. */

@@ -4,9 +4,9 @@
  * stages on each, stage k is on device k mod p. The ramps are v times shorter than with one large stage per device.
  *
  * Micro-batches come in rounds of p. A device runs its first stage for p micro-batches, then its second stage for the
- * same ones, and so on. Backward passes run in the same way, beginning with its last stage. The i-th device (from 0)
- * does 2 (p - 1 - i) + (v - 1) p forwards, then alternates forwards and backwards, then does the remaining backwards. 4
- * stages on 2 devices, 4 micro-batches:
+ * same ones, and so on. Backward passes run in the same way, beginning with the device's last stage. The i-th device
+ * (from 0) does 2 (p - 1 - i) + (v - 1) p forwards, then alternates forwards and backwards, then does the remaining
+ * backwards. 4 stages on 2 devices, 4 micro-batches:
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 ...
@@ -17,7 +17,7 @@
  *
  * With W separate (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the i-th
  * device begins with (p - 1 - i) + (v - 1) p forwards. Then it repeats a forward, a backward B and the W of the i-th
- * backward before it, and at the end does the remaining actions. Delayed W let the last lanes finish their first
+ * backward before it, and at the end does the remaining actions. Delayed W let the last devices finish their first
  * backwards earlier. With v = 1 this is zb-h1.
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 .    B2.0 W2.0 F0.2 B2.1 W2.1 F0.3 B0.0 ...

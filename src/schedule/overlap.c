@@ -1,5 +1,5 @@
 /*
- * overlap.c: counts how many ranges of time overlap.
+ * overlap.c: finds the largest number of ranges that overlap.
  */
 #include "schedule/verify.h"
 

@@ -25,7 +25,7 @@
 #include "core/error.h"
 
 typedef struct phase {
-    uint32_t begin, end; /* stages */
+    uint32_t begin, end; /* stages begin .. end - 1 */
 } phase;
 
 /* Returns the stages of the phase whose last stage is `last_stage`. */

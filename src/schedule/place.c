@@ -1,5 +1,5 @@
 /*
- * place.c: places stages on devices when the caller does not. Each placement is one line:
+ * place.c: places stages on devices when the caller does not. The placements, with the devices of stages 0, 1, 2 ...:
  *
  *     LINE  0 1 2 3      LOOP  0 1 0 1 0 1      FOLD  0 1 2 2 1 0      ANY  0 1 2 0      ONE  0 0 0
  */
@@ -40,7 +40,8 @@ bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t sta
     switch (generator->placement) {
     case BG_PLACEMENT_LOOP:
         if (stage_count % device_count != 0)
-            return reject_counts(generator, stage_count, device_count, "a multiple of the devices as stages", error);
+            return reject_counts(generator, stage_count, device_count,
+                                 "a number of stages that is a multiple of the number of devices", error);
         break;
     case BG_PLACEMENT_FOLD:
         if (stage_count % 2 != 0 || stage_count / 2 != device_count)

@@ -182,10 +182,12 @@ static bg_status check_stages(const bg_schedule_problem *problem, bg_error *erro
         for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
             if (!isfinite(values[i]) || values[i] < 0)
                 return bg_error_set(error, BG_ERROR_INVALID,
-                                    "a cost of stage %" PRIu32 " is %g ns; it must be zero or more", stage, values[i]);
+                                    "a cost of stage %" PRIu32 " is %g ns; it must be finite and at least 0", stage,
+                                    values[i]);
     }
     if (!isfinite(problem->bytes_per_ns) || problem->bytes_per_ns < 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "bytes_per_ns is %g; it must be zero (free) or more",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "bytes_per_ns is %g; it must be finite and at least 0 (0: messages are free)",
                             problem->bytes_per_ns);
     return BG_OK;
 }
@@ -196,8 +198,8 @@ static bg_status check_edge_end(const bg_schedule_problem *problem, uint32_t edg
 {
     if (stage >= problem->stage_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "edge %" PRIu32 ": its %s stage is %" PRIu32 ", but there are %" PRIu32, edge, end, stage,
-                            problem->stage_count);
+                            "edge %" PRIu32 ": its %s stage is %" PRIu32 ", but there are %" PRIu32 " stages", edge,
+                            end, stage, problem->stage_count);
     if (kind > BG_ACTION_UPDATE)
         return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": its %s kind is %s; it must be F, R, B, W or U",
                             edge, end, bg_action_kind_name(kind));
@@ -215,8 +217,8 @@ static bg_status check_edge_end(const bg_schedule_problem *problem, uint32_t edg
                             end);
     if (kind == BG_ACTION_UPDATE && level >= problem->update_level_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "edge %" PRIu32 ": its %s level is %" PRIu32 ", but there are %" PRIu32, edge, end, level,
-                            problem->update_level_count);
+                            "edge %" PRIu32 ": its %s level is %" PRIu32 ", but there are %" PRIu32 " levels", edge,
+                            end, level, problem->update_level_count);
     return BG_OK;
 }
 
@@ -240,7 +242,9 @@ static bg_status check_edge(const bg_schedule_problem *problem, uint32_t index, 
                             "edge %" PRIu32 ": its last reader %s runs before its first reader %s", index,
                             bg_action_kind_name(edge->last_kind), bg_action_kind_name(edge->to_kind));
     if (is_loop)
-        return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": goes from %s of stage %" PRIu32 " to itself",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "edge %" PRIu32 ": goes from %s of stage %" PRIu32
+                            " to itself; an edge must end at another action",
                             index, bg_action_kind_name(edge->from_kind), edge->from_stage);
     return BG_OK;
 }
@@ -293,8 +297,9 @@ static bg_status check_edge_buffer(const bg_schedule_problem *problem, uint32_t 
     const bg_schedule_edge *edge;
 
     if (buffer->edge >= problem->edge_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": of edge %" PRIu32 ", but there are %" PRIu32,
-                            index, buffer->edge, problem->edge_count);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "buffer %" PRIu32 ": its edge is %" PRIu32 ", but there are %" PRIu32 " edges", index,
+                            buffer->edge, problem->edge_count);
     edge = &problem->edges[buffer->edge];
     if (edge->from_kind == BG_ACTION_UPDATE ||
         problem->stage_devices[edge->from_stage] != problem->stage_devices[edge->to_stage] ||
@@ -310,8 +315,9 @@ static bg_status check_edge_buffer(const bg_schedule_problem *problem, uint32_t 
     for (uint32_t other = 0; other < index; other++)
         if (problem->buffers[other].per_micro_batch && problem->buffers[other].edge == buffer->edge)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "buffers %" PRIu32 " and %" PRIu32 " are both of edge %" PRIu32, other, index,
-                                buffer->edge);
+                                "buffers %" PRIu32 " and %" PRIu32 " are both of edge %" PRIu32
+                                "; an edge has at most one buffer",
+                                other, index, buffer->edge);
     return BG_OK;
 }
 
@@ -321,8 +327,9 @@ static bg_status check_buffer(const bg_schedule_problem *problem, uint32_t index
     const uint32_t users = buffer->reads | buffer->writes;
 
     if (buffer->stage >= problem->stage_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": of stage %" PRIu32 ", but there are %" PRIu32,
-                            index, buffer->stage, problem->stage_count);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "buffer %" PRIu32 ": its stage is %" PRIu32 ", but there are %" PRIu32 " stages", index,
+                            buffer->stage, problem->stage_count);
     if (buffer->store_bytes > buffer->size_bytes)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "buffer %" PRIu32 ": STORE copies %zu bytes, but the buffer has %zu", index,
@@ -349,7 +356,8 @@ static bg_status check_buffers(const bg_schedule_problem *problem, bg_error *err
         return bg_error_set(error, BG_ERROR_INVALID, "buffer_count is %" PRIu32 "; it must be at most %d",
                             problem->buffer_count, LARGEST_EDGE_COUNT);
     if (!isfinite(problem->remote_bytes_per_ns) || problem->remote_bytes_per_ns < 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "remote_bytes_per_ns is %g; it must be zero (free) or more",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "remote_bytes_per_ns is %g; it must be finite and at least 0 (0: transfers are free)",
                             problem->remote_bytes_per_ns);
     for (uint32_t buffer = 0; buffer < problem->buffer_count; buffer++)
         BGI_TRY(check_buffer(problem, buffer, error));

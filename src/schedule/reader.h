@@ -1,5 +1,5 @@
 /*
- * reader.h: declarations for the readers of text and CSV: positions, numbers, and the message "file:line:column:
+ * reader.h: declares what the readers of text and CSV share: positions, numbers, and the message "file:line:column:
  * expected ...".
  */
 #ifndef BGI_SCHEDULE_READER_H
@@ -18,8 +18,7 @@ typedef struct bgi_reader {
 /* Begins to read `text`, which ends with NUL. If `file_name` is NULL, errors name "schedule". */
 bgi_reader bgi_reader_begin(const char *text, const char *file_name, bg_error *error);
 
-/* Returns BG_ERROR_PARSE; the message has the expected text and the text at the current position, without control
- * characters. */
+/* Returns BG_ERROR_PARSE; the message has the expected text and the text at `at`, without control characters. */
 bg_status bgi_reader_reject(const bgi_reader *in, const char *at, const char *expected);
 
 /* Reads decimal digits of a number below 2^32. */

@@ -1,6 +1,6 @@
 /*
- * require.c: requirements of some strategies in addition to those of every problem. Each error gives the reason and the
- * change to make.
+ * require.c: checks the requirements that some strategies have in addition to those of every problem. Each error gives
+ * the reason and the change to make.
  */
 #include "schedule/schedule.h"
 

@@ -2,9 +2,9 @@
  * run.c: executes schedules abstractly. It knows rows, edges and counters, but no strategy.
  *
  * In a strict problem, one action at a time is executed over all devices. The next action is the runnable one that
- * comes first in the data flow (by micro-batch, then by position on the way forward and back). It and the transfers
- * that it starts complete before the next action begins. The first such execution determines the order, and later
- * executions follow it.
+ * comes first in the data flow (by micro-batch, then by position on the way forward and back). This action and the
+ * transfers that it starts complete before the next action begins. The first such execution determines the order, and
+ * later executions follow it.
  *
  * Each edge counts sent and consumed messages. Number n of a run (step * micro-batches + micro-batch) may be produced
  * once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times of these
@@ -31,7 +31,7 @@ typedef struct device_state {
 typedef struct edge_state {
     uint64_t sent;
     uint64_t consumed;
-    double *arrivals; /* by slot; timed runs */
+    double *arrivals; /* in timed runs, by slot: when messages arrive, and when slots are released */
     double *releases;
 } edge_state;
 
@@ -427,7 +427,8 @@ static void advance_in_turns(execution *exec, uint64_t *turn)
 
 /* ---- the whole ---- */
 
-/* Finds the lowest device that waits for a slot, and adds a slot to the edge that it waits for. */
+/* Adds a slot to an edge for which a device waits and which may have more slots: to that of the lowest such device.
+ * Returns false when there is no such edge. */
 static bool deepen(execution *exec)
 {
     const bgi_schedule_layout *layout = exec->run->layout;

@@ -1,6 +1,6 @@
 /*
  * run.h: executes a schedule abstractly: devices run through their lists in order, and messages and slots are counted,
- * without computing. With times it is the simulator; without them it proves that a schedule does not deadlock.
+ * without computing. A timed execution is the simulator; an untimed one proves that a schedule does not deadlock.
  *
  * A condition that an action waits for never becomes false again. So the result and every time are independent of the
  * order in which devices are advanced. Each device runs as far as it can, parks, and is woken by the event that it
@@ -22,14 +22,14 @@ typedef struct bgi_schedule_record {
 typedef struct bgi_schedule_run {
     const bg_schedule *schedule; /* the schedule has passed bgi_schedule_check */
     const bgi_schedule_layout *layout;
-    uint32_t step_count; /* consecutive executions of the lists */
-    uint32_t *depths;    /* slots per edge */
+    uint32_t step_count; /* the number of consecutive executions of the lists */
+    uint32_t *depths;    /* by edge: its number of slots */
     /* If untimed: when all devices are stuck, an edge without a free slot gets another slot. With one slot per
      * micro-batch, the largest number, a correct schedule never deadlocks. */
     bool may_deepen;
     bool is_timed; /* computes times; otherwise all times are 0 */
     /* For a strict problem: the device of each action of a step, as an earlier execution recorded it; every step
-     * follows it. NULL in that earlier execution, and when the problem is not strict. */
+     * follows this order. NULL in that earlier execution, and when the problem is not strict. */
     const uint32_t *turns;
     bgi_schedule_record *records; /* NULL, or memory for the records of the first step, in a topological order */
     size_t record_count;

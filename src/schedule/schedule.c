@@ -88,7 +88,7 @@ void bg_schedule_destroy(bg_schedule *schedule)
 
 static bg_status report_stop(bg_error *error)
 {
-    return bg_error_set(error, BG_ERROR_CANCELED, "stopped at the caller's request");
+    return bg_error_set(error, BG_ERROR_CANCELED, "the work on a schedule was stopped at the caller's request");
 }
 
 bg_status bgi_schedule_check_stop(const bg_schedule_problem *problem, bg_error *error)
@@ -106,7 +106,8 @@ bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action act
     if (schedule->stop != NULL && ++schedule->emit_count % BGI_STOP_ACTIONS == 0 && schedule->stop(schedule->stop_user))
         return report_stop(error);
     if (device >= schedule->device_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "an action for device %" PRIu32 ", but there are %" PRIu32, device,
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "an action is for device %" PRIu32 ", but there are %" PRIu32 " devices", device,
                             schedule->device_count);
     if (!kind_is_known(action.kind))
         return bg_error_set(error, BG_ERROR_INVALID, "device %" PRIu32 ": %d is not an action kind", device,

@@ -1,6 +1,6 @@
 /*
- * schedule.h: declares what the files of src/schedule share: the schedule object, checks of a problem, helpers of
- * generators, and the text buffer of printers.
+ * schedule.h: declares what the files of src/schedule share: the schedule object, checks of a problem, and helpers of
+ * generators.
  */
 #ifndef BGI_SCHEDULE_SCHEDULE_H
 #define BGI_SCHEDULE_SCHEDULE_H
@@ -88,9 +88,9 @@ double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *ac
 
 /* ---- require.c, order.c: building blocks of generators ---- */
 
-/* Each function rejects a kind of problem, with reason and remedy. The first rejects two stages on one device, and the
- * second a problem whose W is part of B. The third rejects any placement except a V: stages k and N - 1 - k together on
- * a separate device, and no concurrent stages. */
+/* Each function rejects a kind of problem, with the reason and a remedy. The first rejects two stages on one device,
+ * and the second a problem whose W is part of B. The third rejects any placement except a V: stages k and N - 1 - k
+ * together on a separate device, and no concurrent stages. */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error);
@@ -127,8 +127,8 @@ bg_status bgi_schedule_emit_breadth_first(const bg_schedule_problem *problem, bg
 bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule,
                                              bg_error *error);
 
-/* Functions for the field minimum_micro_batches: of generators without a pipeline, and of those whose pipeline N
- * micro-batches fill. */
+/* Functions for the field minimum_micro_batches: of generators that need only one micro-batch, and of those that need
+ * as many as there are stages. */
 uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training);
 uint32_t bgi_schedule_minimum_of_stages(uint32_t stage_count, bool training);
 
@@ -152,7 +152,7 @@ extern const bg_schedule_generator bgi_schedule_automatic;
 
 /* ---- complete.c ---- */
 
-/* Adds SEND, RECEIVE, LOAD, STORE, HOST_IN and HOST_OUT around the compute actions. */
+/* Adds the other actions around the compute actions, as the comment at the top of complete.c says. */
 bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
 
 /* ---- search.c ---- */
@@ -162,7 +162,5 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
  * compared. */
 bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_problem *problem, double *device_bytes,
                              double *out_makespan_ns, bg_error *error);
-
-/* ---- text.c ---- */
 
 #endif

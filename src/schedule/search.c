@@ -2,9 +2,9 @@
  * search.c: keeps the state of the search for an order: costs by row, the fast clock, and the best order. It does not
  * know the rules by which orders are made.
  *
- * There are two clocks. bgi_search_time executes only F, R, B, W and U and lets none of them wait for slots, so it is
- * cheap, and its times are never later than the simulator's. Only an order that is better by this clock is completed,
- * verified and simulated, and the simulated time counts.
+ * There are two clocks: bgi_search_time and the simulator. bgi_search_time executes only F, R, B, W and U and lets none
+ * of them wait for slots, so it is cheap, and its times are never later than the simulator's. Only an order that is
+ * better by this clock is completed, verified and simulated, and the simulated time counts.
  */
 #include "schedule/automatic.h"
 #include "schedule/verify.h"
@@ -199,8 +199,8 @@ static void walk_backwards(bgi_search *search, const walk *w, const double *upda
     }
 }
 
-/* Raises bound_ns to the bounds of all rows and devices. That of a device is the time until its first action can start,
- * the time of all its actions, and the shortest path from a last action to the end of the step. */
+/* Raises bound_ns to the bounds of all rows and devices. A device's bound is the sum of the time until its first action
+ * can start, the time of all its actions, and the shortest path from a last action to the end of the step. */
 static void find_bound(bgi_search *search, const double *work, double *first, double *after)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -433,8 +433,8 @@ bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_prob
     return BG_OK;
 }
 
-/* Sets *out_is_better to whether a completed schedule is better than the best one; if so, records its time and bytes as
- * the best. */
+/* Sets *out_is_better to whether a completed schedule fits the limits and is better than the best one; if so, records
+ * its time and bytes as the best. */
 static bg_status judge(bgi_search *search, const bg_schedule *schedule, bool *out_is_better, bg_error *error)
 {
     const size_t *limits = search->problem->device_slot_bytes;

@@ -6,7 +6,7 @@
  *     dev0 F0   F1B0 F2B1 B2        dev0 F0 .  .  B0 F1 ...
  *     dev1 F0B0 F1B1 ...            dev1 .  F0 B0 .  .  F1
  *
- * The file chooses the first of three layouts that fits the schedule. In the first, cells hold one action, and no
+ * The timetable has the first of three layouts that fits the schedule. In the first, cells hold one action, and no
  * micro-batch may wait between two stages (interleaved, sequential, inference). In the second, cells hold a forward and
  * a backward; no micro-batch may wait, each device must have one stage, and each W must come right after its B
  * (grouped). In the third, cells hold one action, as early as possible (strategies that fill gaps with W, or with other
@@ -167,7 +167,7 @@ static void draw_cell(drawing *draw, const char *content, uint32_t step)
         bgi_string_add(&draw->text, "%s\n", content);
 }
 
-/* Draws the gap for omitted steps; `*step` becomes the last of them. */
+/* If omitted steps begin at *step, draws a gap, sets *step to the last omitted step, and returns true. */
 static bool draw_gap(drawing *draw, uint32_t *step)
 {
     if (*step != draw->gap_begin || draw->gap_begin == draw->gap_end)

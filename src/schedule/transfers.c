@@ -1,9 +1,9 @@
 /*
  * transfers.c: places LOAD and STORE among a device's compute actions. It knows no strategy and reads only the order.
  *
- * A visit is a maximal run of actions of one stage. The users of a buffer of variables are divided into intervals. An
- * interval has the users of one visit, or those up to the last forward, or those from the first backward on, or all
- * users.
+ * A visit is a maximal run of actions of one stage. The users of a buffer of variables are divided into intervals.
+ * Depending on the buffer's residency, an interval has the users of one visit, or those up to the last forward, or
+ * those from the first backward on, or all users.
  *
  *     visits         | F0.0 F0.1 | F1.0 F1.1   B1.0 B1.1 U1 | B0.0 B0.1 U0 |
  *     weights of 1   LOAD          <------- used -------> STORE                 (preload: a visit earlier)
@@ -44,7 +44,8 @@ static bg_status add(placer *p, size_t at, bg_action_kind kind, uint32_t buffer,
     return BG_OK;
 }
 
-/* Returns the place of a load for action `user`: before the preceding visit, or right before the action. */
+/* Returns the place of a load for action `user`: before the preceding visit if the buffer is preloaded, otherwise right
+ * before the action. */
 static size_t load_place(const placer *p, const bg_schedule_buffer *buffer, size_t user)
 {
     const size_t visit = p->visits[user];
@@ -79,15 +80,15 @@ static bg_status place_interval(placer *p, uint32_t b, const interval *at, bool 
     return BG_OK;
 }
 
-/* Whether the action keeps a buffer on the device because it is being summed: the first level of the stage's update,
- * whether or not this level uses the buffer. */
+/* Whether the action keeps a buffer on the device because the buffer is being summed: the first level of the stage's
+ * update, whether or not this level uses the buffer. */
 static bool follows_sum(const placer *p, const bg_schedule_buffer *buffer, const bg_action *action)
 {
     return p->layout->problem->keeps_for_sums && buffer->starts_fresh && action->kind == BG_ACTION_UPDATE &&
            action->stage == buffer->stage && action->index == 0;
 }
 
-/* Whether `user` begins a new interval. `turns`: it is the first user that is not a forward. */
+/* Whether `user` begins a new interval. `turns`: `user` is the first user that is not a forward. */
 static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, const interval *before, size_t user,
                             bool turns)
 {

@@ -45,9 +45,9 @@ typedef struct block {
 
 typedef struct device_state {
     uint64_t starts[VISITS];
-    uint32_t done[VISITS];  /* micro-batches */
+    uint32_t done[VISITS];  /* the number of micro-batches whose visit is done */
     uint32_t kept, waiting; /* the number of forwards whose W is not done, and of those the number whose B is done */
-    size_t weights_begin;   /* see bgi_schedule_emit_oldest_weights */
+    size_t weights_begin;   /* `begin` of bgi_schedule_emit_oldest_weights */
 } device_state;
 
 typedef struct weaver {
@@ -87,7 +87,7 @@ static bool has_input(const weaver *w, uint32_t device, int v)
 }
 
 /* Returns the `rank`-th (from 0) of the device's next visits in the order of the blocks, or VISITS if there are fewer.
- * Blocks have no two visits of a device in one step. */
+ * No two visits of a device fall on one step. */
 static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
 {
     for (int v = 0; v < VISITS; v++) {

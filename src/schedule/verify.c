@@ -9,8 +9,8 @@
  *                 what the receiver's list holds at once between RECEIVE and last reader, and send_ahead more
  *                 what is under way at once in the lockstep picture (matters for edges that skip stages; with
  *                 send_ahead 0 memory counts for more than pace, and this is left out)
- *     execute two steps with those depths; should all devices get stuck on slots, the lowest one's edge gets another.
- *     The times of the first step come with it
+ *     execute two steps with those depths, and record the times of the first step;
+ *             if all devices wait for slots, the edge for which the lowest device waits gets another slot
  *
  * For a strict problem both executions run one action at a time. The second one follows the order of the first, which
  * becomes the schedule's turns.
@@ -76,8 +76,8 @@ static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule
     return facts->turns != NULL ? BG_OK : bgi_error_memory(error, "turns", total * sizeof *facts->turns);
 }
 
-/* Executes two steps with the depths found, which usually complete, and records the times of the first step. If they do
- * not, executes them with more slots, and then one step for the times. */
+/* Executes two steps with the depths found, which usually complete, and records the times of the first step. If the two
+ * steps do not complete, executes them with more slots, and then one step for the times. */
 static bg_status prove_two_steps(bgi_schedule_facts *facts, bgi_schedule_run *run, bg_error *error)
 {
     bg_status status;

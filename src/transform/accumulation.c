@@ -1,5 +1,5 @@
 /*
- * accumulation.c: combines the gradients of a step's micro-batches into one.
+ * accumulation.c: combines the gradients of a step's micro-batches.
  *
  *     sum, mean      s += g                               s x scale in the update
  *     running mean   s = s n/(n+c) + g c/(n+c)            n: weight so far, c: this micro-batch's
@@ -46,7 +46,7 @@ static bool sums_replicas(const bg_options *options)
 
 /* ---- the backward phase ---- */
 
-/* Enters the block in which the term's weight is known. */
+/* Enters the block of the op that computes the term's weight or, if the term has no weight, its loss. */
 static void enter_term_block(const bgi_trainer *trainer, uint32_t term)
 {
     const bgi_loss_term *of = &trainer->terms[term];
@@ -105,7 +105,8 @@ static bool is_exact(bg_dtype from, bg_dtype to)
 }
 
 /* Adds `gradient` to the accumulator once a micro-batch, in a tree when the reductions are canonical. A tree of two
- * leaves is a plain sum, which the op that makes the gradient may do (fuse_accumulation.c). */
+ * leaves that the accumulator's type represents exactly is a plain sum, which the op that makes the gradient may do
+ * (fuse_accumulation.c). */
 static void accumulate(const bgi_trainer *trainer, const char *name, bg_value accumulator, bg_value gradient,
                        bg_value factors)
 {
@@ -223,8 +224,9 @@ void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;
     const double scaling =
-        options->numerics.auto_loss_scaling.enabled ? 1.0 : options->numerics.loss_scaling; /* otherwise loss_scaling.c
-                                                                                               removes it */
+        options->numerics.auto_loss_scaling.enabled
+            ? 1.0
+            : options->numerics.loss_scaling; /* if it is enabled, loss_scaling.c removes the scale */
 
     if (trainer->term_count == 1) {
         trainer->scale = add_term_scale(trainer, 0, scaling);

@@ -18,9 +18,9 @@
  * the parameters' sums are added. With canonical reductions, whose results do not depend on R, there is one piece and
  * every replica reads all of it.
  *
- * When a mesh cuts parameters, replicas along the axes of the cut have different squares. These are added over the
- * parameters first, then over the replicas, once for each set of axes. So every element of the whole model counts once;
- * padding adds nothing, because its gradients are zeros.
+ * When a mesh cuts parameters, replicas along the axes of the cut have different squares. The squares are added over
+ * the parameters first, then over the replicas, once for each set of axes. So every element of the whole model counts
+ * once; padding adds nothing, because its gradients are zeros.
  */
 #include "core/error.h"
 #include "ops/ops.h"
@@ -37,8 +37,8 @@ uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter)
            (graph->mesh.tensor_2 > 1 ? axes & BG_MESH_TENSOR_2 : 0);
 }
 
-/* Returns the sum over the parameters that are cut along exactly these axes; null if there are none. `room` is memory
- * for `count` values. */
+/* Returns the sum of the values of all parameters that are cut along exactly these axes, over the replicas along these
+ * axes too; null if there are no such parameters. `room` is memory for `count` values. */
 static bg_value sum_along(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
                           const bg_value *values, uint32_t count, uint32_t axes, bg_value *room)
 {

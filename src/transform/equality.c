@@ -10,8 +10,8 @@
  *     all_reduce along 1         1      + x: the input of the next layer
  *
  * A result is equal along the axes along which all inputs of its op are equal. Axes along which the op depends on its
- * replica's coordinate are removed, and axes that the op sums or gathers over are added. Backward ops follow the same
- * rule.
+ * replica's coordinate are removed. A collective op adds the axes over which it sums or gathers, and removes those over
+ * which it scatters. Backward ops follow the same rule.
  */
 #include "transform/transform.h"
 
@@ -38,7 +38,7 @@ static bool is_library_op(const bg_op_type *type)
 }
 
 /* Returns the axes along which the op's result depends on the replica's coordinate. For users' ops these axes are
- * unknown. */
+ * unknown, so all tensor axes are returned. */
 static uint32_t find_place_axes(const bgi_op *op)
 {
     if (op->type == &bgi_op_embedding)
@@ -93,8 +93,8 @@ bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t *
         return bgi_error_memory(error, "replicas' values", graph->value_count);
     for (uint32_t v = 1; v < graph->value_count; v++)
         axes[v] = find_leaf_axes(graph, v);
-    /* Passes append ops whose results earlier ops read, so one pass over the ops may not be enough; axes are only
-     * removed. */
+    /* Passes append ops whose results earlier ops read, so one pass over the ops may not be enough. Axes of a result
+     * are only added, so the loop ends. */
     while (has_changed) {
         has_changed = false;
         for (uint32_t o = 0; o < graph->op_count; o++) {

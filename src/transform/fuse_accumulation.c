@@ -20,7 +20,7 @@
 
 typedef struct bgi_adder {
     const bg_graph *graph;
-    uint32_t *readers; /* made by bgi_readers_find */
+    uint32_t *readers; /* by value: the only reader (bgi_readers_find) */
     bool *is_absorbed; /* by op: an accumulate op that has become part of another op */
 } bgi_adder;
 

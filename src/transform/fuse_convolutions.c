@@ -32,7 +32,7 @@ typedef struct conv_chain {
 typedef struct conv_fuser {
     const bg_graph *graph;
     const bgi_stages *stages;
-    uint32_t *readers;  /* made by bgi_readers_find */
+    uint32_t *readers;  /* by value: the only reader (bgi_readers_find) */
     conv_chain *chains; /* by op: the chain that ends with this op; conv is NULL if there is none */
     bool *is_taken;     /* by op: part of a chain */
 } conv_fuser;

@@ -3,12 +3,12 @@
  *
  *     x, ... -> batch_norm -> t;  t + other -> relu -> y     =>     x, ..., other -> fused_batch_norm -> y
  *
- * Needs: a forward graph that will be differentiated. Does: fuses each batch norm with those of two ops that follow it
- * in its block: the sum with a value of the same type, and an elementwise function. The values between them have no
- * other reader and are no outputs. The backward of the fused op needs no gradient between the ops either. A function
- * that follows a sum is fused only if its derivative depends only on its result. When the sum adds the results of two
- * norms, the later one includes it. Keeps: blocks, names of the remaining values, the order in which gradients are
- * added, and every bit, because the kernels do the float operations of the separate ops.
+ * Needs: a forward graph that will be differentiated. Does: fuses each batch norm with any of two ops that follow it in
+ * its block: the sum with a value of the same type, and an elementwise function. The values between them have no other
+ * reader and are no outputs. The backward of the fused op needs no gradient between the ops either. A function that
+ * follows a sum is fused only if its derivative depends only on its result. When the sum adds the results of two norms,
+ * the later one includes it. Keeps: blocks, names of the remaining values, the order in which gradients are added, and
+ * every bit, because the kernels do the float operations of the separate ops.
  */
 #include "transform/transform.h"
 
@@ -36,7 +36,7 @@ static const bgi_op *place_of(const norm_chain *chain)
 
 typedef struct norm_fuser {
     const bg_graph *graph;
-    uint32_t *readers;  /* made by bgi_readers_find; checkpoints and the loss count as BGI_SHARED */
+    uint32_t *readers;  /* by value: the only reader (bgi_readers_find); checkpoints and the loss count as BGI_SHARED */
     norm_chain *chains; /* by op: the chain whose fused op has this position; norm is NULL if there is none */
     bool *is_taken;     /* by op: part of a chain */
 } norm_fuser;

@@ -59,7 +59,7 @@ static void count_readers(bgi_joiner *j)
 }
 
 /* Returns the product, of the same block and phase, that makes the first input of `next`; NULL if there is none, or if
- * it is already fused with another op. */
+ * the product is already fused with a function or a derivative. */
 static bgi_op *find_product(const bgi_joiner *j, const bgi_op *next, bgi_fused_product_attributes *out)
 {
     const bgi_value *value = bgi_graph_value(j->graph, next->inputs[0]);
@@ -95,7 +95,8 @@ static bool match_bias(const bgi_joiner *j, const bgi_op *product, const bgi_op 
            bg_type_equal(&sum, &t) && bg_type_equal(&bias, &vector) && j->readers[add->inputs[0].id] == 1;
 }
 
-/* Describes y = function(sum). Returns false for functions that cannot follow a product. */
+/* Describes the fusion of a function, y = function(sum), into the product that makes the sum. Returns false if the
+ * function cannot become part of the product. */
 static bool match_function(const bgi_joiner *j, const bgi_op *unary, bgi_joint *out)
 {
     const bg_unary function = ((const bgi_unary_attributes *)unary->attributes)->function;
@@ -109,7 +110,8 @@ static bool match_function(const bgi_joiner *j, const bgi_op *unary, bgi_joint *
     return bgi_unary_fuses(function);
 }
 
-/* Describes dx = derivative(kept) t. Returns false if the derivative cannot become part of the product. */
+/* Describes the fusion of a derivative, dx = derivative(kept) t, into the product that makes t. Returns false if the
+ * derivative cannot become part of the product. */
 static bool match_derivative(const bgi_joiner *j, const bgi_op *product, const bgi_op *backward, bgi_joint *out)
 {
     const bg_unary function = ((const bgi_unary_attributes *)backward->attributes)->function;

@@ -34,8 +34,8 @@ typedef struct bgi_chain {
     const bgi_op *relu; /* or NULL */
 } bgi_chain;
 
-/* Returns the number of readers of each value, including outputs of the graph except those that are computed
- * separately. */
+/* Returns the number of readers of each value, including the loss and outputs of the graph, except outputs that are
+ * computed separately. */
 static uint32_t *count_readers(const bg_graph *graph, const bool *is_apart, bg_value loss)
 {
     uint32_t *readers = calloc(graph->value_count, sizeof *readers);

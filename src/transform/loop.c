@@ -6,7 +6,7 @@
  *
  * Needs: a forward graph. Does: makes carried inputs variables. At the end of the iteration all of them take their next
  * values together; a next value that is itself a carried value, or only a reshape of one, is copied first. The
- * condition's ops are appended over the next values. Keeps: the existing ops and values.
+ * condition's ops are appended; they read the next values. Keeps: the existing ops and values.
  */
 #include "transform/transform.h"
 
@@ -74,7 +74,7 @@ static bg_status check_carried(const bg_graph *graph, const bg_loop *loop, uint3
 
 /* ---- values ---- */
 
-/* Returns whether a value has the bytes of a carried value. */
+/* Returns whether a value has the bytes of a variable, such as a carried value. */
 static bool is_carried(const bg_graph *graph, bg_value value)
 {
     for (;;) {

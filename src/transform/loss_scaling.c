@@ -9,11 +9,11 @@
  *                [pieces]                       [the largest over the replicas]
  *
  * Needs: the gradients, and a scale for them that does not include the loss scale. Does: counts how many elements of
- * each micro-batch's gradients are near the end of float16's range, as PopART does. It divides the scale of gradients
- * by the loss scale. If accumulated gradients are not finite, it sets the skip flag among the optimizer's numbers.
- * Keeps: results bit for bit, as long as the scale is a power of two and no value leaves the range. Counts are whole
- * numbers, so that sums over micro-batches and replicas are the same under every strategy. The update waits for all
- * stages, as it does for clipping.
+ * each micro-batch's gradients are near the end of float16's range, as PopART does. The pass divides the scale of
+ * gradients by the loss scale. If accumulated gradients are not finite, the update sets the skip flag among the
+ * optimizer's numbers. Keeps: results bit for bit, as long as the scale is a power of two and no value leaves the
+ * range. Counts are whole numbers, so that sums over micro-batches and replicas are the same under every strategy. The
+ * update waits for all stages, as it does for clipping.
  *
  * If replicas share the update (sharding.c), each counts the values that are not finite in its piece of the sum. The
  * maximum of these counts is not 0 if any piece has such a value, and the counts of micro-batches are the same on all

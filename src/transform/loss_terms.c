@@ -155,7 +155,7 @@ static bool is_factor(const splitter *s, bg_value value)
 }
 
 /* Returns the index of the operand of a product (or quotient) that depends on means; UINT32_MAX if the other operand is
- * not a constant factor. */
+ * not a scalar that is independent of the data. */
 static uint32_t find_multiplied(const splitter *s, const bgi_op *op)
 {
     if (is_binary(op, BG_MULTIPLY) && s->is_counted[op->inputs[1].id] && is_factor(s, op->inputs[0]))

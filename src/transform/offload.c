@@ -4,8 +4,8 @@
  *
  *     update(w, g, m)     =>     m' = load(m);  update(w, g, m');  store(m, m')
  *
- * The plan turns them into transfers, which run concurrently with the device's program. This file decides by class,
- * name and size where a tensor is stored.
+ * The plan turns loads and stores into transfers, which run concurrently with the device's program. This file also
+ * decides by class, name and size where a tensor is stored.
  */
 #include "transform/transform.h"
 

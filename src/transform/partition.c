@@ -107,7 +107,8 @@ static void find_levels(bgi_cutter *c)
     }
 }
 
-/* Delays a load to the level that reads it, because offloaded state is on the device only for its update. */
+/* Delays a load to the first level that reads the loaded value, because offloaded state is on the device only for its
+ * update. */
 static void sink_loads(bgi_cutter *c)
 {
     for (size_t v = 0; v < c->graph->value_count; v++)
@@ -285,7 +286,9 @@ static bg_status cross_operand(bgi_cutter *c, uint32_t op, bg_value operand, bg_
     case BGI_VALUE_RESULT:
         from = c->out->op_segments[value->op];
         if (c->kinds[op] == BGI_SEGMENT_UPDATE && c->out->segments[from].kind != BGI_SEGMENT_UPDATE)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "update op `%s` reads `%s` of a micro-batch",
+            return bg_error_set(error, BG_ERROR_INTERNAL,
+                                "update op `%s` reads `%s`, which each micro-batch computes; an update reads only "
+                                "variables and results of the update",
                                 c->graph->ops[op].name, value->name);
         break;
     case BGI_VALUE_INPUT: /* the host delivers its data to each stage before the stage's forward pass */

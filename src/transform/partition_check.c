@@ -22,8 +22,8 @@ static bg_status check_segment(const bgi_partition *partition, const bg_graph *g
     const bgi_segment *segment = &partition->segments[index];
 
     if (segment->stage >= partition->stage_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "segment %u is of stage %u of %u", index, segment->stage,
-                            partition->stage_count);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "segment %u is of stage %u, but there are %u stages", index,
+                            segment->stage, partition->stage_count);
     for (uint32_t i = 0; i < segment->op_count; i++) {
         const uint32_t op = segment->ops[i];
         if (op >= graph->op_count || is_seen[op])
@@ -58,15 +58,18 @@ static bg_status check_crossing(const bgi_partition *partition, const bg_graph *
     const bgi_value *value;
 
     if (v == 0 || v >= graph->value_count || partition->roots[v].id != v)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u is of value %u, which is not stored", index, v);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u is of value %u, which has no separate bytes", index,
+                            v);
     value = &graph->values[v];
     if (crossing->from_segment >= partition->segment_count || crossing->to_stage >= partition->stage_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u is from segment %u of %u to stage %u of %u", index,
-                            crossing->from_segment, partition->segment_count, crossing->to_stage,
-                            partition->stage_count);
+        return bg_error_set(
+            error, BG_ERROR_INTERNAL,
+            "crossing %u is from segment %u of %u to stage %u of %u; both numbers must be below these counts", index,
+            crossing->from_segment, partition->segment_count, crossing->to_stage, partition->stage_count);
     if (value->kind == BGI_VALUE_RESULT && partition->op_segments[value->op] != crossing->from_segment)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u comes from segment %u, but its value is made in %u",
-                            index, crossing->from_segment, partition->op_segments[value->op]);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "crossing %u comes from segment %u, but its value is made in segment %u", index,
+                            crossing->from_segment, partition->op_segments[value->op]);
     return BG_OK;
 }
 

@@ -118,7 +118,7 @@ static op_class classify(const bgi_op *op)
     return FOLLOWS;
 }
 
-/* Returns whether the op needs the operand as float32, whatever type the others have. */
+/* Returns whether the operand keeps its type, whatever type the op's other operands get. */
 static bool is_fixed(const bgi_op *op, uint32_t input)
 {
     if (bgi_op_type_writes(op->type, input) || (op->type == &bgi_op_cross_entropy && input > 0))

@@ -1,5 +1,5 @@
 /*
- * quantize.c: makes weights for inference 16-, 8- or 4-bit buffers.
+ * quantize.c: converts weights for inference to buffers of 16, 8 or 4 bits.
  *
  *     %w float32[768,3072]          =>  %w.int8 uint8[48,52224]
  *     x, %w -> matmul -> y              x, %w.int8 -> quantized_linear -> y
@@ -36,7 +36,7 @@ typedef enum matrix_use { UNUSED = 0, OUT_IN, IN_OUT, REFUSED } matrix_use;
 typedef struct quantizer {
     const bg_graph *graph;
     uint32_t bits;
-    bool only_casts;   /* BG_WEIGHTS_CAST */
+    bool only_casts;   /* the weights type is BG_WEIGHTS_CAST */
     const char *name;  /* the type's name, which is the suffix of the buffers' names */
     uint32_t *matrix;  /* by value: the parameter, if the value is one or a cast of one; otherwise 0 */
     matrix_use *uses;  /* by value, for parameters: how ops read it; if only_casts, how they read its casts */
@@ -76,8 +76,8 @@ static void note_use(quantizer *q, uint32_t matrix, matrix_use use, bool is_prod
     q->has_product[matrix] |= is_product;
 }
 
-/* Returns whether the op is a cast that counts as the matrix in another type: one to bfloat16 or, unless only_casts, to
- * 16 bits. */
+/* Returns whether the op is a cast that counts as the matrix in another type: a cast to bfloat16 if only_casts,
+ * otherwise a cast to any type of 16 bits. */
 static bool is_cast_of_matrix(const quantizer *q, const bgi_op *op)
 {
     bg_dtype to;
@@ -236,8 +236,8 @@ static bg_status refuse_mesh(const bg_graph *graph, const char *name, bg_error *
                         name, graph->mesh.tensor_1, graph->mesh.tensor_2);
 }
 
-/* Builds the new graph. If there is no matrix to replace, this is an error; if only_casts, *out does not change
- * instead. */
+/* Builds the new graph. If there is no matrix to replace, *out does not change if only_casts; otherwise this is an
+ * error. */
 static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
 {
     uint32_t count = 0;

@@ -1,6 +1,6 @@
 /*
- * rebuild.h: declares functions for passes that build a new graph. They copy leaves first, in their order, then ops one
- * by one, and map old values to new ones.
+ * rebuild.h: declares functions for passes that build a new graph. Such a pass copies leaves first, in their order,
+ * then ops one by one, and maps old values to new ones.
  */
 #ifndef BGI_TRANSFORM_REBUILD_H
 #define BGI_TRANSFORM_REBUILD_H

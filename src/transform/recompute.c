@@ -136,7 +136,8 @@ static size_t foreign_bytes(const bgi_recompute *r, uint32_t stage, bg_value roo
                : 0;
 }
 
-/* Marks the operands of `op` as needed by the stage's backward pass, which reads them or runs them again. */
+/* Marks the operands of `op` as needed by the stage's backward pass, of which `op` is a part or in which it runs
+ * again. */
 static void need_operands(bgi_recompute *r, uint32_t stage, const bgi_op *op, bgi_recompute_effect *effect)
 {
     for (uint32_t i = 0; i < op->input_count; i++) {
@@ -345,7 +346,7 @@ typedef struct bgi_repeater {
     size_t op_count; /* before clones */
     bool *is_repeated;
     bg_value *clones; /* by value id; null: no clone (yet) */
-    uint32_t *order;  /* op numbers */
+    uint32_t *order;  /* the new order, as op numbers */
     size_t order_count;
     uint32_t *wanted, *stack; /* the ops to clone for one reader */
     bool *is_wanted;          /* by op; stays set once the op is cloned */
@@ -426,7 +427,7 @@ static void clone_for(bgi_repeater *p, const bgi_op *reader)
         clone_op(p, p->wanted[i]);
 }
 
-/* Clones everything at once, stage by stage in the order of the forward pass. */
+/* Clones all ops that run again, in the order of the forward pass. */
 static void clone_all(bgi_repeater *p)
 {
     for (uint32_t o = 0; o < p->op_count; o++) {

@@ -28,7 +28,7 @@
 #include "kernels/loss_scaling/attributes.h"
 #include "ops/ops.h"
 
-/* The operands of updates. */
+/* The positions of an update op's operands. */
 enum { PARAMETER = 0, GRADIENT, FIRST_STATE = 4 };
 
 /* The uses of a value are the ops that have it as an operand, in order; an op is listed once for each such operand.
@@ -38,7 +38,7 @@ typedef struct bgi_sharder {
     const bg_options *options;
     bgi_arena scratch;
     uint32_t *first_use; /* by value, with one more entry: where its uses begin */
-    uint32_t *uses;      /* indices of ops */
+    uint32_t *uses;      /* the uses of all values, as indices of ops */
     uint32_t *returned;  /* by value: how many outputs of the graph it is */
     uint32_t *member_of; /* by value: index + 1 of the last update whose weights or state it was; 0: no update */
     uint32_t *members;   /* values of the current update */
@@ -58,7 +58,7 @@ static bool completes(const bgi_op *op, const bgi_op *update)
     return op->type == &bgi_op_lamb_update && op->inputs[PARAMETER].id == update->inputs[PARAMETER].id;
 }
 
-/* Returns whether all operands have one shape, and elements are only copied. */
+/* Returns whether the op only copies elements between operands of one shape. */
 static bool is_move(const bgi_op *op)
 {
     return op->phase == BGI_PHASE_UPDATE &&
@@ -190,8 +190,8 @@ static bool is_input(const bgi_op *op, bg_value value)
     return false;
 }
 
-/* Returns whether only the update itself and copies touch the members in the update, and no other op touches the
- * state. */
+/* Returns whether, in the update phase, only the update itself and copies touch the members, and no op of another phase
+ * touches the state. */
 static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;

@@ -5,8 +5,9 @@
  *
  * Needs: gradients of ranges of one value. Does: sorts them and concatenates those that do not overlap, with zeros
  * where no range reads. Ranges that overlap are in separate concatenations, which are added. Keeps: the sum. Padding
- * each of T slices to the whole and adding them would cost T times the value; this writes it at most twice. Zeros are
- * not added to elements, which only affects the sign of zero (adding 0 would turn -0 into 0).
+ * each of T slices to the whole and adding them would cost T times the value. For up to JOINED_AT_ONCE slices without
+ * overlaps, this pass writes each element at most twice. Zeros are not added to elements, which only affects the sign
+ * of zero (adding 0 would turn -0 into 0).
  */
 #include "transform/transform.h"
 
@@ -19,7 +20,7 @@
 
 enum { JOINED_AT_ONCE = 32 };
 
-/* Sorts by axis, then by start, then by age, the oldest first. */
+/* Orders slices by axis, then by start, then by age, the oldest first. */
 static int compare_slices(const void *a, const void *b)
 {
     const bgi_slice_gradient *first = a, *second = b;

@@ -19,7 +19,7 @@ typedef struct bgi_splitter {
     const uint32_t *op_parts;
     uint32_t part_count;
     uint32_t *numbers; /* by old block and part: the new number, 0: no such part */
-    bgi_block *blocks; /* the new ones; malloc'ed */
+    bgi_block *blocks; /* the new blocks; malloc'ed */
     uint32_t count;
 } bgi_splitter;
 
@@ -36,7 +36,7 @@ static bool is_taken(const bgi_splitter *s, const char *name)
     return false;
 }
 
-/* Returns the name "B1.0", or one with the next number if the model has such a block. */
+/* Returns the block's name with a number, such as "B1.0"; skips numbers whose names the model's blocks have. */
 static const char *name_part(const bgi_splitter *s, const char *block, uint32_t *number)
 {
     const char *name;

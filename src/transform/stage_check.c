@@ -16,8 +16,8 @@ bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *
     if (op->block != BGI_BLOCK_NONE)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "there was no active block at %s `%s`: all ops must belong to a block, but it was added after "
-                        "a block scope had ended",
+                        "there was no active block at %s `%s`: all ops must belong to a block, but this op was added "
+                        "after a block scope had ended",
                         op->type->name, op->name);
 }
 
@@ -40,7 +40,7 @@ bool bgi_block_has_ops(const bg_graph *graph, uint32_t block)
     return false;
 }
 
-/* Names all blocks with ops that are in no stage, `first` first. */
+/* Reports all blocks with ops that are in no stage, `first` first. */
 static bg_status refuse_missing_blocks(const bg_graph *graph, const bgi_stages *stages, uint32_t first, bg_error *error)
 {
     bgi_string others = {0};
@@ -92,7 +92,8 @@ static bg_status check_filled(const bg_graph *graph, const bgi_stages *stages, b
         for (size_t o = 0; o < graph->op_count && !has_op; o++)
             has_op = graph->ops[o].block != BGI_BLOCK_NONE && stages->block_stages[graph->ops[o].block] == s;
         if (!has_op)
-            return bg_error_set(error, BG_ERROR_INVALID, "stage %u has no ops: its blocks are empty", s);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "stage %u has no ops: its blocks are empty; merge it with another stage", s);
     }
     return BG_OK;
 }

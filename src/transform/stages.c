@@ -1,5 +1,5 @@
 /*
- * stages.c: determines the stage of each block, and the devices that its blocks or the text request.
+ * stages.c: determines the stage of each block, and the devices that the blocks or the text request.
  *
  * Single: one stage holds everything. Text: stage_text.c reads the stages. Automatic: blocks are in the order in which
  * ops name them. Neighbors with one device id form a stage; without ids each block is a stage. Ops before the first

@@ -5,11 +5,11 @@
  *                                  update(w, w.accumulator, hyper, scale, state...)       once a step
  *
  * Needs: a forward graph with a loss. Does: differentiates each term of the loss that is averaged separately
- * (loss_terms.c). It gives each parameter one accumulator for each term and block that uses it (accumulation.c), and
- * sums these in block order. If the options request it, it guards the loss (loss_guard.c), adapts the loss scale
- * (loss_scaling.c) and bounds the norm of gradients (clipping.c). It appends the optimizer's update in the block that
- * uses the parameter first. Offloaded state is loaded before the update and stored after it. Keeps: the existing ops
- * and values.
+ * (loss_terms.c). Gives each parameter one accumulator for each term and block that uses the parameter
+ * (accumulation.c), and sums these accumulators in block order. As the options request, guards the loss (loss_guard.c),
+ * adapts the loss scale (loss_scaling.c) and bounds the norm of gradients (clipping.c). Appends the optimizer's update
+ * in the block that uses the parameter first. Offloaded state is loaded before the update and stored after it. Keeps:
+ * the existing ops and values.
  */
 #include "transform/training.h"
 
@@ -176,7 +176,8 @@ static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_
     bgi_lamb_update(graph, NULL, final->parameter, squares, trainer->hyper, m, v, &attributes);
 }
 
-/* Adds the caller's own optimizer. The names of its states are in one string, separated by spaces. */
+/* Adds the update of the caller's own optimizer. The names of the optimizer's states are in one string, separated by
+ * spaces. */
 static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final)
 {
     enum { STATE = 4, MOST = sizeof state->home / sizeof *state->home };
@@ -196,7 +197,7 @@ static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_fina
 }
 
 /* Returns the optimizer's numbers that an update of the parameter reads, with the parameter's factors applied. A custom
- * update has no library attribute that could disable weight decay. */
+ * update has no attribute that disables weight decay, so a factor of 0 does. */
 static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool without_decay)
 {
     const bool is_without = without_decay && trainer->optimizer->kind == BG_CUSTOM;
@@ -454,7 +455,8 @@ static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
     return BG_OK;
 }
 
-/* Refuses options whose results differ between replicas, or depend on the number of replicas, for any order of sums. */
+/* Refuses ops and options whose results differ between replicas, or depend on the number of replicas, for any order of
+ * sums. */
 static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
 {
     const bg_graph *graph = trainer->graph;

@@ -48,7 +48,8 @@ typedef struct bgi_final_gradient {
 /* Adds a variable `name.suffix` that belongs to `owner`. */
 bg_value bgi_add_training_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
                                    bg_variable_role role, bg_value owner);
-/* Enters the loss's block for the following ops: for a loss of one term, the block in which its weight is known. */
+/* Enters the loss's block for the following ops: for a loss of one term that has a weight, the block of the op that
+ * computes the weight. */
 void bgi_enter_loss_block(const bgi_trainer *trainer);
 /* Returns the number of data-parallel replicas, whose gradients are summed. */
 uint32_t bgi_count_data_replicas(const bgi_trainer *trainer);

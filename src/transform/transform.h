@@ -18,14 +18,15 @@
 #include "core/text.h"
 #include "graph/graph.h"
 
-/* quantize.c: Needs a forward graph that is not trained. Does: makes the matrices of products 16-, 8- or 4-bit buffers.
- * For BG_WEIGHTS_CAST: only matrices that these products read through a cast to bfloat16. Errors: BG_ERROR_UNSUPPORTED
- * for a mesh with tensor axes, or a graph without such a matrix. For BG_WEIGHTS_CAST, *out does not change instead. */
+/* quantize.c: Needs a forward graph that is not trained. Does: replaces the matrices of products by buffers of 16, 8 or
+ * 4 bits; with BG_WEIGHTS_CAST, only where products read a matrix through a cast to bfloat16. Errors:
+ * BG_ERROR_UNSUPPORTED for a mesh with tensor axes, or a graph without such a matrix. With BG_WEIGHTS_CAST, *out does
+ * not change in these cases. */
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error);
 
 /* fusion.c: Needs a forward graph. Does: convolution + max pool (+ relu) of one block become one op where the fused
  * kernel supports them. Keeps values, names and blocks. Outputs that `is_apart` marks (by value; NULL: none) do not
- * prevent fusion: if fusion removes them, they are computed a second time. `*loss` (may be null) becomes the value of
+ * prevent fusion: if fusion removes them, they are computed a second time. `*loss` (may be null) becomes the loss of
  * the new graph. */
 bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error);
 
@@ -50,7 +51,7 @@ typedef struct bgi_slice_gradient {
     bg_value gradient;
     uint32_t axis;
     int64_t start, stop;
-    bool is_taken; /* false */
+    bool is_taken; /* for the use of the function; must be false */
 } bgi_slice_gradient;
 bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_slice_gradient *slices, size_t count,
                                    size_t *out_count, bg_error *error);
@@ -60,7 +61,7 @@ bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_sl
 typedef struct bgi_parameter_gradient {
     bg_value parameter;
     uint32_t term;     /* the term of the loss; 0 from bgi_differentiate */
-    uint32_t block;    /* where the parameter is used */
+    uint32_t block;    /* the block that uses the parameter */
     bg_value gradient; /* gradient of one micro-batch, from this block's uses */
 } bgi_parameter_gradient;
 /* `*out_gradients` is malloc'ed, and ordered by parameter, then by block. The gradient of the loss with respect to
@@ -82,7 +83,7 @@ bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss
                          bg_error *error);
 
 /* precision.c: Needs a forward graph. Does: converts float32 to the 16-bit type of `precision` (not 32) where
- * `precision` requires it. `*loss` (may be null) becomes the value of the new graph. */
+ * `precision` requires it. `*loss` (may be null) becomes the loss of the new graph. */
 bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_value *loss, bg_graph **out,
                            bg_error *error);
 
@@ -100,8 +101,8 @@ bg_status bgi_fuse_norms(bg_graph **graph, bg_value *loss, bg_error *error);
  * step).
  */
 #define BGI_GRADIENT_NORM     "gradient_norm" /* the output of options.reporting.output_gradient_norm */
-#define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.numerics.auto_loss_scaling, */
-#define BGI_LOSS_SCALE_OUTPUT "loss_scale"    /* and its output */
+#define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.numerics.auto_loss_scaling */
+#define BGI_LOSS_SCALE_OUTPUT "loss_scale"    /* the output with the value of this variable */
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *optimizer, const bg_options *options,
                             bg_error *error);
 
@@ -110,7 +111,7 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *
 bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 
 /* offload.c: finds where a tensor of a class is stored: at the location of the class, or of the last rule that matches
- * the name. `remote` is false when the tensor has too few elements. */
+ * the name. `place` is BG_PLACE_DEVICE, or `sharded` false, when the tensor has too few elements. */
 bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
                                      int64_t element_count);
 
@@ -127,15 +128,15 @@ extern const bg_op_type bgi_op_carry;
 typedef struct bgi_stages {
     uint32_t stage_count;
     uint32_t device_count;     /* 0 until all stages have a device */
-    uint32_t *stage_devices;   /* malloc'ed; BG_DEVICE_NONE: not given */
+    uint32_t *stage_devices;   /* by stage; malloc'ed; BG_DEVICE_NONE: not given */
     uint32_t *stage_positions; /* malloc'ed; ascending without gaps; stages at one position are concurrent */
     uint32_t *stage_phases;    /* malloc'ed; ascending without gaps; without phases, the position */
     uint32_t *block_stages;    /* malloc'ed; by block index; UINT32_MAX: a block without ops */
     bool has_text_devices;     /* the text has a device after an @ */
     bool has_phases;           /* the text has separators of phases */
 } bgi_stages;
-/* Assigns stages by options' stages (except "auto:") or auto_stage. `merges_neighbors`: consecutive stages on one
- * device that the text or the blocks gave become one stage. */
+/* Assigns stages by options.execution.stages (except "auto:...") or auto_stage. `merges_neighbors`: consecutive stages
+ * on one device that the text or the blocks gave become one stage. */
 bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbors, bgi_stages *out,
                             bg_error *error);
 void bgi_stages_clear(bgi_stages *stages);
@@ -167,8 +168,9 @@ bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages,
 
 /* shared.c: handles variables that several stages use. A parameter stays in the stage that updates it. Other stages get
  * a copy variable, which is refreshed after the update, or loaded from the original's remote store (shares_home) if the
- * options give the original one (NULL: nothing is remote). A variable that changes in each micro-batch must be used by
- * one stage only; in inference the running statistics do not change. */
+ * options give the original a store (NULL: nothing is remote), both stages are on one device, and the copy's stage
+ * contributes to the gradient. A variable that changes in each micro-batch must be used by one stage only; in inference
+ * the running statistics do not change. */
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
                                     bool is_training, bg_error *error);
 
@@ -231,14 +233,14 @@ typedef struct bgi_recomputed {
     double ns;
     bool *stages; /* by stage, owned by the caller: whether it has ops of the phase RECOMPUTE */
 } bgi_recomputed;
-/* Adds to `graph` (that of `recompute`, or a clone of it) the ops that a choice runs again, and lets the backward read
+/* Adds to `graph` (that of `recompute`, or a clone of it) the ops that a choice runs again, and lets backward ops read
  * their results. If `graph` is the graph of `recompute` itself, `recompute` can only be cleared afterward. */
 bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
                               bgi_recomputed *out, bg_error *error);
 
 /* fuse_products.c: Needs a graph with all ops, repeated ones too. Does: matrix products include the bias, function or
- * derivative that follows them. Keeps results bit for bit and values with other readers, and needs no more memory. In
- * place. */
+ * derivative that follows them. Keeps results bit for bit and values with other readers, and needs no more memory.
+ * Changes the graph in place. */
 bg_status bgi_fuse_products(bg_graph *graph, const bgi_stages *stages, bg_error *error);
 
 /* partition.c */
@@ -253,7 +255,7 @@ typedef enum bgi_segment_kind {
 typedef struct bgi_segment {
     bgi_segment_kind kind;
     uint32_t stage;
-    uint32_t level; /* of updates */
+    uint32_t level; /* the level of an update; otherwise 0 */
     uint32_t op_count;
     const uint32_t *ops;
 } bgi_segment;
@@ -265,7 +267,7 @@ typedef struct bgi_crossing {
     uint32_t to_stage;
     bgi_segment_kind to_kind, last_kind; /* first and last reader on to_stage */
     bgi_segment_kind back_kind;          /* the first reader that is not a forward segment; FORWARD if there is none */
-    uint32_t to_level;                   /* updates */
+    uint32_t to_level;                   /* the level of the readers in an update; otherwise 0 */
     uint32_t next;                       /* index + 1 of the value's next crossing; 0 ends the list */
 } bgi_crossing;
 
@@ -291,7 +293,8 @@ void bgi_partition_clear(bgi_partition *partition);
 /* Checks that each op is in one segment of its own stage, and that each crossing is a stored value from a segment to a
  * stage. Any other partition is a defect: BG_ERROR_INTERNAL. */
 bg_status bgi_partition_verify(const bgi_partition *partition, const bg_graph *graph, bg_error *error);
-/* Prints "F stage 0: %1 %2" with the ops' results, then "%5: F stage 0 to stage 1" for each crossing. */
+/* Prints "segment F stage 0: `a` `b`" with the names of each segment's ops, then "crossing `c`: F stage 0 to F stage 1"
+ * for each crossing. */
 void bgi_partition_print(const bgi_partition *partition, const bg_graph *graph, bgi_string *text);
 /* Returns whether the op only renames bytes. */
 bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op);

@@ -144,7 +144,7 @@ static void memory_of_others_is_refused(void **state)
     changed = sent;
     changed.offset = plan->edges[sent.edge].slot_bytes;
     expect_operand_refused(plan, operand_of(maker, 2, 1), changed, "window of");
-    expect_operand_refused(plan, &out->operand, sent, "has ended here");
+    expect_operand_refused(plan, &out->operand, sent, "which is not allowed here");
     bg_plan_destroy(plan);
 }
 

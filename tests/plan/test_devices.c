@@ -132,7 +132,7 @@ static void test_placement_refusals(void **state)
         {{5, "", "", ""},
          &loop,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 2},
-         "needs a multiple of the devices as stages, but there are 5 stages and 2 devices"},
+         "needs a number of stages that is a multiple of the number of devices, but there are 5 stages and 2 devices"},
         {{2, "", "", "01"},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 3},

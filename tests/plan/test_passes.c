@@ -275,7 +275,7 @@ static void test_a_damaged_partition_is_noticed(void **state)
     c.partition.op_segments[kept] = 1;
 
     segments[2].stage = 4;
-    expect_defect(&c, "segment 2 is of stage 4 of 4");
+    expect_defect(&c, "segment 2 is of stage 4, but there are 4 stages");
     segments[2].stage = 2;
 
     c.partition.crossings[0].to_stage = 9;
@@ -285,7 +285,7 @@ static void test_a_damaged_partition_is_noticed(void **state)
     expect_defect(&c, "comes from segment 2");
     c.partition.crossings[0].from_segment = 0;
     c.partition.crossings[0].value.id = 0;
-    expect_defect(&c, "which is not stored");
+    expect_defect(&c, "which has no separate bytes");
     teardown(&c);
 }
 

@@ -256,7 +256,7 @@ static void test_what_a_row_does_not_name_is_refused(void **state)
     m.compiler.partition = NULL;
     bg_error_clear(&error);
     assert_int_equal(run_alone(&m.compiler, &idle, &error), BG_ERROR_INTERNAL);
-    assert_non_null(strstr(error.message, "pass `idle` did not make RESIDENCY (residency), as its row says"));
+    assert_non_null(strstr(error.message, "pass `idle` did not make RESIDENCY (residency), which its row names"));
     bg_error_clear(&error);
     assert_int_equal(run(&m.compiler, &early, &error), BG_ERROR_INTERNAL);
     assert_non_null(strstr(error.message, "pass `early` needs results"));

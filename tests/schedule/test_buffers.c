@@ -189,7 +189,7 @@ static void what_is_received_and_kept_is_stored_once(void **state)
             "LOAD1.1:0 F1.1 HOST_OUT1.1 LOAD1.0:1 B1.0 LOAD1.1:1 B1.1 U1:0 B0.0 B0.1 U0:0\n",
             "device 0: HOST_IN0.0 F0.0 LOAD1.0:1 HOST_IN0.1 F0.1 STORE1.0:0 STORE1.1:0 LOAD1.0:0 F1.0 HOST_OUT1.0 "
             "LOAD1.1:0 F1.1 HOST_OUT1.1 B1.0 LOAD1.1:1 B1.1 U1:0 B0.0 B0.1 U0:0\n"};
-        static const char *const reasons[] = {"it cannot have a STORE", "must be stored before it loads them"};
+        static const char *const reasons[] = {"it cannot have a STORE", "must be stored before this LOAD"};
         assert_int_equal(bg_schedule_parse(texts[damage], "case", &schedule, &error), BG_OK);
         assert_int_equal(bg_schedule_verify(schedule, &test.problem, &error), BG_ERROR_INVALID);
         if (strstr(error.message, reasons[damage]) == NULL)
@@ -272,9 +272,9 @@ static void damaged_schedules_are_refused(void **state)
         {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 LOAD0.0:0", "STORE it first"},
         {"LOAD0.0:0 STORE0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0", "nothing changed"},
         {"LOAD0.0:0 STORE0.0:1 HOST_IN0.0 F0.0 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0",
-         "its values must be computed before it stores them"},
+         "the values must be computed before this STORE"},
         {"LOAD0.0:0 HOST_IN0.0 F0.0 LOAD0.0:1 STORE0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0",
-         "must be stored before it loads them"},
+         "must be stored before this LOAD"},
         {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 HOST_OUT0.0 B0.0 LOAD0.0:1 U0:0 STORE0.0:0", "before the first reader"},
         {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "out of order"},
         {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "loaded 0 times"},
@@ -349,7 +349,7 @@ static void impossible_buffers_are_refused(void **state)
     test.problem.buffer_count = 2;
     buffers[1].stage = 2;
     assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "buffer 1: of stage 2"));
+    assert_non_null(strstr(error.message, "buffer 1: its stage is 2"));
     buffers[1] = weights_of(1, BG_RESIDENCY_STEP, false);
     buffers[1].reads = buffers[1].writes = 0;
     error = (bg_error){0};

@@ -96,7 +96,9 @@ static void test_counts_that_do_not_fit(void **state)
     (void)state;
     assert_refused("interleaved", 4, 3,
                    "schedule `interleaved` needs one device for each stage, but there are 4 stages and 3");
-    assert_refused("looped", 5, 2, "needs a multiple of the devices as stages, but there are 5 stages and 2");
+    assert_refused(
+        "looped", 5, 2,
+        "needs a number of stages that is a multiple of the number of devices, but there are 5 stages and 2");
     assert_refused("zb-v", 5, 2, "needs two stages on each device");
     assert_refused("v-min", 4, 3,
                    "needs two stages on each device, but there are 4 stages and 3 devices: change one of them");
