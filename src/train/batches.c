@@ -1,5 +1,6 @@
 /*
- * batches.c: runs batches of any size; it makes a reader for a size when that size is first used.
+ * batches.c: runs batches of any size up to a limit. It makes the reader for the largest size at once, and for another
+ * size when that size is first used.
  */
 #include <brigade/batches.h>
 

@@ -83,7 +83,8 @@ static void check_given_groups(const char *name, const bg_options *given, bgi_st
                        name, given->replicas.input_group_size, given->replicas.count);
 }
 
-/* Refuses files of remote memory, which can belong to only one session, the one that trains. */
+/* Refuses files of remote memory in inference_options, because they can belong to only one session, the one that
+ * trains. */
 static void check_given_files(const bg_options *given, bgi_string *problems)
 {
     if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
