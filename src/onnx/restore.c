@@ -21,8 +21,8 @@
 #include <string.h>
 
 static const char made_prefix[] = "onnx::";
-/* The limit on the size of a file's initializers after the separation, so that a small file cannot make the reader
- * allocate arbitrary memory. */
+/* The limit on the bytes that the separation adds, unless they are at most 64 times those of the file's initializers,
+ * so that a small file cannot make the reader allocate arbitrary memory. */
 static const uint64_t most_bytes = UINT64_C(1) << 30;
 enum { MOST_COMPARISONS = 256 };
 
@@ -49,8 +49,8 @@ static bool has_text(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-/* Numbers the names, and records which nodes read them. Returns false if memory runs out; it also sets *is_whole to
- * false if the file is damaged. */
+/* Numbers the names, and records which nodes read them. Returns false if memory runs out or the file is damaged; in the
+ * second case sets *is_whole to false. */
 static bool collect(restore *r, bool *is_whole)
 {
     const BgiOnnx__Graph *graph = r->graph;
@@ -196,7 +196,8 @@ static bool is_transpose(const bgi_tensor *a, const bgi_tensor *b)
     return differ;
 }
 
-/* Compares two tensors. Unreadable tensors count as different, because the check of the file reports them. */
+/* Sets *out to whether one tensor is the transpose of the other. Unreadable tensors count as different, because the
+ * check of the file reports them. */
 static bg_status compare(restore *r, const BgiOnnx__Tensor *a, const BgiOnnx__Tensor *b, bool *out, bg_error *error)
 {
     const bgi_tensor *x = NULL, *y = NULL;

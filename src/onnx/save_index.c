@@ -1,6 +1,7 @@
 /*
- * save_index.c: elements by index. Ids outside a tensor read as zeros in the library but are errors in ONNX; only
- * constant ids are written so that they read zeros. Negative ids of an embedding's table count from its end in ONNX.
+ * save_index.c: saves ops on elements by index. Ids outside a tensor read as zeros in the library but are errors in
+ * ONNX; only constant ids are written so that they read zeros. Negative ids of an embedding's table count from its end
+ * in ONNX.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /*
- * save_matrix.c: matrix products. A linear layer is Gemm with its weight [out, in] transposed, over rows: the weight is
- * stored unchanged.
+ * save_matrix.c: saves matrix products. A linear layer is Gemm with its weight [out, in] transposed, over rows: the
+ * weight is stored unchanged.
  */
 #include "kernels/linear/attributes.h"
 #include "onnx/save.h"
