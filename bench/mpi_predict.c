@@ -201,8 +201,8 @@ static double run_ranks(rig *r)
     return ns;
 }
 
-/* Returns whether the ranks can run the network so. Only the GPT has layers that are divided over a mesh; its heads
- * must divide evenly. */
+/* Returns whether the ranks can run the network with this setup. Only the GPT has layers that are divided over a mesh;
+ * its heads must divide evenly. */
 static bool can_run(const bench *b, uint32_t network, const setup *to)
 {
     return !is_tensor(to) || (networks[network].add == add_gpt && HEADS % b->rank_count == 0);
