@@ -16,7 +16,8 @@ static void check(bg_status status)
     }
 }
 
-/* Element i of the data consists of 800 pairs x1 = i, x2 = 1. */
+/* Writes the next element of the data: element i consists of 800 pairs x1 = i, x2 = 1. Ends the data after REPEATS
+ * elements. */
 static bg_status next(void *user, void *const tensors[], bool *out_has_ended, bg_error *e)
 {
     int *element = user;
