@@ -4,7 +4,7 @@
  *
  *     latest of each rank --> the latest of all --> the manifest, from the lowest rank that has it --> who sees what
  *
- * Before the load continues, one rank reads each part and compares its checksum.
+ * Before the load continues, one rank reads each part and checks its checksum.
  */
 #include "checkpoint/stored.h"
 
@@ -202,7 +202,7 @@ static bg_status find_parts(loader *l, bg_error *error)
                                 "%s: part %" PRIu32 " of %" PRIu32 ", `%s`, is in no rank's folder; host %.200s wrote "
                                 "it: start a rank there, or copy the file",
                                 l->found.path, part, parts, l->stored->parts[part].name, l->stored->parts[part].host);
-        /* One rank, if possible a different one for consecutive parts, reads the part and compares its checksum. */
+        /* One rank, if possible a different one for consecutive parts, reads the part and checks its checksum. */
         if (l->sees[(size_t)(part % ranks) * parts + part])
             rank = part % ranks;
         if (status == BG_OK && rank == bgi_session_rank(l->session))

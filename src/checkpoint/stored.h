@@ -62,7 +62,7 @@ bg_status bgi_stored_open_manifest(const char *path, const void *content, size_t
                                    bg_error *error);
 /* Checks that no part is missing. Errors: BG_ERROR_NOT_FOUND, which names the part and the host that wrote the part. */
 bg_status bgi_stored_require_parts(const bgi_stored *stored, bg_error *error);
-/* Reads a part, which must not be missing, and compares its checksum. */
+/* Reads a part, which must not be missing, and checks its checksum. */
 bg_status bgi_stored_check_part(const bgi_stored *stored, uint32_t part, bg_error *error);
 /* Checks everything: for a checkpoint its checksum, its parts and each record; for other files, which have no checksum,
  * that every byte can be read. */

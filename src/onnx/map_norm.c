@@ -132,8 +132,8 @@ static bool map_batch_norm(bgi_mapper *m)
     if (mode == BG_ONNX_AS_WRITTEN && is_training)
         return map_batch_statistics(m, x, vectors, epsilon, keep);
     if (bgi_map_wants(m, 1) || bgi_map_wants(m, 2) || bgi_map_wants(m, 3) || bgi_map_wants(m, 4))
-        return bgi_map_refuse(
-            m, "its statistics are used as values, which only bg_onnx_mode AS_WRITTEN supports, in training form");
+        return bgi_map_refuse(m, "its statistics are used as values, which is supported only in training form and with "
+                                 "bg_onnx_mode AS_WRITTEN");
     if (mode == BG_ONNX_TRAIN && (is_training || !m->build->has_training_norms) && !m->is_folding &&
         bgi_map_is_variable(m, vectors[2]) && bgi_map_is_variable(m, vectors[3]))
         return bgi_map_out(

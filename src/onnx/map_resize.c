@@ -234,8 +234,8 @@ static bool read_attributes(bgi_mapper *m, resize *r)
     if (bgi_map_int(m, "antialias", 0) != 0)
         return bgi_map_refuse(m, "attribute `antialias` is set but not supported");
     if (bgi_map_has(m, "keep_aspect_ratio_policy") && !bgi_map_text_is(m, "keep_aspect_ratio_policy", "stretch", true))
-        return bgi_map_refuse(m, "attribute `keep_aspect_ratio_policy` is not \"stretch\"");
-    return is_known || bgi_map_refuse(m, "attribute `coordinate_transformation_mode` is not known");
+        return bgi_map_refuse(m, "attribute `keep_aspect_ratio_policy` must be stretch");
+    return is_known || bgi_map_refuse(m, "attribute `coordinate_transformation_mode` has an unknown value");
 }
 
 static bool plan_axes(bgi_mapper *m, const resize *r, const bg_type *x, axis_plan *plans)

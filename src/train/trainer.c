@@ -90,7 +90,7 @@ static void check_given_files(const bg_options *given, bgi_string *problems)
     if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
         bgi_string_add(problems,
                        "memmap_dir %s is set in inference_options too, but its files belong to the session of a fit; "
-                       "leave it out there; ",
+                       "set it only in training_options; ",
                        given->files.memmap_dir);
 }
 
