@@ -105,7 +105,8 @@ bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *nam
                                      bg_error *error);
 
 /* Prints the settings of a training plan that decide the bits of its results, besides the seed and the optimizer:
- * "precision=32 batch=24 micro_batch=4 replicas=2". Canonical reductions do not depend on the replicas. */
+ * "precision=32 batch=24 micro_batch=4 replicas=2". With canonical reductions the bits do not depend on the replicas,
+ * and "canonical_reductions" stands in their place. */
 void bgi_checkpoint_describe_run(const bg_plan *plan, bgi_string *out);
 
 /* Returns the kind of state at the end of a name, such as "exp_avg". */

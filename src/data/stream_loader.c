@@ -10,7 +10,7 @@
  *
  * A worker looks for a shard that has space in its ring and that no other worker reads. The order of pieces depends
  * only on shards and positions, and not on the number or speed of workers. A shard with a full ring is not read until
- * the consumer takes a piece. Without workers the consumer reads the shard itself. A new epoch pauses the workers,
+ * the consumer takes a piece. Without workers the consumer reads the shards itself. A new epoch pauses the workers,
  * closes the shards, and empties the rings. A shard is opened for an epoch when the epoch begins, or with
  * load_indefinitely as soon as its previous epoch has ended.
  *

@@ -1,18 +1,19 @@
 /*
  * restore.c: separates initializers that PyTorch's exporter has joined, before the file is checked further.
  *
- * Initializers of equal values. An export for evaluation keeps one of several equal initializers, and Identity nodes
- * whose outputs have the names of the others. All weights of untrained norms thus become one parameter. A parameter
- * that modules share has one name and needs no such node, so each output of such a node becomes a separate initializer:
+ * The first kind is initializers of equal values. An export for evaluation keeps one of several equal initializers, and
+ * Identity nodes whose outputs have the names of the others. All weights of untrained norms thus become one parameter.
+ * A parameter that modules share has one name and needs no such node, so each output of such a node becomes a separate
+ * initializer:
  *
  *     bn1.weight --Identity--> bn2.weight      becomes      bn1.weight, bn2.weight
  *
  * Names that the exporter made ("onnx::MatMul_15") belong to values that it has computed, mostly transposes. Such
  * values stay joined if one module reads both, because then the module was called twice.
  *
- * Embeddings whose table is also a head's weight. If constants were folded, the head has the table's transpose in a
- * separate initializer. If the numbers are equal, the initializer is the same parameter and becomes a transpose of the
- * table.
+ * The second kind is the table of an embedding that is also a head's weight. If constants were folded, the head has the
+ * table's transpose in a separate initializer. If the numbers are equal, the initializer is the same parameter and
+ * becomes a transpose of the table.
  *
  * Nothing is copied: the new tensors share the values of the file's tensors.
  */

@@ -289,7 +289,7 @@ static bool is_given(const bg_trainer *trainer, bg_trainer_task task)
 }
 
 /* Checks Lightning's rule for a model that is split over devices: a call has at least one iteration for each device.
- * Options that the caller gave only cause a warning. */
+ * Without ipu_limits, or for options that the caller gave, a smaller number only causes a warning. */
 static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task number, bgi_task *task, bg_error *error)
 {
     const uint32_t device_count = bg_plan_summarize(task->whole.plan).device_count;
