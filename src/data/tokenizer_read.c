@@ -157,7 +157,7 @@ static bool find_token(const reader *r, const char *key, uint32_t *out)
     return number != NULL;
 }
 
-/* Adds a merge. `place` is its position in the file, for errors. */
+/* Adds a merge. `place` is the merge's position in the file, for errors. */
 static bg_status add_merge(const reader *r, const char *place, const char *left, const char *right)
 {
     const size_t left_bytes = strlen(left), right_bytes = strlen(right);

@@ -153,7 +153,7 @@ static bool map_non_zero(bgi_mapper *m)
     return bgi_map_out_known(m, 0, made);
 }
 
-/* Weights of windows of signals: a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N). */
+/* A window of a signal has the weights a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N). */
 enum { WINDOW_HANN, WINDOW_HAMMING, WINDOW_BLACKMAN };
 
 static bool map_window(bgi_mapper *m)

@@ -318,7 +318,7 @@ static bool map_binary(bgi_mapper *m)
     return bgi_map_out_as(m, 0, wrap(m, y, element), element);
 }
 
-/* Sum, Mean, Max and Min of any number of operands. */
+/* Sum, Mean, Max and Min take any number of operands. */
 enum { VARIADIC_MEAN = BG_BINARY_COUNT };
 
 static bool map_variadic(bgi_mapper *m)

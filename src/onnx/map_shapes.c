@@ -233,7 +233,7 @@ static bool map_split(bgi_mapper *m)
            bgi_map_refuse(m, "the parts have %" PRId64 " elements but the axis has %" PRId64, start, dim);
 }
 
-/* Takes elements first, first + step, ... (`count` of them) along an axis; step may be below 0. */
+/* Takes the elements at first + i * step along an axis, for each i below `count`; `step` may be below 0. */
 static bg_value take(bgi_mapper *m, bg_value x, int32_t axis, int64_t first, int64_t count, int64_t step)
 {
     const int64_t dim = bgi_map_type(m, x).dims[axis];
