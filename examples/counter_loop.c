@@ -46,7 +46,8 @@ int main(void)
     int32_t counter = 0;
     int element = 0;
 
-    /* The body computes counter -> counter + 1, and writes d1 and d2 to the outfeed. */
+    /* The body computes counter -> counter + 1, and writes the sum and the difference to the outfeed, which names them
+     * d1 and d2. */
     check(bg_graph_create(&body, &error));
     const bg_value count = bg_graph_input(body, "counter", &integer);
     const bg_value x1 = bg_graph_input(body, "x1", &vector), x2 = bg_graph_input(body, "x2", &vector);
