@@ -211,7 +211,7 @@ static void measure_saving(training *t, const char *folder, const char *scratch,
     fflush(stdout);
 }
 
-/* Writes one checkpoint while training continues, after steps without one. */
+/* The measurements of a checkpoint that is written while training continues, and of the steps before it. */
 typedef struct turn {
     double plain_s, beside_s; /* medians of steps */
     double first_s;           /* the copy and the first step after it */

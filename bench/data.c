@@ -13,7 +13,7 @@
 
 enum { IMAGES = 60000, BATCH = 100, PIXELS = BG_DIGITS_ROWS * BG_DIGITS_COLUMNS, EPOCHS = 8 };
 
-/* Returns the images per second, for images that took the time since `start`. */
+/* Returns the images per second if all images took the time since `start`. */
 static double rate_since(clock_t start)
 {
     const clock_t now = clock();

@@ -257,7 +257,8 @@ int main(int argc, char **argv)
                   {.name = "int4", .type = BG_WEIGHTS_INT4, .dtype = BG_FLOAT32},
                   {.name = "int8, bfloat16", .type = BG_WEIGHTS_INT8, .dtype = BG_BFLOAT16},
                   {.name = "int4, bfloat16", .type = BG_WEIGHTS_INT4, .dtype = BG_BFLOAT16}};
-    double bandwidths[MOST_ROUNDS], peaks[2][MOST_ROUNDS], bandwidth, peak[2], float_s = 0.0; /* peaks: also of pairs */
+    double bandwidths[MOST_ROUNDS], peaks[2][MOST_ROUNDS], bandwidth, peak[2],
+        float_s = 0.0;      /* peaks[1]: of bfloat16 pairs */
     bg_weights *weights[2]; /* for each type of activations, which is that of the caches */
     words *data;
     bg_error error;

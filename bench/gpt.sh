@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares GPT-2's training step with llm.c, PyTorch and oneDNN's matrix products in a Markdown table: best and mean of
-# all timed steps. The rows alternate, so that other load on the machine affects all of them.
+# Compares training steps of GPT-2 by Brigade, llm.c and PyTorch, and oneDNN's matrix products, in a Markdown table:
+# best and mean of all timed steps. The rows alternate, so that other load on the machine affects all of them.
 #
 #   bench/gpt.sh [BUILD]            needs `make benches`; also: make bench-gpt
 #   CORES=2 ROUNDS=3 STEPS=2        each row: ROUNDS times a process that times STEPS steps
@@ -56,7 +56,7 @@ wants() {
 # ROW TOKENS FIELD: reads lines `FIELD SECONDS` from standard input, the times of a row's steps of TOKENS tokens.
 note() { awk -v row="$1" -v tokens="$2" -v field="$3 " 'index($0, field) == 1 { print row "\t" tokens "\t" substr($0, length(field) + 1) }' >>"$times"; }
 
-# OPTION...: runs a process of Brigade.
+# OPTION...: runs a process of Brigade, whose times are in $scratch/output.
 brigade() {
     "$build/bench/gpt" --layers "$layers" --vocabulary "$vocabulary" --length $length --cores "$cores" --steps "$steps" --times "$@" \
         >"$scratch/output" || exit 1
@@ -67,7 +67,7 @@ run_torch() {
     ATEN_CPU_CAPABILITY=$1 "$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary" ${2:+"$2"}
 }
 
-# ROW STRATEGY SEQUENCES: measures a row with that process.
+# ROW STRATEGY SEQUENCES: notes the times of the last process of Brigade as those of ROW.
 one() {
     local row=$1 strategy=$2 sequences=$3
     note "$row" $((sequences * length)) "time $strategy" <"$scratch/output"

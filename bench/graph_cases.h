@@ -1,7 +1,7 @@
 /*
- * graph_cases.h: cases of bench/ops.c that are built with the library's public functions: ops that consist of others,
- * and ops without a manual setup. A graph has the op over some operands, and the gradients of those operands that a
- * model would request. Its ops become calls, one after the other, as in a plan without fusion.
+ * graph_cases.h: defines cases of bench/ops.c that are built with the library's public functions: ops that consist of
+ * others, and ops without a manual setup. A graph has the op over some operands, and the gradients of those operands
+ * that a model would request. Its ops become calls, one after the other, as in a plan without fusion.
  */
 #ifndef BENCH_GRAPH_CASES_H
 #define BENCH_GRAPH_CASES_H
@@ -306,7 +306,7 @@ static bg_value graph_huber(graph_rig *r, const int64_t *d)
 
 static bg_value graph_binary(graph_rig *r, const int64_t *d)
 {
-    r->is_positive = true; /* clamped to (0, 1) by the log's bounds */
+    r->is_positive = true; /* clamped to 0.05 .. 0.95, so that both logarithms are finite */
     return bg_pointwise_loss(r->graph, NULL, BG_LOSS_BINARY, 0.0, bg_clamp(r->graph, X(d[0]), 0.05, 0.95), FIXED(d[0]),
                              BG_LOSS_MEAN);
 }
@@ -437,7 +437,7 @@ static const struct {
     {"pad_replicate", {8, 64, 56, 56, 1}},
     {"pad_replicate", {32, 16, 32, 32, 2}},
     {"pad_replicate", {4, 3, 224, 224, 3}},
-    /* rows, columns, ids; of elements ids of a row */
+    /* rows, columns, ids; with `elements`: ids of each row */
     {"scatter_add", {256, 128, 768}},
     {"scatter_add", {4096, 512, 1024}},
     {"scatter_add", {1000, 64, 4096}},
@@ -447,7 +447,7 @@ static const struct {
     {"scatter_elements_add", {64, 1024, 128}},
     {"scatter_elements_add", {1024, 256, 256}},
     {"scatter_elements_add", {4096, 64, 16}},
-    /* rows, classes or columns, how many */
+    /* rows, classes or columns, k of top_k */
     {"one_hot", {1024, 10}},
     {"one_hot", {1024, 1000}},
     {"one_hot", {16384, 64}},

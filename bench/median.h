@@ -1,5 +1,5 @@
 /*
- * median.h: the median of measurements.
+ * median.h: computes the median of measurements.
  */
 #ifndef BENCH_MEDIAN_H
 #define BENCH_MEDIAN_H

@@ -88,23 +88,23 @@ single device, $cores cores|--strategy single --cores $cores
 single device x 2 replicas, $cores cores|--strategy single --replicas 2 --cores $cores
 pipelined, bfloat16, $cores cores|--dtype bfloat16 --cores $cores"
 
-run() { # arguments: every progress line's images/s
+run() { # arguments: runs `brigade mnist`, and prints the images/s of every progress line
     "$program" mnist "$@" >"$scratch/out" 2>"$scratch/err" || die "brigade mnist $*: $(cat "$scratch/err")"
     sed -n 's/.*\] .* \([0-9]*\) images\/s .*$/\1/p' "$scratch/out"
 }
 
-best() { # file: the largest number in it
+best() { # file: prints the largest number in the file
     sort -n "$1" | tail -n 1
 }
 
-median() { # file [digits]: of the numbers in it
+median() { # file [digits]: prints the median of the numbers in the file
     sort -n "$1" | awk -v format="%.${2:-0}f" '
         { rates[NR] = $1 } END { printf format, (rates[int((NR + 1) / 2)] + rates[int(NR / 2) + 1]) / 2 }'
 }
 
 ratio() { awk -v a="$1" -v b="$2" -v format="%.${3:-2}f" 'BEGIN { printf format "\n", a / b }'; }
 
-train() { # row, arguments: adds to the row's epochs; this run's, but the first, in rates
+train() { # row, arguments: runs the row, adds its epochs except the first to the row's, and leaves them in rates
     local index=$1
     shift
     run "$@" --data-dir "$mnist" --epochs "$epochs" --save "$scratch/weights" >"$scratch/epochs"

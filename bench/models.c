@@ -307,7 +307,7 @@ static void *make_data(const setting *s, const char *name, const bg_type *type)
     return data;
 }
 
-/* Returns the floating-point operations of a step, which is the sum of the costs of its ops. */
+/* Returns the number of floating-point operations of a step, summed over its ops. */
 static double count_flops(const bg_plan *plan)
 {
     double flops = 0.0;

@@ -15,7 +15,7 @@ build=${1:-${BUILD:-build}}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 code=0
 
-# start MPI RANKS WHAT
+# start MPI RANKS WHAT: runs the measurement WHAT of bench/mpi_memory.c on RANKS ranks.
 start() {
     case $1 in
     openmpi) mpirun.openmpi --oversubscribe --bind-to none -n "$2" "$build/bench/mpi_memory.openmpi" "$3" ;;

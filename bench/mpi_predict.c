@@ -7,7 +7,7 @@
  * In a turn, the ranks train, then the first two ranks measure messages, then rank 0 measures the costs of calls while
  * the others sleep, and the ranks train again. A turn is repeated, at most three times, if other programs took
  * processor time, or if the second runs took longer or shorter than the first. A row's error is the median of the
- * errors of its turns. Ranks bind themselves, so the launcher must not.
+ * errors of its turns. Ranks bind themselves to cores, so the launcher must not bind them.
  */
 #define _GNU_SOURCE
 #include <brigade/mpi.h>
@@ -201,8 +201,8 @@ static double run_ranks(rig *r)
     return ns;
 }
 
-/* Returns whether the ranks can run the network so. Only the GPT has layers that are divided over a mesh; its heads
- * must divide evenly. */
+/* Returns whether the ranks can run the network with this setup. Only the GPT has layers that are divided over a mesh;
+ * its heads must divide evenly. */
 static bool can_run(const bench *b, uint32_t network, const setup *to)
 {
     return !is_tensor(to) || (networks[network].add == add_gpt && HEADS % b->rank_count == 0);

@@ -11,12 +11,12 @@
  * Pipelines and tensor parallelism are compared with a bound: the simulated time of a step if each device has a core.
  * All ranks measure all stages at the same time, each on its own core, and a stage costs the mean time on the core that
  * runs it in the pipeline. Messages have measured costs too. The cost of a message is half the time of a ping-pong of
- * MPI with this number of bytes, in which the receiver waits. The receiver's core copies them, so the cost belongs to
- * the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself exchanges shares.
- * Measurements take turns with training.
+ * MPI with the same number of bytes, in which the receiver waits. The receiver's core copies the bytes, so the cost
+ * belongs to the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself
+ * exchanges shares. Measurements take turns with training.
  *
- * Ranks bind themselves, so the launcher must not. The defaults of --layers and --vocabulary are the numbers of GPT-2,
- * 12 and 50257.
+ * Ranks bind themselves to cores, so the launcher must not bind them. The defaults of --layers and --vocabulary are the
+ * numbers of GPT-2, 12 and 50257.
  */
 #define _GNU_SOURCE
 #include <brigade.h>

@@ -27,7 +27,7 @@ typedef struct trainee {
     bg_plan *plan;
     bg_session *session;
     double *step_s;
-    float loss; /* losses of the last step */
+    float loss; /* loss of the last step */
 } trainee;
 
 typedef struct samples {

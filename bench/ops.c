@@ -261,9 +261,8 @@ static const struct {
     {"attention_bfloat16", {4, 256, 12, 64}},
     {"attention_bfloat16", {1, 1024, 12, 64}},
     {"attention_bfloat16", {16, 128, 12, 64}},
-    /* samples, queries, keys, heads, heads of keys, width of a head; the last number says which keys a query sees: 1 a
-     * padding
-     *        mask, 2 a bias with a gradient, 3 causal, 4 causal within a window of 64 */
+    /* samples, queries, keys, heads, heads of keys, width of a head; the last number says which keys a query sees:
+     * 1 a padding mask, 2 a bias with a gradient, 3 causal, 4 causal within a window of 64 */
     {"dot_product_attention", {8, 128, 128, 12, 12, 64, 1}},
     {"dot_product_attention", {4, 128, 128, 8, 8, 64, 2}},
     {"dot_product_attention", {2, 256, 256, 12, 4, 64, 3}},
@@ -563,7 +562,7 @@ static void layer_norm(bench_work *work, const int64_t *d)
     CALL(LAYER_NORM_BACKWARD, &attributes, 5, dy, x, mean, rstd, gamma, dx, dgamma, dbeta);
 }
 
-/* n c edge, groups */
+/* Measures a group norm with the numbers n, c, edge and groups. */
 static void group_norm(bench_work *work, const int64_t *d)
 {
     static bgi_group_norm_attributes attributes;
@@ -577,7 +576,7 @@ static void group_norm(bench_work *work, const int64_t *d)
     CALL(GROUP_NORM_BACKWARD, &attributes, 5, dy, x, mean, rstd, gamma, dx, dgamma, dbeta);
 }
 
-/* rows, columns */
+/* Measures a cosine of rows with the numbers rows and columns. */
 static void cosine(bench_work *work, const int64_t *d)
 {
     static const bgi_cosine_attributes attributes = {.epsilon = 1e-8, .axis = 1};
@@ -946,7 +945,8 @@ static void update(bench_work *work, const int64_t *d, bool is_adam)
     work->bytes += (is_adam ? 3.0 : 2.0) * 4.0 * (double)d[0]; /* both written and read */
 }
 
-/* n c h w, o, window, padding, pool: forward and backward of a convolution with a max pool and a relu. */
+/* Measures forward and backward of a convolution with a max pool and a relu; the numbers are n, c, h, w, o, window,
+ * padding and pool. */
 static void conv_pool(bench_work *work, const int64_t *d)
 {
     static bgi_conv2d_pool_attributes attributes;
@@ -984,7 +984,8 @@ static void fused_conv(bench_work *work, const int64_t *d)
     CALL(FUSED_CONV2D, &attributes, 7, x, w, gamma, beta, mean, variance, other, y);
 }
 
-/* rows, in, out, bits: weights of 16, 8 or 4 bits, only in inference. */
+/* Measures a linear layer with weights of 16, 8 or 4 bits, only in inference; the numbers are rows, in, out and
+ * bits. */
 static void quantized(bench_work *work, const int64_t *d)
 {
     static bgi_quantized_attributes attributes;
@@ -995,7 +996,7 @@ static void quantized(bench_work *work, const int64_t *d)
     CALL(QUANTIZED_LINEAR, &attributes, 2, x, w, y);
 }
 
-/* rows, in, out, in bfloat16 */
+/* Measures a linear layer in bfloat16; the numbers are rows, in and out. */
 static void linear_bfloat16(bench_work *work, const int64_t *d)
 {
 #define B16(...) bg_type_make(BG_BFLOAT16, 2, (const int64_t[]){__VA_ARGS__})

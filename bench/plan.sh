@@ -58,7 +58,8 @@ if [ "${1:-}" = ranks ]; then
     exit $status
 fi
 
-# The errors of all rows of printed tables, as one list, except rows during which other programs took over 5 % of the processors
+# Lists the errors of all rows of printed tables, except rows during which other programs took over 5 % of the
+# processors.
 if [ "${1:-}" = verdict ]; then
     shift
     sed -n 's/^|.* | \([0-9.]*\) | \([-+][0-9.]*\) |$/\1 \2/p' "$@" | awk '$1 <= 5 { print $2 }' | tr -d '+-' | sort -g |

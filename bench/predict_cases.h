@@ -129,7 +129,7 @@ static void print_head(void)
            "|---|---|---:|---:|---:|---:|---:|\n");
 }
 
-/* `others` is the share of the processors' time that other programs took. */
+/* Prints the row of a case; `others` is the share of the processors' time that other programs took. */
 static void print_row(const char *network, const char *strategy, uint32_t cores, double measured_ns,
                       double predicted_ns, double others, double off)
 {
@@ -138,7 +138,7 @@ static void print_row(const char *network, const char *strategy, uint32_t cores,
     fflush(stdout);
 }
 
-/* Returns whether the errors reach the goals. */
+/* Prints the median and the worst of the errors, and returns whether they reach the goals. */
 static bool print_verdict(double *off, uint32_t count)
 {
     const double middle = bench_median(off, count); /* sorts */

@@ -12,7 +12,7 @@
 #include <brigade/nn.h>
 #include <brigade/ops.h>
 
-enum { HEADS = 4, LAYERS = 2, WIDTH = 128, LENGTH = 64, WORDS = 512, SEQUENCES = 4 }; /* of the transformers */
+enum { HEADS = 4, LAYERS = 2, WIDTH = 128, LENGTH = 64, WORDS = 512, SEQUENCES = 4 }; /* sizes of the transformers */
 
 static bg_value finish(bg_graph *graph, bg_value loss)
 {
@@ -92,7 +92,7 @@ static bg_value add_residual(bg_graph *graph, const char *name, bg_value x, int6
     return x;
 }
 
-/* ResNet-8, as in MLPerf Tiny. */
+/* Adds ResNet-8, as in MLPerf Tiny. */
 static bg_value add_resnet(bg_graph *graph)
 {
     const bg_type image = bg_tensor4(BG_FLOAT32, 8, 3, 32, 32), label = bg_vector(BG_INT32, 8);
@@ -149,7 +149,7 @@ static bg_value add_bert_layer(bg_graph *graph, const char *name, bg_value x, bg
     return x;
 }
 
-/* A masked language model whose head has its own matrix. */
+/* Adds a masked language model whose head has its own matrix. */
 static bg_value add_bert(bg_graph *graph)
 {
     const bg_type token = bg_matrix(BG_INT32, SEQUENCES, LENGTH), seen = bg_matrix(BG_UINT8, SEQUENCES, LENGTH);

@@ -132,7 +132,7 @@ static bg_value add_file(bg_graph *graph, const setting *s, bg_onnx *onnx)
     return bg_onnx_contents_of(onnx)->outputs[0].value;
 }
 
-/* Returns the loss, or the logits for inference. */
+/* Builds the network, and returns its loss, or its logits for inference. */
 static bg_value build(bg_graph *graph, const setting *s, bg_onnx *onnx)
 {
     const bg_type label = bg_vector(BG_INT32, s->batch);
@@ -150,7 +150,7 @@ static bg_value build(bg_graph *graph, const setting *s, bg_onnx *onnx)
 
 /* ---- the run ---- */
 
-/* Returns the floating-point operations of a step, which is the sum of the costs of its ops. */
+/* Returns the number of floating-point operations of a step, summed over its ops. */
 static double count_flops(const bg_plan *plan)
 {
     double flops = 0.0;

@@ -1,8 +1,8 @@
 /*
  * roofline.h: draws the time of a plan's steps as a roofline. Each circle is a kernel. Kernels further to the right do
  * more operations for each byte of their operands; higher kernels do more operations per second of a core. The area of
- * a circle is its share of the time. The roof is the limit of the core: first the rate of memory, then the rate of
- * arithmetic. A circle may be above the slope, because operands in the caches are read faster than from memory.
+ * a circle grows with its share of the time. The roof is the limit of the core: first the rate of memory, then the rate
+ * of arithmetic. A circle may be above the slope, because operands in the caches are read faster than from memory.
  *
  *     GFLOP/s |      ______     roof
  *             |     /  o

@@ -16,7 +16,8 @@ static void check(bg_status status)
     }
 }
 
-/* Element i of the data consists of 800 pairs x1 = i, x2 = 1. */
+/* Writes the next element of the data: element i consists of 800 pairs x1 = i, x2 = 1. Ends the data after REPEATS
+ * elements. */
 static bg_status next(void *user, void *const tensors[], bool *out_has_ended, bg_error *e)
 {
     int *element = user;
@@ -45,7 +46,8 @@ int main(void)
     int32_t counter = 0;
     int element = 0;
 
-    /* The body computes counter -> counter + 1, and writes d1 and d2 to the outfeed. */
+    /* The body computes counter -> counter + 1, and writes the sum and the difference to the outfeed, which names them
+     * d1 and d2. */
     check(bg_graph_create(&body, &error));
     const bg_value count = bg_graph_input(body, "counter", &integer);
     const bg_value x1 = bg_graph_input(body, "x1", &vector), x2 = bg_graph_input(body, "x2", &vector);

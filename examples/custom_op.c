@@ -84,7 +84,7 @@ static const bg_op_type snake_backward = {
     .output_count = 2,   .infer = infer_backward,  .kernel = choose_backward,
 };
 
-/* The gradient rule does not compute; it adds the op that computes the gradient. */
+/* Adds the op that computes the gradient; the gradient rule itself computes nothing. */
 static bg_status derive_snake(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_value operands[] = {gradient->output_gradients[0], gradient->inputs[0], gradient->inputs[1]};

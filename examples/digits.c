@@ -70,7 +70,7 @@ static bg_value build(bg_graph *graph)
 
 /* ---- 2. the plans ---- */
 
-/* One run makes 5 weight updates, each from 8 micro-batches of 20 digits. */
+/* Plans the training: a run makes 5 weight updates, each from 8 micro-batches of 20 digits. */
 static bg_plan *plan_training(const bg_graph *graph, bg_value loss)
 {
     const bg_optimizer optimizer = bg_adamw(0.002);
@@ -81,12 +81,12 @@ static bg_plan *plan_training(const bg_graph *graph, bg_value loss)
     options.execution.stages = "B1|B2|B3|B4";
     options.execution.device_iterations = 5;
     options.execution.gradient_accumulation = 8;
-    options.reporting.output_mode = BG_OUTPUT_SUM; /* arrays for the outputs of all micro-batches of a run */
+    options.reporting.output_mode = BG_OUTPUT_SUM; /* the sums over all micro-batches of a run */
     check(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error));
     return plan;
 }
 
-/* Testing has the same four stages, and 40 micro-batches a run. */
+/* Plans the test: it has the same four stages, and a run takes 40 micro-batches. */
 static bg_plan *plan_testing(const bg_graph *graph)
 {
     bg_options options = bg_options_defaults();
@@ -102,7 +102,7 @@ static bg_plan *plan_testing(const bg_graph *graph)
 
 /* ---- 3. the data ---- */
 
-/* Makes digits, and a loader whose batches have the size of one run of the plan. */
+/* Generated digits, and a loader whose batches have the size of one run of the plan. */
 typedef struct digits {
     bg_image_set images;
     bg_dataset *dataset;

@@ -1,12 +1,12 @@
 /*
- * lesson.h: the code that the lessons share, so that each lesson has only its model, its data and its optimizer.
+ * lesson.h: has the code that the lessons share, so that each lesson has only its model, its data and its optimizer.
  *
  *     LESSON [single|pipelined|phased|replicas|recomputed] [--updates N] [--losses] [--start FILE.npz]
  *
  * A lesson trains for 200 updates on data from lesson_hash below, so that a PyTorch script can make the same data, and
- * prints the first loss, the last one and a hash of the weights. The word chooses how the model is spread over devices;
- * the weights have the same bits with every choice. --losses prints the loss of every update; --start writes the
- * weights before the first one.
+ * prints the first loss, the last one and a hash of the weights. The argument without dashes chooses how the model is
+ * spread over devices; the weights have the same bits with every choice. --losses prints the loss of every update;
+ * --start writes the weights before the first one.
  *
  *     single      one device
  *     pipelined   each block of the model is a stage on a separate device
@@ -54,7 +54,7 @@ static inline void lesson_check(bg_status status)
 
 /* ---- data ---- */
 
-/* Returns a hash of each pair of numbers, from which random data are made. */
+/* Returns a hash of the two numbers. Random data are made from such hashes. */
 static inline uint32_t lesson_hash(uint32_t stream, uint32_t index)
 {
     uint32_t x = stream * 0x9e3779b9u ^ index;

@@ -1,7 +1,7 @@
 /*
  * llama.c: trains a language model like LLaMA (Touvron et al., 2023): RMS norms before each part, rotary positions,
- * fewer key heads than query heads, SwiGLU, no biases. It learns to continue sequences. lesson.h has the arguments and
- * the loop.
+ * fewer key heads than query heads, SwiGLU, no biases. The model learns to continue sequences. lesson.h has the
+ * arguments and the loop.
  *     cc llama.c $(pkg-config --cflags --libs brigade) -o llama && ./llama recomputed
  */
 #include "lesson.h"

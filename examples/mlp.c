@@ -23,7 +23,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_mse_loss(graph, "mse", bg_linear_layer(graph, "fc3", x, 1, true), y, BG_LOSS_MEAN);
 }
 
-/* y = x0 x1 + (x2 - x3) / 2 */
+/* Draws a sample: y = x0 x1 + (x2 - x3) / 2 */
 static void draw(uint32_t number, void *const *data)
 {
     float *x = data[0], *y = data[1];

@@ -174,8 +174,8 @@ static void train(const ring *r, float stencil[STENCIL])
 
 /* ---- the program ---- */
 
-/* Starts from a field that was not used for training, and prints the largest difference from small steps, relative to
- * the largest heat. */
+/* Starts from a field that was not used for training, and prints the largest difference between large and small steps,
+ * relative to the largest heat. */
 static void measure(const ring *r, const float stencil[STENCIL])
 {
     float exact[WIDTH], guess[WIDTH], own[2] = {0}, largest[2];

@@ -204,8 +204,8 @@ contains
 
   ! ---- the error of the large step ----
 
-  ! Starts from a field that was not used for training, and prints the largest difference from small steps, relative to
-  ! the largest heat.
+  ! Starts from a field that was not used for training, and prints the largest difference between large and small
+  ! steps, relative to the largest heat.
   subroutine measure(r, weights)
     type(ring), intent(in) :: r
     real(c_float), intent(in) :: weights(stencil_width)

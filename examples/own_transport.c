@@ -246,7 +246,7 @@ static void check(bg_status status)
     exit(1);
 }
 
-/* Trains two stages; with a transport, each process has one of them. */
+/* Makes a plan of two stages; with a transport, each process has one of them. */
 static bg_plan *make_plan(bg_transport *transport)
 {
     const bg_type features = bg_matrix(BG_FLOAT32, MICRO_BATCH, FEATURES),
@@ -274,7 +274,7 @@ static bg_plan *make_plan(bg_transport *transport)
     return plan;
 }
 
-/* Returns the losses of the last micro-batch of each run. */
+/* Trains for RUNS runs. Writes the loss of the last micro-batch of each run to `losses`. */
 static void train(bg_transport *transport, float losses[RUNS])
 {
     static float x[MICRO_BATCHES * MICRO_BATCH * FEATURES], y[MICRO_BATCHES * MICRO_BATCH];

@@ -18,7 +18,8 @@ static void check(bg_status status)
     }
 }
 
-/* Trains on global batches of 32 samples, in micro-batches of 32 / replicas; fills the weights. */
+/* Trains on global batches of 32 samples, in micro-batches of 32 / replicas. Fills in the weights and returns the mean
+ * of the replicas' last losses. */
 static double train(uint32_t replicas, const bg_dataset *data, float weights[FEATURES])
 {
     const int64_t micro_batch = BATCH / replicas;

@@ -66,7 +66,8 @@ static void draw(uint32_t number, void *const *data)
         image[p] = (float)(lesson_number(1000 + number % CLASSES, p) / 2 + lesson_number(number, p));
 }
 
-/* Each replica computes batch statistics of its own micro-batches, like each process of torch.nn.parallel. */
+/* Each replica computes batch statistics of its own micro-batches, like each process of PyTorch's
+ * DistributedDataParallel. */
 int main(int argc, char **argv)
 {
     const lesson resnet = {.name = "resnet18",

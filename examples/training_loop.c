@@ -32,7 +32,7 @@ static bg_value build(bg_graph *g)
     return loss;
 }
 
-/* Reads until it has `STEPS` losses. */
+/* Reads `STEPS` losses from the outfeed, and prints whether the last ones are less than half of the first ones. */
 static void *consume(void *argument)
 {
     bg_outfeed *outfeed = argument;

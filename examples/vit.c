@@ -26,7 +26,8 @@ static bg_value add_tokens(bg_graph *graph, bg_value images, int64_t micro_batch
     return bg_add(graph, x, bg_graph_parameter(graph, "places", &places, &normal));
 }
 
-/* Norms precede attention and the linear layers (pre-norm); queries, keys and values are computed by one product. */
+/* Adds attention and two linear layers, each of the two parts after a norm (pre-norm). One product computes queries,
+ * keys and values. */
 static bg_value add_layer(bg_graph *graph, bg_value x)
 {
     bg_attention_options attention = bg_attention_defaults(HEADS);

@@ -436,7 +436,7 @@ def main(arguments):
     if len(arguments) == 2 and arguments[0] in ("man", "html"):
         {"man": write_man, "html": write_html}[arguments[0]](reference, pathlib.Path(arguments[1]))
         return 0
-    sys.exit("make_reference: say man FOLDER, html FOLDER, check or since")
+    sys.exit("make_reference: the arguments must be man FOLDER, html FOLDER, check or since")
 
 
 if __name__ == "__main__":

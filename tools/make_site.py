@@ -226,7 +226,7 @@ if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--check":
         sys.exit(check(pathlib.Path(sys.argv[2])))
     if len(sys.argv) != 3:
-        sys.exit("make_site: say PROGRAM FOLDER, or --check FOLDER")
+        sys.exit("make_site: the arguments must be PROGRAM FOLDER, or --check FOLDER")
     if shutil.which("cmark-gfm") is None:
         sys.exit("make_site: cmark-gfm is missing, which makes HTML of Markdown; on Debian: apt-get install cmark-gfm")
     Site(os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])).make()

@@ -36,7 +36,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 "$build/brigade" data digits --dir data --count 64 --test-count 16 >/dev/null || exit 1
 
-# run NAME ARGUMENT...
+# run NAME ARGUMENT...: runs `brigade ARGUMENT...` on four ranks, and reports the result under this name.
 run() {
     name=$1
     shift

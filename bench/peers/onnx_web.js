@@ -1,4 +1,4 @@
-// An ONNX model in onnxruntime-web, for bench/onnx.sh: a line `step SECONDS` for each step.
+// Times an ONNX model in onnxruntime-web, for bench/onnx.sh: prints a line `step SECONDS` for each step.
 //
 // usage: node onnx_web.js MODULE FILE BATCH THREADS STEPS
 const fs = require('fs');

@@ -1,6 +1,6 @@
 /*
- * data.c: trains a regression on a CSV file, as a pipeline of two stages. It predicts the prices of houses from rooms,
- * area and age. docs/tutorial/05-data.md explains it.
+ * data.c: trains a regression on a CSV file, as a pipeline of two stages. The model predicts the prices of houses from
+ * rooms, area and age. docs/tutorial/05-data.md explains the program.
  */
 #include <brigade.h>
 #include <math.h>
@@ -46,7 +46,7 @@ static void write_houses(const char *path)
 
 /* ---- samples ---- */
 
-/* Scales a sample's numbers to about -1 .. 1. Workers call it, several at the same time. */
+/* Scales a sample's numbers to about -1 .. 1. Several workers can call this function at the same time. */
 static bg_status scale(void *user, uint64_t epoch, uint64_t index, const void *const inputs[], void *const outputs[],
                        bg_error *failure)
 {

@@ -1,6 +1,6 @@
 /*
  * first_model.c: a network of two layers learns a curve from 64 of its points, and then computes other points.
- * docs/tutorial/01-first-model.md explains it.
+ * docs/tutorial/01-first-model.md explains the program.
  */
 #include <brigade.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
  * memory.c: shows how much memory each class of values takes in a training step, and how recomputation, offload and
- * phases change it. All variants learn bit-identical weights. docs/tutorial/04-memory.md explains it.
+ * phases change it. All variants learn bit-identical weights. docs/tutorial/04-memory.md explains the program.
  */
 #include <brigade.h>
 #include <stdio.h>

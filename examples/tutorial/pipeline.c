@@ -1,6 +1,7 @@
 /*
- * pipeline.c: trains one network of four blocks on one device, sharded over four devices, and as a pipeline of four
- * stages. The weights are bit-identical. docs/tutorial/02-pipeline.md explains it.
+ * pipeline.c: trains one network of four blocks on one device, sharded over four devices, or as a pipeline of four
+ * stages; an argument chooses. All three learn bit-identical weights. docs/tutorial/02-pipeline.md explains the
+ * program.
  */
 #include <brigade.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
  * resume.c: a training run that stops halfway and resumes from a checkpoint ends with the weights of a run without a
- * stop. docs/tutorial/06-checkpoints.md explains it.
+ * stop. docs/tutorial/06-checkpoints.md explains the program.
  */
 #include <brigade.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
  * serving.c: one thread trains a model and publishes its weights, while two other threads serve requests with it.
- * docs/tutorial/09-serving.md explains it.
+ * docs/tutorial/09-serving.md explains the program.
  */
 #include <brigade.h>
 #include <math.h>

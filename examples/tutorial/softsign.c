@@ -1,6 +1,6 @@
 /*
  * softsign.c: defines an op, y = x / (1 + |x|), with its gradient, checks the gradient, and trains a model with the op.
- * docs/tutorial/10-custom-op.md explains it.
+ * docs/tutorial/10-custom-op.md explains the program.
  */
 #include <brigade.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
- * best.c: reads the metrics of checkpoints, and finds the checkpoints of a folder with the best ones. A checkpoint's
+ * best.c: reads the metrics of checkpoints, and finds the checkpoints of a folder with the best metrics. A checkpoint's
  * metadata contain the metric, so that a resumed run, which does not know the earlier runs, keeps the same files:
  *
  *     metric: "min 0.25 validation loss"      the mode, the value, the name

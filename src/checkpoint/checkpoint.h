@@ -59,15 +59,15 @@ bool *bgi_checkpoint_find_best(char *const *paths, size_t count, uint32_t keep_b
 
 /* ---- sum.c ---- */
 
-/* Computes a checksum of all metadata except the checksum itself, then of names, types and values, both in the order of
- * bg_safetensors_at. Writes 16 hexadecimal digits. `fetch` reads values that are not in memory; it may be NULL if all
- * are. */
+/* Computes a checksum of the metadata except the checksum itself, then of names, types and values of the entries. Both
+ * lists must have the order in which an opened file has them. Writes 16 hexadecimal digits. `fetch` reads values that
+ * are not in memory; it may be NULL if all are. */
 enum { BGI_CHECKPOINT_SUM_BYTES = 17 };
 bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_count,
                              const bg_safetensors_metadata *metadata, size_t metadata_count, bg_safetensors_fetch fetch,
                              void *user, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
-/* Add a pair of metadata (the checksum itself is skipped), or a tensor's name and type, to the checksum. */
+/* These functions add a pair of metadata (except the checksum itself), or a tensor's name and type, to the checksum. */
 struct bgi_crc64;
 void bgi_checkpoint_sum_metadata(struct bgi_crc64 *crc, const bg_safetensors_metadata *pair);
 void bgi_checkpoint_sum_name(struct bgi_crc64 *crc, const bg_safetensors_entry *entry);
@@ -105,7 +105,8 @@ bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *nam
                                      bg_error *error);
 
 /* Prints the settings of a training plan that decide the bits of its results, besides the seed and the optimizer:
- * "precision=32 batch=24 micro_batch=4 replicas=2". Canonical reductions do not depend on the replicas. */
+ * "precision=32 batch=24 micro_batch=4 replicas=2". With canonical reductions the bits do not depend on the replicas,
+ * and "canonical_reductions" stands in their place. */
 void bgi_checkpoint_describe_run(const bg_plan *plan, bgi_string *out);
 
 /* Returns the kind of state at the end of a name, such as "exp_avg". */
@@ -125,7 +126,7 @@ typedef struct bgi_checkpoint_content {
     size_t metadata_count;
     bgi_string *texts; /* the `text_count` keys and values that the content owns */
     size_t text_count;
-    bg_safetensors_fetch fetch; /* reads values; after `begin` it is that of the weights */
+    bg_safetensors_fetch fetch; /* reads values; `begin` sets it to read those of the weights */
     void *user;
     bgi_thread_source threads;          /* the session's */
     bgi_pace pace;                      /* pace of writing; after `begin` it never waits */
@@ -174,7 +175,7 @@ typedef struct bgi_checkpoint_loader {
     bool drops_state, drops_parameters; /* options.drop */
     bgi_checkpoint_list list;
     struct bgi_stored *stored;
-    const bg_safetensors *file; /* its metadata */
+    const bg_safetensors *file; /* the file whose metadata are read */
     char *manifest;             /* content of `stored` if another rank has read it */
     bool *needs;                /* by rank: whether it needs elements of the current part */
     bool *sees; /* [rank * parts + part]: whether the rank has the part's file; NULL: every rank has every part */
@@ -202,13 +203,13 @@ bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint
 
 /* ---- compare.c ---- */
 
-/* Finds the weight with the name of a file's entry, or the weight of which the entry is a section. Returns UINT32_MAX
- * if there is none. */
+/* Returns the index of the weight with the name of a file's entry, or of the weight of which the entry is a section.
+ * Returns UINT32_MAX if there is no such weight. */
 uint32_t bgi_checkpoint_find_weight(const bgi_checkpoint_loader *l, const char *name);
 /* Reads options.drop. */
 bg_status bgi_checkpoint_read_drop(bgi_checkpoint_loader *l);
-/* Refuses a file whose seed, optimizer or parameters differ from those of the weights and the session, unless the
- * options allow it, and logs what is dropped. Changes no weight. */
+/* Compares the seed, the settings, the optimizer and the tensors of the file with those of the weights and the session.
+ * Refuses, reports or ignores differences, as the options say, and logs what is dropped. Changes no weight. */
 bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
 
 /* Keys of the metadata. */

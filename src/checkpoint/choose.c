@@ -4,7 +4,7 @@
  *
  *     latest of each rank --> the latest of all --> the manifest, from the lowest rank that has it --> who sees what
  *
- * Before the load continues, one rank reads each part and compares its checksum.
+ * Before the load continues, one rank reads each part and checks its checksum.
  */
 #include "checkpoint/stored.h"
 
@@ -150,7 +150,8 @@ static bg_status load_manifest(loader *l, uint64_t *out_bytes, bg_error *error)
     return BG_OK;
 }
 
-/* Opens the same content on all ranks; each rank reads a checkpoint in one file from its own folder. */
+/* Opens the same manifest on all ranks. If the checkpoint is in one file, each rank opens the file of its own
+ * folder. */
 static bg_status open_together(loader *l, uint32_t root, bg_error *error)
 {
     const uint32_t own = bgi_session_rank(l->session);
@@ -172,7 +173,8 @@ static bg_status open_together(loader *l, uint32_t root, bg_error *error)
     return bgi_session_settle(l->session, status, error);
 }
 
-/* Finds which ranks have each part, and shares the result with all ranks. */
+/* Finds which ranks have each part, shares the result with all ranks, and lets one rank compare the checksum of each
+ * part. */
 static bg_status find_parts(loader *l, bg_error *error)
 {
     const uint32_t ranks = bgi_session_rank_count(l->session), parts = l->stored->part_count;
@@ -200,7 +202,7 @@ static bg_status find_parts(loader *l, bg_error *error)
                                 "%s: part %" PRIu32 " of %" PRIu32 ", `%s`, is in no rank's folder; host %.200s wrote "
                                 "it: start a rank there, or copy the file",
                                 l->found.path, part, parts, l->stored->parts[part].name, l->stored->parts[part].host);
-        /* One rank, if possible a different one for consecutive parts, reads the part and compares its checksum. */
+        /* One rank, if possible a different one for consecutive parts, reads the part and checks its checksum. */
         if (l->sees[(size_t)(part % ranks) * parts + part])
             rank = part % ranks;
         if (status == BG_OK && rank == bgi_session_rank(l->session))

@@ -1,8 +1,8 @@
 /*
- * compare.c: checks that a checkpoint fits the model and the optimizer of the session that loads it. Its optimizer
- * state must come from the same optimizer, because AdamW's and LAMB's states have the same names. Its parameters must
- * be the model's, because a model of another depth has most names in common. Differences are refused, unless the caller
- * asks to drop them.
+ * compare.c: checks that a checkpoint fits the model and the optimizer of the session that loads it. The checkpoint's
+ * optimizer state must come from the session's optimizer, because AdamW's and LAMB's states have the same names. The
+ * checkpoint's parameters must be the model's, because a model of another depth has most names in common. Differences
+ * are refused, unless the caller asks to drop them.
  */
 #include "checkpoint/stored.h"
 
@@ -281,7 +281,7 @@ static bg_status note_dropped_state(const loader *l, const char *kinds)
     return warn(l, &line);
 }
 
-/* Compares optimizers; only a training session has one. */
+/* Compares the optimizer of the file's state with that of the session; only a training session has one. */
 static bg_status compare_optimizers(loader *l)
 {
     const bg_optimizer *optimizer = l->session != NULL ? bg_plan_optimizer(bg_session_plan(l->session)) : NULL;
@@ -338,7 +338,8 @@ static uint64_t read_number(const char *name, const char *like, size_t length)
                : 0;
 }
 
-/* Adds the numbers of layers, if the names have numbers and they differ, and the numbers of parameters. */
+/* Adds the counts of layers in the file and in the model, if names have numbers and the counts differ, and the counts
+ * of parameters. */
 static void add_numbers(const loader *l, const char *like, bgi_string *out)
 {
     uint64_t layers[2] = {0}, parameters[2] = {0};
@@ -400,7 +401,7 @@ static bg_status report_structure(const loader *l, name_list *missing, name_list
     return status;
 }
 
-/* Lists the weights that the file lacks. */
+/* Lists the weights that the file lacks. Refuses a tensor whose type differs from that of its weight. */
 static bg_status find_missing(const loader *l, name_list *structural, name_list *others)
 {
     char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
@@ -443,9 +444,9 @@ static bg_status compare_names(const loader *l)
     if (status == BG_OK && missing[0].count + extra[0].count > 0)
         status = report_structure(l, &missing[0], &extra[0]);
     if (status == BG_OK)
-        status = report(l, &missing[1], "has no", "they keep their values");
+        status = report(l, &missing[1], "has no", "weights that the checkpoint lacks keep their values");
     if (status == BG_OK)
-        status = report(l, &extra[1], "has tensors that the weights lack:", "it is left out");
+        status = report(l, &extra[1], "has tensors that the weights lack:", "these are left out");
     for (int i = 0; i < 2; i++) {
         clear_names(&missing[i]);
         clear_names(&extra[i]);

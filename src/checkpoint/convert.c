@@ -125,7 +125,7 @@ static bool has_item(const conversion *c, size_t count, const char *name)
     return count > 0 && bsearch(&key, c->items, count, sizeof *c->items, compare_items) != NULL;
 }
 
-/* Adds tensors that the source lacks, which must not be parameters. */
+/* Adds the tensors of `like` that the source lacks, which must not be parameters. */
 static bg_status add_from_like(conversion *c)
 {
     const size_t count = c->count;
@@ -302,7 +302,7 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
         return bgi_error_memory(c->error, "a path", strlen(folder));
     if (bgi_file_exists(path))
         status = bg_error_set(c->error, BG_ERROR_INVALID,
-                              "%s: the folder already exists; remove it, or name another one", path);
+                              "%s: the file already exists; remove it, or name another folder", path);
     else
         status = bgi_checkpoint_write_summed(path, c->entries, c->count, c->metadata, c->metadata_count, fetch, c, NULL,
                                              NULL, c->sum, c->error);
@@ -330,7 +330,7 @@ static bg_status convert(conversion *c, const char *to)
     if (c->source->is_checkpoint && o->to_checkpoint && o->like == NULL &&
         (o->rename_count > 0 || o->prefix != NULL || o->ignore != NULL))
         return bg_error_set(c->error, BG_ERROR_INVALID,
-                            "%s: is a checkpoint whose tensors all exist in the other one, under the same names; give "
+                            "%s: is a checkpoint, whose conversion to a checkpoint keeps all tensors and names; give "
                             "a checkpoint that has the other tensors (like), or omit the rules for names",
                             c->source->path);
     /* Checks the data first, because damaged data must not get a new checksum. */

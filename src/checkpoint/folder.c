@@ -60,7 +60,7 @@ bool bgi_checkpoint_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* Returns true for a checkpoint's name; *rest is the text after it. */
+/* Returns true if `name` begins with the name of a checkpoint's file; *rest is the text after that. */
 static bool parse_name(const char *name, uint64_t *out_step, const char **rest)
 {
     char digits[24];
@@ -141,7 +141,7 @@ static void warn(const char *directory, const char *what, const char *name, cons
 {
     char text[2 * BG_ERROR_MESSAGE_BYTES];
 
-    snprintf(text, sizeof text, "checkpoint: cannot %s %s from %s: %s; remove it by hand", what, name, directory,
+    snprintf(text, sizeof text, "checkpoint: cannot %s %s in %s: %s; remove old files by hand", what, name, directory,
              reason);
     if (log != NULL)
         log(log_user, BG_LOG_WARNING, text);

@@ -35,8 +35,9 @@ static bg_status read_blob(const bg_safetensors *file, bg_checkpoint *out, bg_er
     for (size_t i = 0; i < digits; i += 2) {
         const int high = digit_value(text[i]), low = digit_value(text[i + 1]);
         if (high < 0 || low < 0)
-            return bg_error_set(error, BG_ERROR_PARSE,
-                                "metadata `" BGI_CHECKPOINT_BLOB "`: digits %zu and %zu are not hexadecimal", i, i + 1);
+            return bg_error_set(
+                error, BG_ERROR_PARSE,
+                "metadata `" BGI_CHECKPOINT_BLOB "`: digits %zu and %zu are not both hexadecimal (0-9, a-f)", i, i + 1);
         bytes[i / 2] = (unsigned char)(high << 4 | low);
     }
     return BG_OK;

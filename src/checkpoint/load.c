@@ -1,6 +1,7 @@
 /*
  * load.c: reads checkpoints. Everything is read and checked (checksum, metadata, names, types) before the first weight
- * is set. Then values are read again, one at a time, so that only one value is in memory in addition to the weights.
+ * is set. Then values are read again, one at a time. In addition to the weights, only one value is in memory, and the
+ * values that were joined from sections.
  */
 #include "checkpoint/stored.h"
 
@@ -15,8 +16,6 @@
 #include "runtime/state.h"
 
 typedef bgi_checkpoint_loader loader;
-
-/* ---- metadata ---- */
 
 /* ---- values ---- */
 
@@ -37,8 +36,8 @@ static bool sees(const loader *l, uint32_t rank, uint32_t part)
     return l->sees[rank * l->stored->part_count + part];
 }
 
-/* Sends the elements of a tensor that a part contains from the lowest rank with the part's file to the ranks without it
- * that need them. */
+/* Reads the elements of a tensor that a part contains. The lowest rank with the part's file sends them to the ranks
+ * that need them and do not have the file. */
 static bg_status exchange_part(loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t part,
                                const int64_t own_range[2], bg_error *error)
 {
@@ -236,7 +235,8 @@ static bg_status run_load(loader *l, bg_session *session)
     bg_status status;
 
     if (l->directory == NULL || l->directory[0] == '\0')
-        return bg_error_set(l->error, BG_ERROR_INVALID, "checkpoint: no directory");
+        return bg_error_set(l->error, BG_ERROR_INVALID,
+                            "checkpoint: the name of the directory is empty; give the folder of checkpoints");
     if ((unsigned)l->options.differences > BG_CHECKPOINT_REFUSE)
         return bg_error_set(l->error, BG_ERROR_INVALID,
                             "checkpoint: differences is %d but must be BG_CHECKPOINT_WARN, _IGNORE or _REFUSE",

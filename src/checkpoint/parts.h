@@ -40,22 +40,22 @@ typedef struct bgi_part_save {
     bool is_running;
     bool is_beside; /* the training continues while the part is written */
     atomic_bool is_done;
-    bg_status written; /* its result */
-    bg_error why;      /* and why */
+    bg_status written; /* the result of writing this rank's part */
+    bg_error why;      /* the error, if `written` is not BG_OK */
 } bgi_part_save;
 
-/* Adds the manifest's metadata except those of tensors, on rank 0; the strings must outlive the content. */
+/* Called on rank 0: adds the manifest's metadata except those of tensors. The strings must outlive the content. */
 typedef bg_status (*bgi_checkpoint_fill)(void *user, bgi_checkpoint_content *content, bg_error *error);
 
 /* Agrees with the other ranks on the step and the tag, and prepares this rank's part. With `copies` the function copies
  * the values, so that the weights may change; otherwise the weights must not change until the part is written. */
 bg_status bgi_parts_prepare(bgi_part_save *s, bool copies, bgi_checkpoint_fill fill, void *user);
-/* Allocates the memory for such a copy. All ranks call this function. */
+/* Allocates the memory for the copy that bgi_parts_prepare makes with `copies`. All ranks call this function. */
 bg_status bgi_parts_reserve(bgi_part_save *s);
 /* Copies the current values of this rank's part. */
 bg_status bgi_parts_copy(bgi_part_save *s);
-/* Starts a thread that writes this rank's part, and sets `written` to the result, also when no thread could be started.
- */
+/* Starts a thread that writes this rank's part and sets `written` to the result. If no thread can be started, sets
+ * `written` to the error. */
 void bgi_parts_start(bgi_part_save *s);
 /* Waits until all ranks have written their parts. Ranks report progress meanwhile, so that a slow disk is not taken for
  * a lost rank. */

@@ -53,7 +53,7 @@ bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *nam
         return bg_error_set(error, BG_ERROR_PARSE,
                             "metadata `" BGI_CHECKPOINT_WEIGHT
                             "%.200s`: %s%.40s%s, but it must be a role (parameter, buffer, "
-                            "state) and a count or `" BGI_CHECKPOINT_GIVEN "`",
+                            "state, training) and a count or `" BGI_CHECKPOINT_GIVEN "`",
                             name, text != NULL ? "`" : "", text != NULL ? text : "is missing", text != NULL ? "`" : "");
     return BG_OK;
 }

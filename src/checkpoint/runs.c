@@ -15,7 +15,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 
-/* The largest number of ranges that cannot be combined into runs. */
+/* Limits the number of ranges into which `flatten` splits runs. */
 enum { MOST_STRETCHES = 1 << 20 };
 
 void bgi_runs_clear(bgi_runs *runs)
@@ -83,7 +83,7 @@ void bgi_runs_print(const bg_type *type, const bgi_runs *runs, bgi_string *out)
 
 /* ---- reading ---- */
 
-/* Reads a decimal number below 2^62, and moves *text behind its digits. */
+/* Reads a decimal number below 10 * 2^58, and moves *text behind its digits. */
 static bool take_number(const char **text, int64_t *out)
 {
     const char *at = *text;
@@ -221,7 +221,8 @@ static bg_status check_once(const bgi_runs *runs, int64_t elements, bg_error *er
     }
     if (!flatten(sorted, runs->count, &flat))
         status = flat.failed ? bgi_error_memory(error, "runs", flat.count * sizeof *sorted)
-                             : bg_error_set(error, BG_ERROR_PARSE, "it has more than %d stretches", MOST_STRETCHES);
+                             : bg_error_set(error, BG_ERROR_PARSE, "its runs have more than %d separate ranges",
+                                            MOST_STRETCHES);
     if (status == BG_OK && flat.count > 0)
         qsort(flat.items, flat.count, sizeof *flat.items, compare_rules);
     for (size_t i = 0; status == BG_OK && i < flat.count; i++) {
@@ -244,15 +245,15 @@ bg_status bgi_runs_parse(const char *text, uint32_t part_count, bg_type *out_typ
     int64_t elements;
 
     if (!take_type(&at, out_type))
-        return bg_error_set(error, BG_ERROR_PARSE, "`%.60s` does not begin with a type, as in float32[2,3]", text);
+        return bg_error_set(error, BG_ERROR_PARSE, "`%.60s` must begin with a type, such as float32[2,3]", text);
     elements = bg_type_element_count(out_type);
     while (*at != '\0') {
         const char *begin = at;
         bgi_run run;
         if (!take_run(&at, &run) || run.part >= part_count || !is_inside(&run, elements))
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "`%.40s` must be elements of a part below %" PRIu32 " that are inside %" PRId64
-                                ", as in 0:0+6 or 0:0+3*4/6",
+                                "`%.40s` must name a part below %" PRIu32 " and elements below %" PRId64
+                                ", such as 0:0+6 or 0:0+3*4/6",
                                 begin, part_count, elements);
         append(out, &run);
     }

@@ -1,5 +1,5 @@
 /*
- * save.c: writes checkpoints. A checkpoint is a file of named tensors (formats/safetensors_write.c) with metadata,
+ * save.c: writes checkpoints. Each file of a checkpoint has named tensors (formats/safetensors_write.c) and metadata,
  * whose keys are in checkpoint.h. content.c combines them.
  */
 #include "checkpoint/parts.h"
@@ -92,7 +92,8 @@ static bg_status check_options(const char *directory, const bg_checkpoint_save_o
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_checkpoint_save_options",
                              "bg_checkpoint_save_defaults()", error));
     if (directory == NULL || directory[0] == '\0')
-        return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: no directory");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "checkpoint: the name of the directory is empty; give the folder of checkpoints");
     if (options->max_checkpoints == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: max_checkpoints is 0; it must be at least 1");
     if (options->blob_bytes > BG_CHECKPOINT_BLOB_LIMIT)
@@ -210,7 +211,7 @@ struct bg_checkpoint_writer {
     saving s;
     bg_checkpoint_save_options options;
     char *directory;
-    bgi_part_save parts; /* in one process only `part` and its path are used */
+    bgi_part_save parts; /* in one process, `part` is the whole checkpoint, and `manifest` is not used */
 };
 
 static bg_status prepare_alone(bg_checkpoint_writer *w)

@@ -278,7 +278,7 @@ bg_status bgi_stored_open(const char *path, bgi_stored **out, bg_error *error)
     return status;
 }
 
-/* Takes ownership of an opened file, even after an error. */
+/* Lists the tensors of an opened file. Takes ownership of the file, even after an error. */
 static bg_status keep_file(const char *path, bg_safetensors *file, bgi_stored **out, bg_error *error)
 {
     bgi_stored *s = calloc(1, sizeof *s);
@@ -363,8 +363,8 @@ bg_status bgi_stored_head(const bgi_stored *s, bg_checkpoint *out, bg_error *err
 
 /* ---- values ---- */
 
-/* Copies the elements of a run that are among first .. end - 1 to `out`. `values` has the run's elements. If it is
- * NULL, the elements are read from the entry, where the run begins at element `at`, through the buffer. */
+/* Copies the elements of a run that are among first .. end - 1 to `out`. `values` has the run's elements. If `values`
+ * is NULL, the elements are read from the entry, where the run begins at element `at`. */
 static bg_status copy_run(const bgi_stored *s, const bgi_run *run, const bg_safetensors_entry *entry, int64_t at,
                           size_t element, int64_t first, int64_t end, const char *values, char *out, bg_error *error)
 {

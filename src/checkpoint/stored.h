@@ -1,6 +1,6 @@
 /*
  * stored.h: reads files as one list of tensors with metadata: a checkpoint in one file or in parts, another safetensors
- * file, or a folder of such files with an index. Loads use it, and tools that have no session.
+ * file, or a folder of such files with an index. Loads use these functions, and so do tools that have no session.
  *
  *     checkpoint_train_step_8.safetensors                              a manifest: metadata, and where elements are
  *     checkpoint_train_step_8.1b2c3d4e.part-00000-of-00002.safetensors   elements that rank 0 had
@@ -39,7 +39,7 @@ typedef struct bgi_stored {
     bgi_stored_tensor *tensors;     /* by name */
     size_t count;
     bool is_checkpoint;
-    bgi_stored_part *parts; /* of a manifest */
+    bgi_stored_part *parts; /* the parts that a manifest names */
     uint32_t part_count;    /* 0: no manifest */
     void *room;             /* buffer for reading runs */
 } bgi_stored;
@@ -56,16 +56,16 @@ const bgi_stored_tensor *bgi_stored_find(const bgi_stored *stored, const char *n
 const char *bgi_stored_text(const bgi_stored *stored, const char *key);
 /* Reads the metadata of a checkpoint, except those of tensors. Does not read values. */
 bg_status bgi_stored_head(const bgi_stored *stored, bg_checkpoint *out, bg_error *error);
-/* Opens a manifest's content, which another rank has read, as if it were the file `path`; parts are searched in its
- * folder. `content` must outlive the result. */
+/* Opens a manifest's content, which another rank has read, as if it were the file `path`; parts are searched in the
+ * folder of `path`. `content` must outlive the result. */
 bg_status bgi_stored_open_manifest(const char *path, const void *content, size_t size_bytes, bgi_stored **out,
                                    bg_error *error);
 /* Checks that no part is missing. Errors: BG_ERROR_NOT_FOUND, which names the part and the host that wrote the part. */
 bg_status bgi_stored_require_parts(const bgi_stored *stored, bg_error *error);
-/* Reads a part, which must not be missing, and compares its checksum. */
+/* Reads a part, which must not be missing, and checks its checksum. */
 bg_status bgi_stored_check_part(const bgi_stored *stored, uint32_t part, bg_error *error);
-/* Checks everything: for a checkpoint its checksum and each record; for other files, which have no checksum, that every
- * byte can be read. */
+/* Checks everything: for a checkpoint its checksum, its parts and each record; for other files, which have no checksum,
+ * that every byte can be read. */
 bg_status bgi_stored_check(bgi_stored *stored, bg_error *error);
 /* Reads elements of a tensor. Errors: BG_ERROR_NOT_FOUND if some of them are in a missing part, BG_ERROR_IO. */
 bg_status bgi_stored_read(bgi_stored *stored, const bgi_stored_tensor *tensor, size_t offset_bytes, size_t size_bytes,

@@ -19,7 +19,7 @@
 
 enum { NAMES_SHOWN = 5 };
 
-/* One load. The results of the wanted names come first; `items` belong to these. */
+/* One load. The results of the wanted names come first; items[i] is the file's tensor of results[i], or NULL. */
 typedef struct loading {
     bg_weights *weights;
     const bg_weights_load_options *options;

@@ -1,5 +1,5 @@
 /*
- * weights_names.c: rules that change names, and patterns that exclude names.
+ * weights_names.c: applies rules that change names, and patterns that exclude names.
  */
 #include "checkpoint/weights_names.h"
 

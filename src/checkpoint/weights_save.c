@@ -24,8 +24,8 @@ typedef struct saving {
     bg_weights *weights;
     const bg_weights_save_options *options;
     bgi_arena arena;
-    named *items;                  /* by their names in the file */
-    bg_safetensors_entry *entries; /* the same */
+    named *items;                  /* sorted by their names in the file */
+    bg_safetensors_entry *entries; /* the entries of `items` */
     size_t count;
     bgi_progress progress;
     void *room; /* a converted value */

@@ -45,8 +45,9 @@ static bool begins_safetensors(const unsigned char *begin, size_t size_bytes)
     return header_bytes <= BGI_SAFETENSORS_HEADER_LIMIT && begin[8] == '{';
 }
 
-/* Sets *out to whether the file begins as a ZIP archive does. A safetensors file cannot begin so, because its first
- * bytes are the length of its header. Returns BG_ERROR_PARSE if the file begins as neither format does. */
+/* Sets *out to whether the file begins as a ZIP archive does. A safetensors file begins so only if its header has one
+ * very large size, because its first bytes are the length of its header. Returns BG_ERROR_PARSE if the file begins as
+ * neither format does. */
 static bg_status is_archive(const char *path, bool *out, bg_error *error)
 {
     unsigned char begin[9];

@@ -20,7 +20,7 @@ typedef struct bgi_weights_item {
 typedef struct bgi_weights_source bgi_weights_source;
 
 /* Opens a file or folder; `path` must outlive the result. Errors: those of bg_safetensors_open_header, bg_npz_read and
- * folders. */
+ * bgi_safetensors_folder_open. */
 bg_status bgi_weights_source_open(const char *path, bgi_weights_source **out, bg_error *error);
 void bgi_weights_source_close(bgi_weights_source *source);
 size_t bgi_weights_source_count(const bgi_weights_source *source);

@@ -100,7 +100,7 @@ static bg_status write_index(const bgi_weights_content *s, const char *folder, u
 }
 
 /* Removes a file of an earlier save. Readers prefer model.safetensors, so a folder must not have an old one and a new
- * index. An old index must not stay with a new model.safetensors either. So the function is called when the new files
+ * index. An old index must not stay with a new model.safetensors either. The function is called only when the new files
  * are complete. */
 static bg_status remove_other(const char *folder, const char *name, bg_error *error)
 {

@@ -92,8 +92,8 @@ static void set_sum(void *user)
     join(w, &w->written, w->sum);
 }
 
-/* Compares the checksum of the file that was read back. Its header has been compared already, so names, types and
- * metadata are those of `w`. */
+/* Compares the checksum of the file that was read back with that of the written values. Its header has been compared
+ * already, so names, types and metadata are those of `w`. */
 static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *error)
 {
     const writing *w = user;

@@ -36,7 +36,8 @@ bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t ru
     if (text == NULL)
         return limit;
     if (limit == BG_LIMIT_UNKNOWN)
-        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES, "no data were loaded, so it is not known what limits the run");
+        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES,
+                 "no data were loaded, or the run took no time, so it is not known what limits the run");
     else
         snprintf(text, BG_RUN_LIMIT_TEXT_BYTES,
                  "%s: the run waited for data during %.1f%% of %.3f s, for %" PRIu64 " of %" PRIu64 " batches",
@@ -83,8 +84,7 @@ typedef struct feed {
     uint64_t epoch, at;
     bg_infeed_source source;
     void *user;
-    bg_error
-        said; /* errors of `next`; cleared only once, because clearing its 4 KiB would add to each element's time */
+    bg_error said; /* errors of `source`; cleared only once, because clearing 4 KiB would add to each element's time */
 } feed;
 
 static bg_status next_sample(feed *f, bg_error *error)
@@ -268,7 +268,7 @@ static bg_status run_benchmark(feed *f, const bg_benchmark_options *options, cha
     return status;
 }
 
-/* Runs the benchmark of single samples, with memory for each tensor. */
+/* Allocates memory for each tensor of one sample, and runs the benchmark of single samples with it. */
 static bg_status run_with_places(feed *f, const bg_benchmark_options *options, char **out_json, bg_error *error)
 {
     bg_status status = BG_OK;
@@ -317,7 +317,8 @@ bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count
     feed f = {.next = next_of_source, .tensor_count = tensor_count, .types = types, .source = source, .user = user};
 
     if (source == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: no source");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "benchmark: source is NULL but must be the function that makes elements");
     if (tensor_count < 1 || tensor_count > BG_DATASET_MAX_TENSORS)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "benchmark: elements have %" PRIu32 " tensors but must have 1 to %d", tensor_count,

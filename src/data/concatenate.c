@@ -1,5 +1,6 @@
 /*
- * concatenate.c: appends data sets to each other. Consecutive indices of one data set are read together.
+ * concatenate.c: appends data sets to each other. Successive requested indices that belong to the same data set are
+ * read together.
  *
  *     a: 0 1 2   b: 0 1   ->   0 1 2 3 4
  *     indices 1 2 4 3 0   ->   a: 1 2, b: 1 0, a: 0

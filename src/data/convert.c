@@ -2,8 +2,8 @@
  * convert.c: converts one tensor of each sample to the element type that a model needs. On request it normalizes the
  * tensor, and gives it other dimensions with the same number of elements. The other tensors are copied.
  *
- * Integers are converted to integers exactly or refused. Other values are converted to double and then rounded to
- * float32. Normalization rounds each operation to float32, as torchvision does.
+ * A value that cannot become an integer exactly is refused. Conversions to floats go through double, and then through
+ * float32 if the result is float16 or bfloat16. Normalization rounds each operation to float32, as torchvision does.
  */
 #include "data/dataset.h"
 
@@ -166,7 +166,7 @@ static bg_status convert_sample(const conversion *c, const void *in, void *out, 
 
 /* ---- the data set ---- */
 
-/* Finds the tensors of the source's sample, which are in its memory or are copied to the scratch. */
+/* Finds the tensors of one sample of the source: in the source's memory, or copied to the scratch. */
 static bg_status read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
                              const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {

@@ -127,7 +127,7 @@ static bg_status check_arrays(const bg_array *arrays, uint32_t array_count, bg_e
         bg_status status = bg_type_validate(type, error);
 
         if (status == BG_OK && (type->rank == 0 || arrays[t].data == NULL))
-            status = bg_error_set(error, BG_ERROR_SHAPE, "has no data or no dimension for the samples");
+            status = bg_error_set(error, BG_ERROR_SHAPE, "needs data, and a first dimension that counts the samples");
         if (status == BG_OK && type->dims[0] != arrays[0].type.dims[0])
             status = bg_error_set(error, BG_ERROR_SHAPE,
                                   "has %" PRId64 " samples, but array 0 has %" PRId64
@@ -175,7 +175,7 @@ bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count,
     bg_type types[BG_DATASET_MAX_TENSORS];
     bg_dataset *dataset = NULL;
 
-    /* The number of samples is known only with the arrays; 1 is a placeholder until then. */
+    /* The number of samples can be read only after the arrays are checked; 1 is a placeholder until then. */
     BGI_TRY(check_counts(1, array_count, error));
     BGI_TRY(check_arrays(arrays, array_count, error));
     BGI_TRY(check_counts((uint64_t)arrays[0].type.dims[0], array_count, error));

@@ -20,14 +20,15 @@ struct bg_dataset {
     bg_type types[BG_DATASET_MAX_TENSORS];
     size_t sample_bytes[BG_DATASET_MAX_TENSORS];
     bgi_gather gather;
-    size_t scratch_bytes; /* scratch bytes of one call of gather, including those of its sources; a multiple of 64 */
-    bool is_copied;       /* a sample costs about as much as copying it */
+    size_t scratch_bytes; /* scratch bytes of one call of gather, including those of the sources; a multiple of 64 */
+    bool is_copied;       /* making a sample costs about as much as copying one */
     bool may_skip;        /* tensors[t] may be NULL, and gather then skips this tensor */
-    /* The table's rows that skip_incomplete has left out of this data set or its source, as bgi_csv_read hashes them;
-     * 0: the data set was not made in this way. */
+    /* bgi_csv_read's hash of the rows that skip_incomplete has left out of this data set or its source; 0 if the rows
+     * were not read with skip_incomplete. */
     uint64_t rows_left_out;
-    struct bg_dataset *source; /* NULL: this data set makes the samples itself */
-    void *state;               /* data of this kind of data set */
+    /* The data set that the samples come from. NULL: there is none, or there are several, which `state` has. */
+    struct bg_dataset *source;
+    void *state; /* data of this kind of data set */
     void (*release)(void *state);
     const unsigned char *
         rows[BG_DATASET_MAX_TENSORS]; /* the address of sample 0, if all samples follow each other in memory; or NULL */

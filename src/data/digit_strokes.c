@@ -1,6 +1,6 @@
 /*
  * digit_strokes.c: defines the table of pen strokes. The strokes were drawn for this project; a comment describes each
- * style. Closed shapes end a little beyond their beginning, as handwritten ones do.
+ * style. Most closed shapes end a little beyond their beginning, as handwritten ones do.
  */
 #include "data/digit_strokes.h"
 

@@ -86,8 +86,8 @@ static float draw_between(bgi_random *random, float low, float high)
     return low + (high - low) * bgi_random_uniform(random);
 }
 
-/* Returns a nearly normal value with mean 0 and deviation 1, never beyond 3.46: the sum of four uniform values, each
- * from one word. */
+/* Returns a nearly normal value with mean 0, deviation 1 and a magnitude below 3.47, made from the sum of four uniform
+ * values. */
 static float draw_normal(bgi_random *random)
 {
     float sum = 0;
@@ -155,7 +155,7 @@ static void add_straight(pen_line *line, const point *knots, int count)
 }
 
 /* Returns point `at` of a stroke, moved at random. Strokes that meet in a point of the table must still meet afterward,
- * so equal points are moved in the same way. */
+ * so equal points of different strokes are moved in the same way. */
 static point shaken(bgi_random *random, const bgi_digit_style *style, int stroke, int at,
                     point moved[][BGI_STROKE_POINTS])
 {
@@ -224,8 +224,8 @@ static void bend(bgi_random *random, pen_line *line)
     }
 }
 
-/* Turns, slants and stretches the line, then moves the middle of its length near the middle of the image. This is
- * similar to MNIST, where the center of the ink's mass is in the middle. */
+/* Turns, slants and stretches the line, then moves its center of mass near the middle of the image. This is similar to
+ * MNIST, where the center of the ink's mass is in the middle. */
 static void place(bgi_random *random, const bgi_digit_style *style, pen_line *line)
 {
     const float height = draw_between(random, hand.height_low, hand.height_high);
@@ -262,7 +262,7 @@ static void place(bgi_random *random, const bgi_digit_style *style, pen_line *li
 /* ---- ink ---- */
 
 typedef struct pen {
-    float radius, radius_change; /* radius at the beginning, and its change up to the end */
+    float radius, radius_change; /* radius in the middle of the line, and its change from the beginning to the end */
     float edge;                  /* width over which ink fades */
     float ink;                   /* 0..1 */
 } pen;
@@ -283,7 +283,8 @@ static int clamp(float value, int limit)
     return value < 0 ? 0 : value > (float)limit ? limit : (int)value;
 }
 
-/* Darkens the pixels near the segment a-b: full inside the radius, fading linearly over the edge. */
+/* Darkens the pixels near the segment a-b. The ink is full up to the distance radius - edge / 2, and fades linearly to
+ * nothing at radius + edge / 2. */
 static void ink_segment(float picture[ROWS][COLUMNS], point a, point b, float radius, const pen *p)
 {
     const float reach = radius + p->edge / 2, per_edge = 1 / p->edge;
@@ -320,7 +321,7 @@ static void ink_line(float picture[ROWS][COLUMNS], const pen_line *line, const p
     }
 }
 
-/* Draws a round spot with a soft edge: ink, or a gap if it is negative. */
+/* Draws a round spot with a soft edge: ink, or a gap if `strength` is negative. */
 static void spot(float picture[ROWS][COLUMNS], point center, float radius, float strength)
 {
     const int left = clamp(center.x - radius, COLUMNS - 1), right = clamp(center.x + radius + 1, COLUMNS - 1);

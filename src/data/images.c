@@ -142,7 +142,7 @@ static bg_status list_paths(const char *folder, bool wants_folders, names *out, 
 typedef struct images {
     names paths;
     int32_t *labels;
-    bgi_png_size size; /* of each */
+    bgi_png_size size; /* of each image */
     uint32_t channels;
 } images;
 
@@ -243,7 +243,7 @@ static bg_status list_images(const char *folder, images *s, bg_error *error)
     return status;
 }
 
-/* Opens a data set of the images, with or without their classes: its first one or two tensors. */
+/* Opens a data set of the images, and also of their classes if tensor_count is 2. */
 static bg_status open_images(const char *folder, uint32_t channels, uint32_t tensor_count, bg_dataset **out,
                              bg_error *error)
 {

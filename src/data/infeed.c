@@ -55,8 +55,8 @@ static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
     return BG_OK;
 }
 
-/* Returns the tensors that the next element needs. It is the `wanted` function of the infeed's own loader, whose
- * batches are the elements. */
+/* Returns the tensors that the next element needs. The infeed's own loader, whose batches are the elements, calls this
+ * function (bg_loader_want). */
 static uint32_t is_wanted(void *user, uint64_t sample)
 {
     (void)sample;
@@ -162,7 +162,8 @@ bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *op
     uint32_t count = 0;
 
     if (loader == NULL || options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an infeed without %s", loader == NULL ? "a loader" : "options");
+        return bg_error_set(error, BG_ERROR_INVALID, "infeed: %s is NULL; this argument is required",
+                            loader == NULL ? "loader" : "options");
     types = bg_loader_sample_types(loader, &count);
     return create(NULL, loader, types, count, options, out, error);
 }
@@ -176,8 +177,8 @@ bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_op
     bg_type types[BG_DATASET_MAX_TENSORS];
 
     if (dataset == NULL || options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an infeed without %s",
-                            dataset == NULL ? "a data set" : "options");
+        return bg_error_set(error, BG_ERROR_INVALID, "infeed: %s is NULL; this argument is required",
+                            dataset == NULL ? "dataset" : "options");
     for (uint32_t t = 0; t < bg_dataset_tensor_count(dataset); t++)
         types[t] = *bg_dataset_sample_type(dataset, t);
     return create(dataset, NULL, types, bg_dataset_tensor_count(dataset), options, out, error);

@@ -1,6 +1,6 @@
 /*
- * loader.c: makes batches ahead of the consumer. It reads samples with bgi_dataset_gather, in the order of order.h, and
- * does not depend on how a batch is used.
+ * loader.c: makes batches ahead of the consumer. It reads samples with bgi_dataset_gather, in the order of order.h or
+ * of a sampler, and does not depend on how a batch is used.
  *
  * Batches are numbered through all epochs ("sequence"); batch s is in slot s % slot_count:
  *
@@ -13,8 +13,8 @@
  *     help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
  *
  * A copying worker competes with compute threads while it fills a batch, and delays every device that waits for them.
- * If there are helpers, workers therefore leave the filling to them while half of the batches ahead are ready, and only
- * open the next batches. The first call of a helper shows that there are helpers.
+ * If there are helpers, workers therefore leave the filling to them while half of the batches ahead are filled or being
+ * filled, and only open the next batches. The first call of a helper shows that there are helpers.
  *
  * Batches are opened in sequence, and each sample has a fixed position in its batch, so the content of a batch does not
  * depend on the number or speed of workers. Workers open batches only up to the last free slot, which limits how far
@@ -40,8 +40,8 @@
 
 enum {
     TENSOR_ALIGNMENT = 64,
-    /* A copied sample costs less than a claim; one from a callback may take milliseconds, and a restart waits for
-     * it. */
+    /* A copied sample costs less than a claim. A sample from a callback may take milliseconds, and a restart waits for
+     * the chunk. */
     LEAST_CHUNK_COPIED = 256,
     HELPED_BYTES = 8192, /* bytes that a helper copies at once: a microsecond or two */
     LARGEST_HELPED_BYTES = 65536,
@@ -62,7 +62,8 @@ typedef struct slot {
     bg_error error;
 } slot;
 
-/* A thread and its scratch memory. Without threads the caller uses the first worker's; helpers use the last one's. */
+/* A thread and its scratch memory. Without threads the caller uses the scratch of workers[0]. Helpers use that of the
+ * last entry. */
 typedef struct worker {
     bg_loader *loader;
     bgi_thread thread;
@@ -85,7 +86,7 @@ struct bg_loader {
     pthread_mutex_t mutex;
     pthread_cond_t work;     /* workers wait for a slot that becomes free or open, or for the end */
     pthread_cond_t progress; /* the consumer waits for a complete batch, or for idle workers */
-    struct worker *workers;  /* thread_count of them, at least one; and one without a thread */
+    struct worker *workers;  /* thread_count entries with a thread, and then one without */
     uint32_t thread_count;
     bool is_begun;
     bool is_early; /* early_preload has begun the epoch, and the consumer has not begun it yet */
@@ -119,8 +120,8 @@ static slot *slot_of(bg_loader *loader, uint64_t sequence)
     return &loader->slots[sequence % loader->slot_count];
 }
 
-/* Returns the number of samples for which a batch of `count` samples needs memory, which is more than `count` if it is
- * padded. */
+/* Returns the number of samples for which a batch of `count` samples needs memory: `count`, rounded up to a multiple of
+ * pad_multiple if batches are padded. */
 static uint64_t pad_count(const bg_loader_options *options, uint64_t count)
 {
     const uint64_t multiple = options->pad_multiple;
@@ -148,7 +149,8 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
                             limit);
     for (uint64_t i = 0; i < count; i++)
         if (s->indices[s->valid_count + i] >= loader->dataset->sample_count)
-            return bg_error_set(error, BG_ERROR_INVALID, "names sample %" PRIu32 " of %" PRIu64,
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "names sample %" PRIu32 "; it must be below %" PRIu64 ", the number of samples",
                                 s->indices[s->valid_count + i], loader->dataset->sample_count);
     s->valid_count += (size_t)count;
     return BG_OK;
@@ -227,7 +229,7 @@ static uint32_t find_wanted(const bg_loader *loader, const slot *s, size_t sampl
 }
 
 /* Fills `count` samples from `start` on, which need the same tensors. After an error *failed is the position of the
- * failed sample after `start`. */
+ * failed sample, counted from `start`. */
 static bg_status fill_run(const bg_loader *loader, const slot *s, size_t start, size_t count, uint32_t wanted,
                           size_t *failed, void *scratch, bg_error *error)
 {
@@ -331,7 +333,8 @@ static bool is_done(const slot *s)
     return s->done_count == s->sample_count;
 }
 
-/* Whether enough batches are ready or being copied by another worker, so that helpers can fill the next one in time. */
+/* Whether there are helpers, and enough batches are ready or being filled that helpers can fill the next one in
+ * time. */
 static bool may_leave_it(const bg_loader *loader)
 {
     const uint64_t enough = (loader->options.prefetch_depth + 1) / 2;
@@ -790,7 +793,7 @@ static void wait_until_ready(bg_loader *loader)
     const uint64_t start_ns = bgi_clock_ns();
 
     loader->statistics.miss_count++;
-    pthread_cond_broadcast(&loader->work); /* helpers may be too slow */
+    pthread_cond_broadcast(&loader->work); /* wakes workers that left the filling to helpers */
     while (!is_ready(loader)) {
         if (loader->thread_count > 0) {
             pthread_cond_wait(&loader->progress, &loader->mutex);

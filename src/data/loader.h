@@ -11,10 +11,10 @@
 
 enum { BGI_LOADER_WORKERS = 256 };
 
-/* Checks the options in the ways that are common to both engines. */
+/* Checks the options that both engines check in the same way. */
 bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error);
 
-/* Starts worker `index` of `count` on a thread that the options name, or returns BG_ERROR_IO with the reason. */
+/* Starts worker `index` of `count`, with options->start_thread if it is set, or returns BG_ERROR_IO with the reason. */
 bg_status bgi_loader_thread(bgi_thread *thread, const bg_loader_options *options, void (*run)(void *argument),
                             void *argument, uint32_t index, uint32_t count, bg_error *error);
 

@@ -40,7 +40,7 @@ bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
                             options->pad_multiple);
     if (options->pad_multiple != 0 && options->batch_size % options->pad_multiple != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: pad_multiple %" PRIu64 " does not divide the batch size %" PRIu64,
+                            "loader: pad_multiple is %" PRIu64 " but must divide the batch size, %" PRIu64,
                             options->pad_multiple, options->batch_size);
     if (options->shuffle_buffer != 0 && !options->shuffle)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -16,7 +16,8 @@
 
 enum { SCRATCH_ALIGNMENT = 64 };
 
-/* Finds addresses in the scratch for the tensors of a source's sample. Returns the sum of their rounded sizes. */
+/* Finds addresses in the scratch for the tensors of a sample of the source (none if `scratch` is NULL). Returns the sum
+ * of the tensors' rounded sizes. */
 static size_t place_inputs(const bg_dataset *source, unsigned char *scratch,
                            unsigned char *places[BG_DATASET_MAX_TENSORS])
 {
@@ -187,8 +188,10 @@ static bg_status check_normalization(const bg_dataset *source, const bg_normaliz
     char text[BG_TYPE_TEXT_BYTES];
 
     if (type == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "normalize: tensor %" PRIu32 " of %" PRIu32, options->tensor_index,
-                            source->tensor_count);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "normalize: tensor_index is %" PRIu32 " but must be below %" PRIu32
+                            ", the number of tensors",
+                            options->tensor_index, source->tensor_count);
     if (type->dtype != BG_UINT8)
         return bg_error_set(error, BG_ERROR_INVALID, "normalize: tensor %" PRIu32 " is %s but must be uint8",
                             options->tensor_index, bg_type_text(type, text));

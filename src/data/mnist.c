@@ -1,6 +1,6 @@
 /*
- * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. mnist_download.c downloads the
- * files.
+ * mnist.c: reads and writes pairs of IDX files with images and their labels, and finds those of MNIST. mnist_download.c
+ * downloads the files.
  */
 #include "data/mnist.h"
 
@@ -156,7 +156,7 @@ static void note_miss(search_log *log, const char *folder, const char *found, co
         log->used += (size_t)written < room ? (size_t)written : room - 1;
 }
 
-/* Reads the pair of files if the folder has it, and sets *found. */
+/* Sets *found to whether the folder has both files, and reads them if it has. */
 static bg_status try_folder(const char *folder, bool is_training, search_log *log, bool *found, bg_image_set *out,
                             bg_error *error)
 {

@@ -8,7 +8,7 @@
 
 enum { BGI_MNIST_FILE_COUNT = 4, BGI_MNIST_NAME_FORMS = 4 };
 
-/* Train images, train labels, test images, test labels; split s and kind k (images 0, labels 1) is file 2 * s + k. */
+/* One of the files. In bgi_mnist_files they have the order train images, train labels, test images, test labels. */
 typedef struct bgi_mnist_file {
     const char *names[BGI_MNIST_NAME_FORMS]; /* names[0] is the name of the downloaded file */
     const char *md5;                         /* MD5 of the unpacked file */

@@ -73,8 +73,8 @@ static bool find_function(const curl_library *curl, const char *name, void *out_
 
 static bg_status load_curl(curl_library *curl, bg_error *error)
 {
-    /* libcurl stays loaded, because its resolver's threads may outlive an abandoned transfer. Its library has had the
-     * number 4 since 2006; the two names on Debian differ in their TLS library. */
+    /* libcurl stays loaded, because its resolver's threads may outlive an abandoned transfer. The number in its file
+     * name has been 4 since 2006; the two names on Debian differ in their TLS library. */
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0] && curl->handle == NULL; i++)

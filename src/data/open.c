@@ -34,8 +34,8 @@ bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_
     return status;
 }
 
-/* Moves the named arrays out of those of the file. Naming an array twice is an error, because it was moved the first
- * time. */
+/* Moves the named arrays, or all if name_count is 0, from `npz` to `arrays`. Naming an array twice is an error, because
+ * it was moved the first time. */
 static bg_status choose(const char *path, bg_npz *npz, const char *const *names, uint32_t name_count,
                         bg_array arrays[BG_DATASET_MAX_TENSORS], bg_error *error)
 {

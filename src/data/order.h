@@ -1,5 +1,5 @@
 /*
- * order.h: computes the order of samples, which is a function of seed, epoch and process only.
+ * order.h: computes the order of samples, which depends only on the fields of bgi_order and the epoch.
  */
 #ifndef BGI_DATA_ORDER_H
 #define BGI_DATA_ORDER_H

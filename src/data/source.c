@@ -1,7 +1,7 @@
 /*
- * source.c: opens data by a name, which is that of a file and may name a part of it: "images.npy", "digits.npz:x",
- * "table.csv:price", "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos", "photos:classes". The ending
- * of a file's name determines its format; the readers are in formats/.
+ * source.c: opens data by a name, which is that of a file or folder and may name a part of it: "images.npy",
+ * "digits.npz:x", "table.csv:price", "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos",
+ * "photos:classes". The ending of a file's name determines its format; the readers are in formats/.
  */
 #include "data/source.h"
 
@@ -109,7 +109,8 @@ static bg_status parse_npz(const char *name, const char *part, const char *conte
     return status;
 }
 
-/* Reads the named tensor, or the only one, of a file in memory or of an opened one. */
+/* Reads the named tensor of the file, or its only one if `part` is NULL. Only the header of the file need be in
+ * memory. */
 static bg_status take_tensor(const char *name, const bg_safetensors *file, const char *part, bg_array *out,
                              bg_error *error)
 {
@@ -185,14 +186,14 @@ static bg_status list_columns(const char *name, char *text, const char **columns
     return BG_OK;
 }
 
-/* The columns that a source names: a copy of the names, and the list. */
+/* The columns that a source names: a copy of the source's text, and pointers to the names in it. */
 typedef struct column_list {
     char *text;
     const char **names;
     uint32_t count; /* 0: all columns */
 } column_list;
 
-/* Clear the list also after a failure. */
+/* Makes the list of the columns that `part` names. The caller calls clear_list even after an error. */
 static bg_status make_list(const char *name, const char *part, column_list *out, bg_error *error)
 {
     *out = (column_list){.text = NULL};
@@ -333,7 +334,7 @@ bg_status bg_dataset_open(const char *source, bg_dataset **out, bg_error *error)
 
 /* ---- complete rows of a table ---- */
 
-/* Reads one list of columns of the table, where the columns of `all` must have numbers too. */
+/* Reads one list of columns of the table, without the rows in which a column of `all` has no number. */
 static bg_status open_list(const char *path, const char *content, size_t size_bytes, const column_list *list,
                            const bgi_csv_columns *all, bg_dataset **out, uint64_t *out_skipped, bg_error *error)
 {

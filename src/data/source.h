@@ -31,7 +31,7 @@ bg_status bgi_sources_open_complete(const char *const *sources, uint32_t count, 
 
 /* Opens a folder of images like bg_dataset_open_images, but without the classes. (images.c) */
 bg_status bgi_dataset_open_pictures(const char *folder, bg_dataset **out, bg_error *error);
-/* Reads only the classes: int32 [images]. */
+/* Reads only the classes of a folder of images: int32 [images]. */
 bg_status bgi_images_read_classes(const char *folder, bg_array *out, bg_error *error);
 
 #endif

@@ -10,7 +10,7 @@
  *
  * A worker looks for a shard that has space in its ring and that no other worker reads. The order of pieces depends
  * only on shards and positions, and not on the number or speed of workers. A shard with a full ring is not read until
- * the consumer takes a piece. Without workers the consumer reads the shard itself. A new epoch pauses the workers,
+ * the consumer takes a piece. Without workers the consumer reads the shards itself. A new epoch pauses the workers,
  * closes the shards, and empties the rings. A shard is opened for an epoch when the epoch begins, or with
  * load_indefinitely as soon as its previous epoch has ended.
  *
@@ -46,7 +46,7 @@ typedef struct shard {
     void *iterator;
     uint64_t epoch;       /* the epoch of the next piece */
     uint64_t first, next; /* the numbers of pieces that were taken and that were filled */
-    bool is_over;         /* the consumer has seen the end of its epoch */
+    bool is_over;         /* the consumer has reached the shard's end in this epoch */
     piece *pieces;
     /* The thread that reads the shard writes this flag without the lock, so it is not next to the flags above, which
      * are in one machine word. */
@@ -77,7 +77,7 @@ struct bgi_stream_loader {
     bool is_done;      /* the epoch has ended */
     piece *held;       /* the piece that the consumer has, or has partly copied */
     uint32_t held_shard;
-    uint64_t held_at; /* rebatched: the number of samples taken from it */
+    uint64_t held_at; /* rebatched: the number of samples taken from `held` */
     piece joined;     /* rebatched: the batch */
     const void *views[BG_DATASET_MAX_TENSORS];
     bg_error failure;

@@ -63,7 +63,8 @@ static bg_status fail_at(const records *r, uint64_t offset, const char *what, bg
     return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": %s", r->input.name, offset, what);
 }
 
-/* Finds the length of the data of the record that begins at `at`, where the file has `left` bytes. */
+/* Checks the header of the record at `at`, and finds the length of its data. The file has `left` bytes from the record
+ * on. */
 static bg_status check_header(const records *r, uint64_t offset, const unsigned char *at, uint64_t left,
                               uint64_t *out_length, bg_error *error)
 {
@@ -195,8 +196,8 @@ static bool read_field(span *s, uint32_t *out_number, uint32_t *out_wire, span *
     return true;
 }
 
-/* Finds the last field with this number, because protocol buffers ignore earlier ones. Sets *out_found to whether there
- * is one. */
+/* Finds the last field of bytes with this number, because protocol buffers ignore earlier ones. Sets *out_found to
+ * whether there is one. Returns false if the bytes are invalid. */
 static bool find_bytes(span s, uint32_t number, span *out, bool *out_found)
 {
     *out_found = false;
@@ -252,8 +253,8 @@ static bool find_list(const records *r, span example, span *out, bool *out_found
     return true;
 }
 
-/* Reads up to `most` numbers of a list in either form. Returns -1 for an invalid list. A number is two's complement in
- * 64 bits; numbers that are not tokens are returned as UINT32_MAX. */
+/* Reads the first `most` numbers of a list, packed or not. Returns the number of all its numbers, or -1 if the list is
+ * invalid. A number is two's complement in 64 bits; numbers that are not tokens are returned as UINT32_MAX. */
 static int64_t read_list(span list, uint32_t *out, int64_t most)
 {
     int64_t count = 0;

@@ -40,7 +40,7 @@ bg_status bgi_tfrecord_writer_begin(bgi_tfrecord_writer *writer, const char *pat
 /* Writes a record: tf.train.Example with the list of int64 `input_ids`. */
 void bgi_tfrecord_write(bgi_tfrecord_writer *writer, const uint32_t *tokens, size_t count);
 bg_status bgi_tfrecord_writer_commit(bgi_tfrecord_writer *writer, bg_error *error);
-/* Removes what was written. May be called for a writer that was never begun (zeroed), or has ended. */
+/* Removes what was not committed. May be called for a writer that was never begun (zeroed), or has ended. */
 void bgi_tfrecord_writer_abandon(bgi_tfrecord_writer *writer, bg_error *error);
 
 #endif

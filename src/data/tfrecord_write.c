@@ -12,7 +12,8 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 
-/* The bytes of a record around its numbers: lengths, checksums, and tags with lengths of at most 10 bytes each. */
+/* MOST_FRAME_BYTES limits what surrounds the numbers of a record: lengths, checksums, the name, and tags with lengths
+ * of at most 10 bytes each. */
 enum { MOST_NUMBER_BYTES = 5, MOST_FRAME_BYTES = 128, HEADER_BYTES = 12, SUM_BYTES = 4 };
 
 enum { TAG_EXAMPLE_FEATURES = 0x0a, TAG_ENTRY = 0x0a, TAG_KEY = 0x0a, TAG_FEATURE = 0x12, TAG_INT64_LIST = 0x1a };

@@ -178,7 +178,7 @@ static pair pop(bgi_word *word)
     return first;
 }
 
-/* Adds the pair whose left token has index `at`, while pairs of `rank` are being joined. */
+/* Adds the pair whose left token has index `at`, if it has a merge, while pairs of `rank` are being joined. */
 static void add_pair(const bg_tokenizer *tokenizer, bgi_word *word, uint32_t at, uint32_t rank)
 {
     const uint32_t right = word->next[at];

@@ -42,7 +42,7 @@ bg_status bgi_tokenizer_allocate(uint32_t count, uint32_t merge_count, bg_tokeni
 /* Adds a merge; a pair that already has one keeps its rank. */
 void bgi_tokenizer_add_merge(bg_tokenizer *tokenizer, uint32_t left, uint32_t right, uint32_t merged);
 
-/* Read files in memory. Errors begin with `name`. */
+/* These functions read files in memory. Messages begin with the name of the file. */
 bg_status bgi_tokenizer_parse_json(const char *name, const char *text, size_t size_bytes, bg_tokenizer **out,
                                    bg_error *error);
 bg_status bgi_tokenizer_parse_files(const char *vocab_name, const char *vocab, size_t vocab_bytes,
@@ -64,7 +64,7 @@ typedef struct bgi_encoding {
 } bgi_encoding;
 bg_status bgi_encoding_begin(bgi_encoding *encoding, const bg_tokenizer *tokenizer, const void *text, size_t size_bytes,
                              bool reads_special, bg_error *error);
-/* Encodes at least `limit_bytes` more, to the end of a word. */
+/* Encodes at least `limit_bytes` more bytes, up to the end of a word, or the rest of the text if it is shorter. */
 bg_status bgi_encoding_advance(bgi_encoding *encoding, size_t limit_bytes, bg_token_list *tokens, bg_error *error);
 void bgi_encoding_end(bgi_encoding *encoding);
 

@@ -157,7 +157,7 @@ static bool find_token(const reader *r, const char *key, uint32_t *out)
     return number != NULL;
 }
 
-/* Adds a merge. `place` is its position in the file, for errors. */
+/* Adds a merge. `place` is the merge's position in the file, for errors. */
 static bg_status add_merge(const reader *r, const char *place, const char *left, const char *right)
 {
     const size_t left_bytes = strlen(left), right_bytes = strlen(right);
@@ -344,7 +344,7 @@ static bg_status check_kind(const reader *r, const json_t *root)
 {
     const json_t *model = json_object_get(root, "model"), *cutter = json_object_get(root, "pre_tokenizer");
 
-    /* GPT-2's own file is older than the key and does not have it. */
+    /* GPT-2's own file is older than the key `type`, and does not have it. */
     if (!is_word(model, "type", "BPE") && (json_object_get(model, "type") != NULL || !json_is_object(model)))
         return refuse(r, "`model.type` is not `BPE`");
     if (is_set(model, "dropout") || is_set(model, "continuing_subword_prefix") || is_set(model, "end_of_word_suffix") ||
@@ -365,7 +365,8 @@ static bg_status check_added(const reader *r, const json_t *token)
     const char *content = json_string_value(json_object_get(token, "content"));
 
     if (content == NULL || content[0] == '\0' || !json_is_integer(json_object_get(token, "id")))
-        return bg_error_set(r->error, BG_ERROR_PARSE, "%s: an item of `added_tokens` has no `content` and `id`",
+        return bg_error_set(r->error, BG_ERROR_PARSE,
+                            "%s: an item of `added_tokens` must have a text `content` and a whole number `id`",
                             r->name);
     if (is_set(token, "lstrip") || is_set(token, "rstrip") || is_set(token, "single_word"))
         return refuse(r, "an item of `added_tokens` has lstrip, rstrip or single_word");

@@ -68,9 +68,9 @@ static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t c
     return some;
 }
 
-/* Gathers samples. Those that overlap in the file are read together, to the end of their destination, and then widened
- * in place. No byte is overwritten before it is read, because a sample in memory is at least as long as the distance
- * between two samples in the file. */
+/* Gathers samples. Those without gaps between them in the file are read together, to the end of their destination, and
+ * then widened in place. No byte is overwritten before it is read, because a sample in memory is at least as long as
+ * the distance between two samples in the file. */
 static bg_status gather_tokens(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {

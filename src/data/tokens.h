@@ -6,8 +6,8 @@
 
 #include <brigade/readers.h>
 
-/* Makes a data set of tokens in memory. The caller owns the content, which must outlive *out; token_bytes must be
- * given. */
+/* Makes a data set of tokens in memory. The caller owns the content, which must outlive *out; options->token_bytes must
+ * not be 0. */
 bg_status bgi_tokens_parse(const char *name, const void *content, size_t size_bytes, const bg_tokens_options *options,
                            bg_dataset **out, bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * unicode.h: declares the characters of UTF-8 text, and the three classes by which GPT-2 cuts words.
+ * unicode.h: declares the functions that read and write UTF-8, and the classes of characters by which GPT-2 cuts words.
  */
 #ifndef BGI_DATA_UNICODE_H
 #define BGI_DATA_UNICODE_H

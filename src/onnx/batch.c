@@ -1,8 +1,8 @@
 /*
- * batch.c: finds the dimension of a value that holds the samples. A graph has only sizes, so the dimension that is the
- * batch's, or a multiple of it, is derived from the inputs, op by op. The derivation fails when an op selects some of
- * the samples, or mixes them with a tensor that merely has the same size. The file is then written with the graph's
- * sizes instead.
+ * batch.c: finds the dimension of a value that holds the samples. A graph has only sizes, so the dimension whose size
+ * is the batch size, or a multiple of it, is derived from the inputs, op by op. The derivation fails when an op selects
+ * some of the samples, or mixes them with a tensor that merely has the same size. The file is then written with the
+ * graph's sizes instead.
  *
  *     x [batch, 8, 4]  --reshape-->  [batch * 8, 4]  --linear-->  [batch * 8, 6]  --reshape-->  [batch, 8, 6]
  */

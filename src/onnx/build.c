@@ -267,7 +267,7 @@ static bg_status evaluate(bgi_onnx_build *b, bgi_mapper *m, bg_error *error)
         bytes += bg_type_size_bytes(&m->graph->values[i].type);
         if (bytes > BGI_ONNX_KNOWN_LIMIT - b->known_bytes)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "more than 1 GiB that would be computed while the graph is built");
+                                "its results would exceed the 1 GiB that may be computed while the graph is built");
     }
     b->known_bytes += bytes;
     BGI_TRY(bgi_evaluate_create_buffers(m->graph, &buffers, error));
@@ -346,7 +346,7 @@ static bg_status add_problem(bgi_onnx_build *b, problems *p, uint32_t node, bg_s
     return BG_OK;
 }
 
-/* Counts the ops that the node added to the graph. */
+/* Counts the ops that the node added to the graph, and their FLOPs. */
 static void count_ops(bgi_onnx_build *b, uint32_t node, uint32_t first)
 {
     bg_onnx_node *out = &b->onnx->nodes[node];
@@ -581,7 +581,8 @@ static void forget_branch(bgi_onnx_build *b, const BgiOnnx__Graph *branch, size_
                 b->items[bgi_names_find(&b->names, branch->node[i]->output[k])].kind = BGI_ITEM_NONE;
 }
 
-/* Replaces an If with the nodes of its selected branch, which must be known while the graph is built. */
+/* Replaces an If with the nodes of the branch that its condition selects. The condition must be known while the graph
+ * is built. */
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
@@ -719,7 +720,7 @@ static void forget_build(bg_onnx *onnx)
     bgi_arena_clear(&onnx->built);
 }
 
-/* Collects the names that are read, and counts how many there may be, including those of branches. */
+/* Collects the names that are read, and counts the names that are defined, in the graph and its branches. */
 static bool find_used(bgi_onnx_build *b, const BgiOnnx__Graph *graph, size_t *count)
 {
     bool is_well = true;

@@ -1,7 +1,7 @@
 /*
  * file.c: reads and checks an ONNX file. The content is not trusted. The nesting of the bytes is checked before
- * protobuf-c, which recurses, reads them. Then the assumptions of the other files are checked: names are defined once
- * and before they are used (so there are no cycles), and tensors have the values that they declare.
+ * protobuf-c, which recurses, reads them. Then the assumptions of the other source files are checked: names are defined
+ * once and before they are used (so there are no cycles), and tensors have the values that they declare.
  */
 #include "onnx/onnx.h"
 
@@ -405,7 +405,8 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
     if (graph == NULL)
         return bg_error_set(error, BG_ERROR_PARSE, "the file has no graph: it is not an ONNX model");
     if (graph->n_sparse_initializer > 0)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the file has sparse initializers");
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "the file has sparse initializers; only dense ones are supported");
     if (graph->n_node > INT32_MAX || graph->n_initializer > INT32_MAX)
         return bg_error_set(error, BG_ERROR_PARSE, "the file has more than 2^31 nodes or tensors");
     BGI_TRY(describe_model(onnx, error));

@@ -1,5 +1,5 @@
 /*
- * map_constants.c: nodes that make tensors only from attributes and known operands.
+ * map_constants.c: maps nodes that make tensors only from attributes and known operands.
  */
 #include <brigade/ops.h>
 
@@ -98,7 +98,7 @@ static bool map_range(bgi_mapper *m)
         if (!bgi_map_known_real(m, i, &numbers[i]))
             return false;
     if (numbers[2] == 0.0)
-        return bgi_map_refuse(m, "a step of 0");
+        return bgi_map_refuse(m, "input 2, the step, is 0 but must be another number");
     count = ceil((numbers[1] - numbers[0]) / numbers[2]);
     if (!(count < 2147483648.0))
         return bgi_map_refuse(m, "it makes %g numbers but at most 2^31 are possible", count);
@@ -153,7 +153,7 @@ static bool map_non_zero(bgi_mapper *m)
     return bgi_map_out_known(m, 0, made);
 }
 
-/* Weights of windows of signals: a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N). */
+/* A window of a signal has the weights a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N). */
 enum { WINDOW_HANN, WINDOW_HAMMING, WINDOW_BLACKMAN };
 
 static bool map_window(bgi_mapper *m)

@@ -1,8 +1,9 @@
 /*
- * map_convolution.c: convolutions and pools of one to three dimensions, built from the library's two-dimensional ones.
- * A window over one dimension is treated as one over two, the first of size 1. A convolution of three dimensions is the
- * sum of two-dimensional convolutions of the frames, over the kernel's depth. A pool of three dimensions is a pool over
- * height and width, followed by one over the depth. Padding that differs between sides is added first.
+ * map_convolution.c: maps convolutions and pools of one to three dimensions to the library's two-dimensional ones. A
+ * window over one dimension is treated as a window over two dimensions, the first of size 1. A convolution of three
+ * dimensions is the sum of two-dimensional convolutions of the frames, over the kernel's depth. A pool of three
+ * dimensions is a pool over height and width, followed by one over the depth. Padding that differs between sides is
+ * added first.
  */
 #include <brigade/ops.h>
 
@@ -78,7 +79,8 @@ static bool read_pads(bgi_mapper *m, window *w)
     return true;
 }
 
-/* Reads strides, dilations and padding over the spatial axes of x. If `kernel` is NULL, it is an attribute. */
+/* Reads strides, dilations and padding over the spatial axes of x. If `kernel` is NULL, its sizes are read from an
+ * attribute. */
 static bool read_window(bgi_mapper *m, const bg_type *x, const int64_t *kernel, window *w)
 {
     *w = (window){.axes = x->rank - 2};
@@ -91,8 +93,9 @@ static bool read_window(bgi_mapper *m, const bg_type *x, const int64_t *kernel, 
         return false;
     for (uint32_t i = 0; kernel != NULL && i < w->axes; i++) {
         if (bgi_map_has(m, "kernel_shape") && w->kernel[i] != kernel[i])
-            return bgi_map_refuse(m, "attribute `kernel_shape` has %" PRId64 ": the weight's is %" PRId64, w->kernel[i],
-                                  kernel[i]);
+            return bgi_map_refuse(m,
+                                  "attribute `kernel_shape` has %" PRId64 " but the kernel of the weight has %" PRId64,
+                                  w->kernel[i], kernel[i]);
         w->kernel[i] = kernel[i];
     }
     w->is_ceil = bgi_map_int(m, "ceil_mode", 0) != 0;
@@ -103,7 +106,8 @@ static bool read_window(bgi_mapper *m, const bg_type *x, const int64_t *kernel, 
 
         if (room < 0)
             return bgi_map_refuse(m,
-                                  "a window of %" PRId64 " elements over dimension %u, which has %" PRId64 " with its "
+                                  "a window of %" PRId64 " elements does not fit dimension %u, which has %" PRId64
+                                  " with its "
                                   "padding",
                                   extent(w, i), i + 2, room + extent(w, i));
         w->out[i] = (room + (w->is_ceil ? w->stride[i] - 1 : 0)) / w->stride[i] + 1;
@@ -165,7 +169,7 @@ static bg_value convolve_2d(bgi_mapper *m, bg_value x, bg_value weight, bg_value
     return bg_conv2d(m->graph, m->name, pad(m, x, before, after, 2, 0.0), weight, bias, &options);
 }
 
-/* Turns a window over one axis into one over two, the first of size 1. */
+/* Turns a window over one axis into a window over two axes, the first of size 1. */
 static window with_height(const window *w)
 {
     window two = {.axes = 2, .is_ceil = w->is_ceil};
@@ -488,7 +492,7 @@ static bool map_max_pool(bgi_mapper *m)
     if (!check_spatial(m, x, &type) || !read_window(m, &type, NULL, &w))
         return false;
     if (bgi_map_wants(m, 1))
-        return bgi_map_refuse(m, "output 1, the places of the largest elements, is used");
+        return bgi_map_refuse(m, "output 1, the places of the largest elements, is used but not supported");
     if (!bg_dtype_is_float(type.dtype)) { /* 8 bits are exact in floats */
         x = pool(m, bg_cast(m->graph, NULL, x, BG_FLOAT32), &w, true, false);
         return bgi_map_out_as(m, 0, bg_cast(m->graph, NULL, x, type.dtype), element);

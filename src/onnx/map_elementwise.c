@@ -1,7 +1,7 @@
 /*
- * map_elementwise.c: functions of single elements, arithmetic, comparisons, logic, casts. Integers narrower than the
- * graph's types are computed in a graph's type and wrapped around to their own range. Unsigned 64-bit integers, which
- * graphs do not have, are compared and divided, but not added.
+ * map_elementwise.c: maps functions of single elements, arithmetic, comparisons, logic and casts. Integers narrower
+ * than the graph's types are computed in a graph's type and wrapped around to their own range. Unsigned 64-bit
+ * integers, which graphs do not have, are compared and divided, but not added.
  */
 #include <brigade/ops.h>
 
@@ -85,7 +85,7 @@ static bool map_celu(bgi_mapper *m)
     if (!needs_float(m, x))
         return false;
     if (alpha == 0.0)
-        return bgi_map_refuse(m, "attribute `alpha` is 0");
+        return bgi_map_refuse(m, "attribute `alpha` is 0 but must be another number");
     return bgi_map_out(m, 0,
                        bg_scale(m->graph, NULL,
                                 apply(m, BG_ELU, 1.0, 0.0, bg_scale(m->graph, NULL, x, 1.0 / alpha, 0.0)), alpha, 0.0));
@@ -178,7 +178,7 @@ static bool map_is_inf(bgi_mapper *m)
     if (!needs_float(m, x))
         return false;
     if (!above && !below)
-        return bgi_map_refuse(m, "it detects neither infinity");
+        return bgi_map_refuse(m, "attributes `detect_positive` and `detect_negative` are both 0 but one must be 1");
     size = above && below ? bg_elementwise_unary(m->graph, NULL, BG_ABS, x) : x;
     return bgi_map_out_as(m, 0, compare_with(m, BG_EQUAL, size, above ? (double)INFINITY : -(double)INFINITY),
                           BGI_ONNX_BOOL);
@@ -209,7 +209,7 @@ static bg_value widen(bgi_mapper *m, bg_value x)
     return bgi_map_type(m, x).dtype == BG_UINT8 ? bg_cast(m->graph, NULL, x, BG_INT32) : x;
 }
 
-/* Wraps around to the range of the element type, and converts to the type that holds it. */
+/* Wraps x around to the range of the element type, and converts it to the type that holds these elements in a graph. */
 static bg_value wrap(bgi_mapper *m, bg_value x, int32_t element)
 {
     const unsigned bits = narrow_bits(element);
@@ -311,14 +311,14 @@ static bool map_binary(bgi_mapper *m)
     if (element == BGI_ONNX_UINT64 && function != BG_DIVIDE)
         return bgi_map_refuse(m, "its uint64 arithmetic may leave the range of int64");
     if (element == BGI_ONNX_BOOL)
-        return bgi_map_refuse(m, "arithmetic of bool");
+        return bgi_map_refuse(m, "arithmetic of bool is not supported");
     if (is_float(m, a))
         return bgi_map_out(m, 0, bg_elementwise_binary(m->graph, m->name, function, a, b));
     y = bg_elementwise_binary(m->graph, m->name, function, widen(m, a), widen(m, b));
     return bgi_map_out_as(m, 0, wrap(m, y, element), element);
 }
 
-/* Sum, Mean, Max and Min of any number of operands. */
+/* Sum, Mean, Max and Min take any number of operands. */
 enum { VARIADIC_MEAN = BG_BINARY_COUNT };
 
 static bool map_variadic(bgi_mapper *m)
@@ -330,7 +330,7 @@ static bool map_variadic(bgi_mapper *m)
     if (m->input_count == 1)
         return bgi_map_pass(m);
     if (bgi_map_element(m, 0) == BGI_ONNX_UINT64 && function == BG_ADD)
-        return bgi_map_refuse(m, "sums of uint64");
+        return bgi_map_refuse(m, "sums of uint64 are not supported");
     y = widen(m, y);
     for (uint32_t i = 1; i < m->input_count; i++) {
         const bg_value x = bgi_map_in(m, i);
@@ -418,7 +418,8 @@ static bool map_mod(bgi_mapper *m)
         return bgi_map_refuse(m, "it takes two operands");
     dtype = bgi_map_type(m, a).dtype;
     if (dtype == BG_FLOAT64 || (bg_dtype_is_float(dtype) && !is_c))
-        return bgi_map_refuse(m, "it takes remainders of %s with fmod %d", bgi_onnx_element_name(element), is_c);
+        return bgi_map_refuse(m, "remainders of %s with fmod %d are not supported", bgi_onnx_element_name(element),
+                              is_c);
     if (bg_dtype_is_float(dtype)) { /* exact in the wider type, except for quotients beyond 2^29 */
         rest = remainder_of(m, bg_cast(m->graph, NULL, a, BG_FLOAT64), bg_cast(m->graph, NULL, b, BG_FLOAT64));
         return bgi_map_out(m, 0, bg_cast(m->graph, m->name, rest, dtype));
@@ -532,8 +533,8 @@ static bool map_clip(bgi_mapper *m)
         return bgi_map_out(m, 0, bg_clamp(m->graph, x, bounds[0], bounds[1]));
     if (m->opset < 11)
         return bgi_map_refuse(
-            m, "attributes `min` and `max` are %g and %g; they must be floats, the first below the second", bounds[0],
-            bounds[1]);
+            m, "attributes `min` and `max` are %g and %g; the first must be at most the second, and x must have floats",
+            bounds[0], bounds[1]);
     x = widen(m, x);
     for (uint32_t i = 1; i <= 2; i++)
         if (bgi_map_given(m, i))
@@ -551,7 +552,7 @@ static bool cast_to(bgi_mapper *m, int32_t element)
     bg_value x;
 
     if (dtype == BG_DTYPE_NONE)
-        return bgi_map_refuse(m, "a cast to %s", bgi_onnx_element_name(element));
+        return bgi_map_refuse(m, "a cast to %s is not supported", bgi_onnx_element_name(element));
     if (bgi_map_if_known(m, 0) != NULL && bgi_map_if_known(m, 0)->count == 0) {
         const bgi_tensor *known = bgi_map_if_known(m, 0);
 
@@ -614,7 +615,7 @@ static bool map_dropout(bgi_mapper *m)
         bgi_tensor *mask;
 
         if (mode == BG_ONNX_TRAIN && ratio > 0.0)
-            return bgi_map_refuse(m, "output 1, the mask, is used");
+            return bgi_map_refuse(m, "output 1, the mask, is used but not supported in training");
         mask = bgi_map_make(m, BGI_ONNX_BOOL, type.rank, type.dims);
         for (int64_t i = 0; mask != NULL && i < mask->count; i++)
             bgi_tensor_set(mask, i, 1.0);

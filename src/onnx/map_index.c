@@ -1,6 +1,6 @@
 /*
- * map_index.c: elements by index. Negative indices count from the end. If several indices refer to one element, ONNX
- * does not define which update remains, unless the updates are added.
+ * map_index.c: maps ops on elements by index. Negative indices count from the end. If several indices refer to one
+ * element, ONNX does not define which update remains, unless the updates are added.
  */
 #include <brigade/ops.h>
 
@@ -137,12 +137,12 @@ static bool map_gather_nd(bgi_mapper *m)
     k = ids_type.dims[ids_type.rank - 1];
     if (batch_dims < 0 || batch_dims >= ids_type.rank || k + batch_dims > type.rank)
         return bgi_map_refuse(m,
-                              "attribute `batch_dims` is %" PRId64 ", with %" PRId64 " numbers for each of x's "
-                              "elements, but x has %u dimensions",
+                              "attribute `batch_dims` is %" PRId64 " and each index has %" PRId64
+                              " numbers, but x has only %u dimensions",
                               batch_dims, k, type.rank);
     for (int64_t i = 0; i < batch_dims; i++)
         if (type.dims[i] != ids_type.dims[i])
-            return bgi_map_refuse(m, "dimension %" PRId64 " is %" PRId64 " of x and %" PRId64 " of the numbers", i,
+            return bgi_map_refuse(m, "dimension %" PRId64 " is %" PRId64 " in x but %" PRId64 " in the indices", i,
                                   type.dims[i], ids_type.dims[i]);
     batches = count_of(type.dims, 0, (uint32_t)batch_dims);
     size = count_of(type.dims, (uint32_t)batch_dims, (uint32_t)(batch_dims + k));
@@ -255,7 +255,9 @@ static bool map_scatter_nd(bgi_mapper *m)
         return false;
     k = ids_type.rank > 0 ? ids_type.dims[ids_type.rank - 1] : 0;
     if (k < 1 || k > type.rank)
-        return bgi_map_refuse(m, "each update has %" PRId64 " numbers but x has %u dimensions", k, type.rank);
+        return bgi_map_refuse(
+            m, "the index of each update has %" PRId64 " numbers but must have 1 to %u, the dimensions of x", k,
+            type.rank);
     size = count_of(type.dims, 0, (uint32_t)k);
     rest = count_of(type.dims, (uint32_t)k, type.rank);
     count = count_of(ids_type.dims, 0, ids_type.rank - 1);
@@ -323,7 +325,8 @@ static bool map_one_hot(bgi_mapper *m)
     if (!bgi_map_axis(m, bgi_map_int(m, "axis", -1), type.rank + 1, false, &axis))
         return false;
     if (type.rank + 1 > BG_MAX_RANK || !(depth >= 1.0 && depth < 2147483648.0))
-        return bgi_map_refuse(m, "the depth is %g, or the result has more than %d dimensions", depth, BG_MAX_RANK);
+        return bgi_map_refuse(m, "the depth is %g but must be 1 to 2^31, or the result has more than %d dimensions",
+                              depth, BG_MAX_RANK);
     values = bgi_map_in(m, 2);
     ids = bgi_map_cast(m, ids, BG_INT64);
     ids = bg_where(m->graph, NULL, bg_compare(m->graph, NULL, BG_LESS, ids, bgi_map_number(m, BG_INT64, 0.0)),

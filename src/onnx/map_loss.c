@@ -1,6 +1,6 @@
 /*
- * map_loss.c: losses inside files, computed from logits or from log probabilities of classes. Labels are [N, d...] for
- * scores [N, C, d...].
+ * map_loss.c: maps losses inside files, computed from logits or from log probabilities of classes. Labels are [N, d...]
+ * for scores [N, C, d...].
  */
 #include <brigade/ops.h>
 

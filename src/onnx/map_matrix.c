@@ -1,6 +1,7 @@
 /*
- * map_matrix.c: matrix products. A product with a matrix [in, out] treats all rows of the other operand as one matrix,
- * so that the matrix's gradient is one product. A product with the transpose of a weight [out, in] is bg_linear.
+ * map_matrix.c: maps matrix products. A product with a matrix [in, out] treats all rows of the other operand as one
+ * matrix, so that the matrix's gradient is one product. A product with the transpose of a weight [out, in] is
+ * bg_linear.
  */
 #include <brigade/ops.h>
 

@@ -1,5 +1,5 @@
 /*
- * map_ml.c: ops of the domain ai.onnx.ml, which exported scikit-learn models have: scalers, linear models, and the
+ * map_ml.c: maps ops of the domain ai.onnx.ml, which exported scikit-learn models have: scalers, linear models, and the
  * choice of a label. Numbers in attributes are not trained; numbers in initializers (of multilayer perceptrons) are
  * trained.
  */
@@ -99,7 +99,7 @@ static bool map_linear_regressor(bgi_mapper *m)
     bg_value y;
 
     if (targets < 1 || targets > INT32_MAX)
-        return bgi_map_refuse(m, "attribute `targets` is %" PRId64, targets);
+        return bgi_map_refuse(m, "attribute `targets` is %" PRId64 " but must be at least 1", targets);
     y = linear(m, "coefficients", targets);
     return !bg_value_is_null(y) && transform(m, &y) && bgi_map_out_as(m, 0, y, BGI_ONNX_FLOAT);
 }

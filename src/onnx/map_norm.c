@@ -1,5 +1,5 @@
 /*
- * map_norm.c: softmax and normalization. Batch norms follow bg_onnx_mode: as in PyTorch's training and evaluation,
+ * map_norm.c: maps softmax and normalization. Batch norms follow bg_onnx_mode: as in PyTorch's training and evaluation,
  * always with running statistics, or by the node's attributes.
  */
 #include <brigade/ops.h>
@@ -132,7 +132,8 @@ static bool map_batch_norm(bgi_mapper *m)
     if (mode == BG_ONNX_AS_WRITTEN && is_training)
         return map_batch_statistics(m, x, vectors, epsilon, keep);
     if (bgi_map_wants(m, 1) || bgi_map_wants(m, 2) || bgi_map_wants(m, 3) || bgi_map_wants(m, 4))
-        return bgi_map_refuse(m, "its statistics are used as values");
+        return bgi_map_refuse(m, "its statistics are used as values, which is supported only in training form and with "
+                                 "bg_onnx_mode AS_WRITTEN");
     if (mode == BG_ONNX_TRAIN && (is_training || !m->build->has_training_norms) && !m->is_folding &&
         bgi_map_is_variable(m, vectors[2]) && bgi_map_is_variable(m, vectors[3]))
         return bgi_map_out(
@@ -234,7 +235,7 @@ static bool map_layer_norm(bgi_mapper *m)
     return bgi_map_out(m, 0, y) && out_layer_statistics(m, x, &type, axis, epsilon);
 }
 
-/* Computes x / (bias + alpha / size sum of squares over neighboring channels)^beta. */
+/* Computes x / (bias + alpha / size * sum of x^2 over neighboring channels)^beta. */
 static bool map_local_response(bgi_mapper *m)
 {
     const int64_t size = bgi_map_int(m, "size", 0);
@@ -247,8 +248,8 @@ static bool map_local_response(bgi_mapper *m)
     if (!takes_float(m, x))
         return false;
     if (type.rank < 3 || size < 1 || size > INT32_MAX)
-        return bgi_map_refuse(m, "attribute `size` is %" PRId64 " but must be at least 1, with an x of 3 dimensions",
-                              size);
+        return bgi_map_refuse(
+            m, "attribute `size` is %" PRId64 " but must be at least 1, with an x of at least 3 dimensions", size);
     dims[0] = type.dims[0];
     dims[1] = 1;
     dims[2] = type.dims[1];

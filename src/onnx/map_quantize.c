@@ -1,6 +1,6 @@
 /*
- * map_quantize.c: 8-bit integers that represent floats: x = (q - zero point) scale. These ops are for inference: no
- * gradient flows through rounded values.
+ * map_quantize.c: maps ops on 8-bit integers that represent floats: x = (q - zero point) scale. These ops are for
+ * inference: no gradient flows through rounded values.
  */
 #include <brigade/ops.h>
 
@@ -88,8 +88,8 @@ static bool map_dynamic_quantize(bgi_mapper *m)
     high = bg_reduce(g, NULL, BG_REDUCE_MAX, x, NULL, 0, false);
     low = bg_reduce(g, NULL, BG_REDUCE_MAX, bg_elementwise_unary(g, NULL, BG_NEGATE, x), NULL, 0, false);
     high = bg_elementwise_binary(g, NULL, BG_MAXIMUM, high, zero);
-    low =
-        bg_elementwise_binary(g, NULL, BG_MAXIMUM, low, zero); /* minus the smallest element, or 0 if it is positive */
+    low = bg_elementwise_binary(g, NULL, BG_MAXIMUM, low,
+                                zero); /* minus the smallest element; 0 if that element is positive */
     scale = bg_divide(g, bg_add(g, high, low), bgi_map_number(m, BG_FLOAT32, 255.0));
     point = bg_elementwise_unary(g, NULL, BG_ROUND, bg_clamp(g, bg_divide(g, low, scale), 0.0, 255.0));
     return bgi_map_out_as(m, 0, round_to(m, bg_divide(g, x, scale), point, BGI_ONNX_UINT8), BGI_ONNX_UINT8) &&

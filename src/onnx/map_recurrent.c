@@ -1,6 +1,6 @@
 /*
- * map_recurrent.c: RNN, GRU and LSTM, step by step: one product with all inputs, and one product with the hidden state
- * for each step.
+ * map_recurrent.c: maps RNN, GRU and LSTM, step by step: one product with all inputs, and one product with the hidden
+ * state for each step.
  *
  *     x [T, N, I] -> x W' + b [T, N, G H],   then for each step   f(that + h R')
  */
@@ -198,8 +198,11 @@ static bool read_activations(bgi_mapper *m, cell kind, uint32_t directions, laye
                 is_known = true;
             }
         if (!is_known)
-            return bgi_map_refuse(m, "attribute `activations` has `%.*s` at %u, or others in the second direction",
-                                  (int)name->len, (const char *)name->data, i);
+            return bgi_map_refuse(
+                m,
+                "attribute `activations` has `%.*s` at %u; it must have Sigmoid, Tanh, Relu or Softsign, the same "
+                "in both directions",
+                (int)name->len, (const char *)name->data, i);
     }
     return true;
 }
@@ -207,11 +210,11 @@ static bool read_activations(bgi_mapper *m, cell kind, uint32_t directions, laye
 static bool check_attributes(bgi_mapper *m, cell kind)
 {
     if (bgi_map_has(m, "clip"))
-        return bgi_map_refuse(m, "attribute `clip` is set");
+        return bgi_map_refuse(m, "attribute `clip` is set but not supported");
     if (bgi_map_has(m, "activation_alpha") || bgi_map_has(m, "activation_beta"))
-        return bgi_map_refuse(m, "attributes `activation_alpha` or `activation_beta` are set");
+        return bgi_map_refuse(m, "attributes `activation_alpha` or `activation_beta` are set but not supported");
     if (kind == LSTM && bgi_map_int(m, "input_forget", 0) != 0)
-        return bgi_map_refuse(m, "attribute `input_forget` is set");
+        return bgi_map_refuse(m, "attribute `input_forget` is set but not supported");
     return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * map_reduction.c: reductions along axes, positions of largest elements, running sums.
+ * map_reduction.c: maps reductions along axes, positions of largest elements, and running sums.
  */
 #include <brigade/ops.h>
 
@@ -148,7 +148,7 @@ static bool map_reduce(bgi_mapper *m)
     if (type.rank == 0)
         return kind == SUM || kind == MEAN || kind == MAXIMUM || kind == MINIMUM || kind == PRODUCT
                    ? bgi_map_pass(m)
-                   : bgi_map_refuse(m, "x is a scalar");
+                   : bgi_map_refuse(m, "x is a scalar but must have at least one dimension");
     if (!bg_dtype_is_float(type.dtype)) {
         if (kind != SUM && kind != MAXIMUM && kind != MINIMUM && kind != PRODUCT)
             return bgi_map_refuse(m, "its elements are %s but only floats are supported",
@@ -244,7 +244,7 @@ static bool map_top_k(bgi_mapper *m)
     if (bg_value_is_null(x) || !bgi_map_axis(m, bgi_map_int(m, "axis", -1), type.rank, false, &axis))
         return false;
     if (m->opset > 9 && (!bgi_map_known_ints(m, 1, &k, &count, 1) || count != 1))
-        return bgi_map_refuse(m, "input 1 has no number");
+        return bgi_map_refuse(m, "input 1, k, must be a single known integer");
     if (k < 1 || k > type.dims[axis])
         return bgi_map_refuse(m, "k is %" PRId64 " but must be 1 to %" PRId64, k, type.dims[axis]);
     values = bg_top_k(m->graph, m->name, axis_to_end(m, x, axis, false), k, is_smallest, &places);
@@ -261,7 +261,7 @@ static bool map_cumulative_sum(bgi_mapper *m)
     int32_t axis;
 
     if (bg_value_is_null(x) || !bgi_map_known_ints(m, 1, &given, &count, 1) || count != 1)
-        return bgi_map_refuse(m, "input 1 has no axis");
+        return bgi_map_refuse(m, "input 1, the axis, must be a single known integer");
     if (!bgi_map_axis(m, given, bgi_map_type(m, x).rank, false, &axis))
         return false;
     return bgi_map_out(m, 0,

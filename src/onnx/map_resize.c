@@ -1,7 +1,7 @@
 /*
- * map_resize.c: Resize and Upsample, one axis after another. The nearest element is a gather of known positions; linear
- * and cubic interpolation are products with a known matrix of [new size, old size], so autodiff differentiates them as
- * products.
+ * map_resize.c: maps Resize and Upsample, one axis after another. The nearest element is a gather of known positions;
+ * linear and cubic interpolation are products with a known matrix of [new size, old size], so autodiff differentiates
+ * them as products.
  *
  *     original = f(place)     by the coordinate transformation
  *     y[place] = sum over neighbors of weight x[neighbor]
@@ -113,12 +113,11 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
-/* The limit on the weights of an axis, which allows 4096 elements to become 8192. A small file cannot request
+/* The limit on the weights of an axis, which allows 4096 elements to become 8192, so that a small file cannot request
  * gigabytes. */
 enum { MOST_CELLS = 1 << 25 };
 
-/* Resizes x [.., in, ..] to [.., out, ..]; `outside` is 1 where the position is outside x and gets the extrapolation
- * value. */
+/* Resizes x [.., in, ..] to [.., out, ..] along `axis`. */
 static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value x, int32_t axis)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -233,10 +232,10 @@ static bool read_attributes(bgi_mapper *m, resize *r)
         if (bgi_map_text_is(m, "nearest_mode", rounds[i], false))
             r->round = (rounding)i;
     if (bgi_map_int(m, "antialias", 0) != 0)
-        return bgi_map_refuse(m, "attribute `antialias` is set");
+        return bgi_map_refuse(m, "attribute `antialias` is set but not supported");
     if (bgi_map_has(m, "keep_aspect_ratio_policy") && !bgi_map_text_is(m, "keep_aspect_ratio_policy", "stretch", true))
-        return bgi_map_refuse(m, "attribute `keep_aspect_ratio_policy` is not \"stretch\"");
-    return is_known || bgi_map_refuse(m, "attribute `coordinate_transformation_mode` is not known");
+        return bgi_map_refuse(m, "attribute `keep_aspect_ratio_policy` must be stretch");
+    return is_known || bgi_map_refuse(m, "attribute `coordinate_transformation_mode` has an unknown value");
 }
 
 static bool plan_axes(bgi_mapper *m, const resize *r, const bg_type *x, axis_plan *plans)
@@ -268,7 +267,7 @@ static bool plan_axes(bgi_mapper *m, const resize *r, const bg_type *x, axis_pla
     if (m->reason[0] != '\0')
         return false;
     if (has_scales == has_sizes || (r->transform == TF_CROP && !has_roi))
-        return bgi_map_refuse(m, "it must have scales or sizes, and a region for tf_crop_and_resize");
+        return bgi_map_refuse(m, "it must have either scales or sizes, and a region for tf_crop_and_resize");
     for (uint32_t i = 0; i < count; i++) {
         int32_t axis;
         axis_plan *plan;
@@ -280,11 +279,13 @@ static bool plan_axes(bgi_mapper *m, const resize *r, const bg_type *x, axis_pla
         plan->end = has_roi ? roi[i + count] : 1.0;
         plan->scale = has_sizes ? sizes[i] / (double)plan->in : scales[i];
         if (!(plan->scale > 0.0 && plan->scale < 1e6))
-            return bgi_map_refuse(m, "axis %d is scaled by %g", axis, plan->scale);
+            return bgi_map_refuse(m, "axis %d is scaled by %g; the scale must be above 0 and below 1e6", axis,
+                                  plan->scale);
         plan->out =
             has_sizes ? (int64_t)sizes[i] : (int64_t)floor((double)plan->in * (plan->end - plan->start) * plan->scale);
         if (plan->out < 1 || plan->out > INT32_MAX)
-            return bgi_map_refuse(m, "axis %d would have %" PRId64 " elements", axis, plan->out);
+            return bgi_map_refuse(m, "axis %d would have %" PRId64 " elements but must have 1 to 2^31 - 1", axis,
+                                  plan->out);
     }
     return true;
 }

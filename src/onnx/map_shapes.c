@@ -1,6 +1,7 @@
 /*
- * map_shapes.c: reshapes, slices, joins and padding. Shapes are known when a graph is built, so nodes that read a shape
- * fold to constants, and so do nodes that compute with it. Tensors without elements exist only here, as known values.
+ * map_shapes.c: maps reshapes, slices, joins and padding. Shapes are known when a graph is built, so nodes that read a
+ * shape fold to constants, and so do nodes that compute with it. Tensors without elements exist only here, as known
+ * values.
  */
 #include <brigade/ops.h>
 
@@ -56,7 +57,8 @@ static bool map_reshape(bgi_mapper *m)
         if (dims[i] == -1 && open == UINT32_MAX)
             open = i;
         else if (dims[i] < 0 || (dims[i] > 0 && said > INT64_MAX / dims[i]))
-            return bgi_map_refuse(m, "input 1 has %" PRId64 " at %u", dims[i], i);
+            return bgi_map_refuse(m, "input 1 has %" PRId64 " at %u; it must have sizes, and -1 at most once", dims[i],
+                                  i);
         else
             said *= dims[i];
     }
@@ -219,7 +221,7 @@ static bool map_split(bgi_mapper *m)
             sizes[count] = count + 1 < m->result_count ? part : dim - part * (m->result_count - 1);
     }
     if (count != m->result_count)
-        return bgi_map_refuse(m, "%u sizes for %u parts", count, m->result_count);
+        return bgi_map_refuse(m, "it has %u sizes for %u parts", count, m->result_count);
     for (uint32_t i = 0; i < count; start += sizes[i++]) {
         if (sizes[i] < 1 || sizes[i] > dim - start)
             return bgi_map_refuse(m, "part %u has size %" PRId64 " but must have 1 to %" PRId64 " elements", i,
@@ -231,7 +233,7 @@ static bool map_split(bgi_mapper *m)
            bgi_map_refuse(m, "the parts have %" PRId64 " elements but the axis has %" PRId64, start, dim);
 }
 
-/* Takes elements first, first + step, ... (`count` of them) along an axis; step may be below 0. */
+/* Takes the elements at first + i * step along an axis, for each i below `count`; `step` may be below 0. */
 static bg_value take(bgi_mapper *m, bg_value x, int32_t axis, int64_t first, int64_t count, int64_t step)
 {
     const int64_t dim = bgi_map_type(m, x).dims[axis];

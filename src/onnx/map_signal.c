@@ -1,6 +1,6 @@
 /*
- * map_signal.c: discrete Fourier transforms as products with known matrices of cosines and sines, in float64, so that
- * sums of many canceling terms keep their precision.
+ * map_signal.c: maps discrete Fourier transforms to products with known matrices of cosines and sines, in float64, so
+ * that sums of many canceling terms keep their precision.
  *
  *     re[k] = sum over n of  xr[n] cos(2 pi k n / N) + xi[n] sin(2 pi k n / N)
  *     im[k] = sum over n of  xi[n] cos(2 pi k n / N) - xr[n] sin(2 pi k n / N)
@@ -79,7 +79,7 @@ static bool map_dft(bgi_mapper *m)
     if (bg_value_is_null(x) || !bg_dtype_is_float(type.dtype) || type.rank < 2)
         return bgi_map_refuse(m, "x must be a float tensor of at least 2 dimensions");
     if (m->opset > 19 && bgi_map_given(m, 2) && (!bgi_map_known_ints(m, 2, &given, &count, 1) || count != 1))
-        return bgi_map_refuse(m, "input 2 has no axis");
+        return bgi_map_refuse(m, "input 2, the axis, must be a single known integer");
     if (m->opset > 19 && !bgi_map_given(m, 2))
         given = -2;
     if (!bgi_map_axis(m, given, type.rank, false, &axis))
@@ -89,7 +89,7 @@ static bool map_dft(bgi_mapper *m)
                               type.dims[type.rank - 1]);
     size = type.dims[axis];
     if (bgi_map_given(m, 1) && (!bgi_map_known_ints(m, 1, &size, &count, 1) || count != 1))
-        return bgi_map_refuse(m, "input 1 has no length");
+        return bgi_map_refuse(m, "input 1, the length, must be a single known integer");
     if (!check_points(m, size))
         return false;
     for (int32_t i = 0; i < axis; i++)
@@ -125,15 +125,17 @@ static bool map_stft(bgi_mapper *m)
     if (bg_value_is_null(x) || type.rank < 2 || type.rank > 3 || (type.rank == 3 && type.dims[2] != 1))
         return bgi_map_refuse(m, "x must be a real signal of shape [N, L, 1]");
     if (!bgi_map_known_ints(m, 1, &step, &count, 1) || count != 1)
-        return bgi_map_refuse(m, "input 1 has no step");
+        return bgi_map_refuse(m, "input 1, the step, must be a single known integer");
     if (bgi_map_given(m, 3) && (!bgi_map_known_ints(m, 3, &length, &count, 1) || count != 1))
-        return bgi_map_refuse(m, "input 3 has no length");
+        return bgi_map_refuse(m, "input 3, the length, must be a single known integer");
     if (!bgi_map_given(m, 3) && !bg_value_is_null(window))
         length = window_type.dims[0];
     if (!check_points(m, length))
         return false;
     if (step < 1 || length > type.dims[1] || (!bg_value_is_null(window) && window_type.dims[0] != length))
-        return bgi_map_refuse(m, "frames of %" PRId64 " samples, %" PRId64 " apart, of %" PRId64 ", or another window",
+        return bgi_map_refuse(m,
+                              "frames of %" PRId64 " samples, %" PRId64 " apart, do not fit a signal of %" PRId64
+                              ", or the window has another length",
                               length, step, type.dims[1]);
     frames = (type.dims[1] - length) / step + 1;
     k_count = is_onesided ? length / 2 + 1 : length;

@@ -1,5 +1,5 @@
 /*
- * mapper.c: functions that mappings call.
+ * mapper.c: implements the functions that mappings call.
  */
 #include "onnx/onnx.h"
 

@@ -1,5 +1,5 @@
 /*
- * mappings.c: all tables of mappings, and the reasons why some ops have no mapping.
+ * mappings.c: lists all tables of mappings, and the reasons why some ops have no mapping.
  */
 #include "onnx/onnx.h"
 

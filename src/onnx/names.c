@@ -1,5 +1,5 @@
 /*
- * names.c: a hash table from names to numbers, with open addressing.
+ * names.c: implements a hash table from names to numbers, with open addressing.
  */
 #include "onnx/onnx.h"
 

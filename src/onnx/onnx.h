@@ -1,5 +1,5 @@
 /*
- * onnx.h: a file in memory, and the functions with which its nodes become ops.
+ * onnx.h: declares a file in memory, and the functions with which its nodes become ops.
  *
  *     file.c      bytes -> messages (format.proto) -> contents, checked once, so that later steps may rely on them
  *     restore.c   separates initializers that PyTorch's exporter has joined
@@ -68,7 +68,8 @@ typedef struct bgi_tensor {
 
 /* Finds the tensor's type in a graph; returns false for too many dimensions, or no elements. */
 bool bgi_tensor_type(const bgi_tensor *tensor, bg_type *out);
-/* Return element `index`: bgi_tensor_int of a tensor of an integer type, bgi_tensor_real of a tensor of any type. */
+/* These functions return element `index`: bgi_tensor_int of a tensor of an integer type, bgi_tensor_real of a tensor of
+ * any type. */
 int64_t bgi_tensor_int(const bgi_tensor *tensor, int64_t index);
 double bgi_tensor_real(const bgi_tensor *tensor, int64_t index);
 void bgi_tensor_set(bgi_tensor *tensor, int64_t index, double value);
@@ -173,8 +174,7 @@ typedef enum bgi_item_kind {
     BGI_ITEM_WEIGHT, /* a variable, not yet in the graph */
     BGI_ITEM_KNOWN,
     BGI_ITEM_VALUE,
-    BGI_ITEM_TRANSPOSE, /* the transpose of a matrix, added only when an op other than a product reads it
-                         */
+    BGI_ITEM_TRANSPOSE, /* the transpose of a matrix; added only if an op other than a product reads it */
     BGI_ITEM_REFUSED    /* its node could not be mapped */
 } bgi_item_kind;
 

@@ -79,7 +79,8 @@ static bg_status check_values(const bg_onnx *onnx, const bg_onnx_options *option
                                 bg_dtype_name(port->dtype), port->rank);
         for (uint32_t d = 0; d < fixed->type.rank; d++)
             if (fixed->type.dims[d] < 0 || fixed->type.dims[d] > INT32_MAX)
-                return bg_error_set(error, BG_ERROR_SHAPE, "options.values: `%s`: dimension %u is %" PRId64,
+                return bg_error_set(error, BG_ERROR_SHAPE,
+                                    "options.values: `%s`: dimension %u is %" PRId64 " but must be 0 to 2^31 - 1",
                                     fixed->input, d, fixed->type.dims[d]);
     }
     return BG_OK;

@@ -1,18 +1,19 @@
 /*
  * restore.c: separates initializers that PyTorch's exporter has joined, before the file is checked further.
  *
- * Initializers of equal values. An export for evaluation keeps one of several equal initializers, and Identity nodes
- * whose outputs have the names of the others. All weights of untrained norms thus become one parameter. A parameter
- * that modules share has one name and needs no such node, so each output of such a node becomes a separate initializer:
+ * The first kind is initializers of equal values. An export for evaluation keeps one of several equal initializers, and
+ * Identity nodes whose outputs have the names of the others. All weights of untrained norms thus become one parameter.
+ * A parameter that modules share has one name and needs no such node, so each output of such a node becomes a separate
+ * initializer:
  *
  *     bn1.weight --Identity--> bn2.weight      becomes      bn1.weight, bn2.weight
  *
  * Names that the exporter made ("onnx::MatMul_15") belong to values that it has computed, mostly transposes. Such
  * values stay joined if one module reads both, because then the module was called twice.
  *
- * Embeddings whose table is also a head's weight. If constants were folded, the head has the table's transpose in a
- * separate initializer. If the numbers are equal, the initializer is the same parameter and becomes a transpose of the
- * table.
+ * The second kind is the table of an embedding that is also a head's weight. If constants were folded, the head has the
+ * table's transpose in a separate initializer. If the numbers are equal, the initializer is the same parameter and
+ * becomes a transpose of the table.
  *
  * Nothing is copied: the new tensors share the values of the file's tensors.
  */
@@ -21,8 +22,8 @@
 #include <string.h>
 
 static const char made_prefix[] = "onnx::";
-/* The limit on the size of a file's initializers after the separation, so that a small file cannot make the reader
- * allocate arbitrary memory. */
+/* The limit on the bytes that the separation adds, unless they are at most 64 times those of the file's initializers,
+ * so that a small file cannot make the reader allocate arbitrary memory. */
 static const uint64_t most_bytes = UINT64_C(1) << 30;
 enum { MOST_COMPARISONS = 256 };
 
@@ -49,8 +50,8 @@ static bool has_text(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-/* Numbers the names, and records which nodes read them. Returns false if memory runs out; it also sets *is_whole to
- * false if the file is damaged. */
+/* Numbers the names, and records which nodes read them. Returns false if memory runs out or the file is damaged; in the
+ * second case sets *is_whole to false. */
 static bool collect(restore *r, bool *is_whole)
 {
     const BgiOnnx__Graph *graph = r->graph;
@@ -196,7 +197,8 @@ static bool is_transpose(const bgi_tensor *a, const bgi_tensor *b)
     return differ;
 }
 
-/* Compares two tensors. Unreadable tensors count as different, because the check of the file reports them. */
+/* Sets *out to whether one tensor is the transpose of the other. Unreadable tensors count as different, because the
+ * check of the file reports them. */
 static bg_status compare(restore *r, const BgiOnnx__Tensor *a, const BgiOnnx__Tensor *b, bool *out, bg_error *error)
 {
     const bgi_tensor *x = NULL, *y = NULL;

@@ -268,7 +268,7 @@ static bg_status make_initializer(bgi_saver *s, bg_weights *weights, bg_value va
 
     if (value->shard != NULL && s->graph->mesh.tensor_1 * s->graph->mesh.tensor_2 > 1)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "`%s` is cut over a mesh: build the graph without one to write it", value->name);
+                            "`%s` is cut over a mesh: build the graph without a mesh to write it", value->name);
     BGI_TRY(bg_weights_find(weights, weight_name(value), &weight, error));
     if (weight.type.rank != whole->rank || memcmp(weight.type.dims, whole->dims, sizeof whole->dims) != 0 ||
         bg_dtype_is_float(weight.type.dtype) != bg_dtype_is_float(whole->dtype))

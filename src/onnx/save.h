@@ -1,5 +1,5 @@
 /*
- * save.h: functions that write a graph as a file, one row for each op type.
+ * save.h: declares functions that write a graph as a file, one row for each op type.
  *
  *     save.c      the public function: the needed ops, one row after the other, weights, the file
  *     saver.c     functions for rows: names of operands, nodes with attributes, constants, results, a refusal
@@ -48,7 +48,7 @@ typedef struct bgi_saver {
     /* The current op. */
     const bgi_op *op;
     const struct bgi_save_row *row;
-    const char *block, *label; /* of its nodes' names */
+    const char *block, *label; /* parts of the names of its nodes */
     bool is_wide;              /* 16-bit operands are read as float */
     char reason[BGI_REASON_BYTES];
     bool is_refused, is_out_of_memory;

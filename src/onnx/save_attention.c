@@ -1,5 +1,5 @@
 /*
- * save_attention.c: attention as products and a softmax, in float; rotary positions as rotations by tables.
+ * save_attention.c: saves attention as products and a softmax, in float, and rotary positions as rotations by tables.
  *
  *     scores = q k^T scale + bias,  shares = softmax(scores),  y = shares v
  *
@@ -217,7 +217,7 @@ static void save_angles(bgi_saver *s, const bgi_rotary_attributes *f, const char
     if (frequencies == NULL || type.rank + 2 > BG_MAX_RANK) {
         s->is_out_of_memory = frequencies == NULL;
         free(frequencies);
-        bgi_save_refuse(s, "positions of %u dimensions", (unsigned)type.rank);
+        bgi_save_refuse(s, "positions have %u dimensions, which are too many", (unsigned)type.rank);
         return;
     }
     for (int64_t i = 0; i < pairs; i++)

@@ -1,6 +1,6 @@
 /*
- * save_convolution.c: convolutions, pools, interpolation. Ops over one and three dimensions need no rows, because
- * graphs build them from two-dimensional ops.
+ * save_convolution.c: saves convolutions, pools and interpolation. Ops over one and three dimensions need no rows,
+ * because graphs build them from two-dimensional ops.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * save_elementwise.c: functions of elements, arithmetic, comparisons, casts. A function that ONNX does not have is
- * written as several nodes, all in float where the graph's type has 16 bits, so that it is rounded once, as in the
- * library.
+ * save_elementwise.c: saves functions of elements, arithmetic, comparisons and casts. A function that ONNX does not
+ * have is written as several nodes, all in float where the graph's type has 16 bits, so that it is rounded once, as in
+ * the library.
  */
 #include <math.h>
 

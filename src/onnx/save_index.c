@@ -1,6 +1,7 @@
 /*
- * save_index.c: elements by index. Ids outside a tensor read as zeros in the library but are errors in ONNX; only
- * constant ids are written so that they read zeros. Negative ids of an embedding's table count from its end in ONNX.
+ * save_index.c: saves ops on elements by index. Ids outside a tensor read as zeros in the library but are errors in
+ * ONNX; only constant ids are written so that they read zeros. Negative ids of an embedding's table count from its end
+ * in ONNX.
  */
 #include <stdlib.h>
 
@@ -143,7 +144,8 @@ static void save_scatter_elements(bgi_saver *s)
     bgi_save_out(s, 0, y, BGI_SAVE_NO_BATCH);
 }
 
-/* Writes dy [A.., I.., B..] with the ids in front, as rows [I, A.., B..] that ScatterND adds to [S, A.., B..]. */
+/* Writes dy [A.., I.., B..] with the dimensions of the ids first, as rows [I, A.., B..] that ScatterND adds to [S, A..,
+ * B..]. */
 static void save_scatter(bgi_saver *s)
 {
     const bgi_index_attributes *f = s->op->attributes;

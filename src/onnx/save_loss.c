@@ -1,6 +1,6 @@
 /*
- * save_loss.c: losses and metrics, for models that have them among their outputs. If no label counts, a mean is 0 in
- * the library and NaN in ONNX.
+ * save_loss.c: saves losses and metrics, for models that have them among their outputs. If no label counts, a mean is 0
+ * in the library and NaN in ONNX.
  */
 #include "kernels/loss/attributes.h"
 #include "kernels/pointwise_loss/attributes.h"

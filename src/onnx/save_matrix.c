@@ -1,6 +1,6 @@
 /*
- * save_matrix.c: matrix products. A linear layer is Gemm with its weight [out, in] transposed, over rows: the weight is
- * stored unchanged.
+ * save_matrix.c: saves matrix products. A linear layer is Gemm with its weight [out, in] transposed, over rows: the
+ * weight is stored unchanged.
  */
 #include "kernels/linear/attributes.h"
 #include "onnx/save.h"
@@ -35,7 +35,7 @@ static const char *exchange(bgi_saver *s, const char *x, uint32_t rank)
 }
 
 /* Returns the dimension of the samples of a product: a broadcast leading dimension, rows, or columns. If a product sums
- * over the samples, both operands must have them. */
+ * over the samples, both operands must have that dimension. */
 static int32_t batch_of_product(bgi_saver *s, const bgi_matmul_attributes *f)
 {
     const bg_type y = bgi_save_result(s, 0);

@@ -1,6 +1,6 @@
 /*
- * save_norm.c: softmax, normalization, cosines, dropout. Norms that an opset does not have are written as several
- * nodes, in float where elements have 16 bits.
+ * save_norm.c: saves softmax, normalization, cosines and dropout. Norms that an opset does not have are written as
+ * several nodes, in float where elements have 16 bits.
  */
 #include "kernels/cosine/attributes.h"
 #include "kernels/dropout/attributes.h"

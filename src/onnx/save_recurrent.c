@@ -1,8 +1,8 @@
 /*
- * save_recurrent.c: LSTM and GRU. In the library the inputs' product is a linear op before the recurrence; in ONNX the
- * product is part of the node. The linear op becomes the node's W when it has no other reader (bgi_save_absorbs);
- * otherwise W is the identity. Weights keep their layout; preceding nodes reorder the gates, and engines fold these
- * nodes once.
+ * save_recurrent.c: saves LSTM, GRU and plain recurrences. In the library the inputs' product is a linear op before the
+ * recurrence; in ONNX the product is part of the node. The linear op becomes the node's W when it has no other reader
+ * (bgi_save_absorbs); otherwise W is the identity. Weights keep their layout; preceding nodes reorder the gates, and
+ * engines fold these nodes once.
  *
  *     PyTorch's gates   i f g o    r z n
  *     ONNX's gates      i o f c    z r h

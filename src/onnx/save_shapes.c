@@ -1,5 +1,5 @@
 /*
- * save_shapes.c: shapes, moves, reductions, sums along an axis.
+ * save_shapes.c: saves shapes, moves, reductions, sums along an axis, and padding.
  */
 #include <string.h>
 

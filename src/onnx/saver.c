@@ -1,5 +1,6 @@
 /*
- * saver.c: functions that rows call. Messages are in the saver's arena; data that they point to must outlive the saver.
+ * saver.c: implements the functions that rows call. Protobuf messages are in the saver's arena; data that they point to
+ * must outlive the saver.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -181,8 +182,8 @@ static BgiOnnx__Node *newest(bgi_saver *s)
     return s->is_out_of_memory || s->node_count == 0 ? NULL : s->nodes[s->node_count - 1];
 }
 
-/* Names a node "/block/label.Op"; its value has the name without the block. A part before a slash in a label would be
- * read as a scope. */
+/* Names a node "/block/label.Op"; its value has the name without the block. The part of a label before its last slash
+ * is left out, because it would be read as a scope. */
 static bool name_node(bgi_saver *s, BgiOnnx__Node *node, const char *op)
 {
     const char *name = join(s, s->label, ".", op), *full, *slash;

@@ -1,5 +1,5 @@
 /*
- * savers.c: the tables of rows, and the row of an op type.
+ * savers.c: lists the tables of rows, and finds the row of an op type.
  */
 #include "onnx/save.h"
 

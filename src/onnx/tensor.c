@@ -1,6 +1,6 @@
 /*
- * tensor.c: tensors of a file in the element types of graphs. A tensor's values are raw bytes, a list for its type, or
- * bytes of another file in the model's folder. Files are little-endian, and the machine must be too.
+ * tensor.c: reads tensors of a file in the element types of graphs. A tensor's values are raw bytes, a list for its
+ * type, or bytes of another file in the model's folder. Files are little-endian, and the machine must be too.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
@@ -310,10 +310,10 @@ static bg_status open_place(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, 
             bg_error_context(error, status, "tensor `%s`", name_of(tensor));
     }
     if (status == BG_OK && (where.offset > input->size_bytes || size_bytes > input->size_bytes - where.offset)) {
-        status =
-            bg_error_set(error, BG_ERROR_PARSE,
-                         "tensor `%s`: external data: %" PRIu64 " bytes at offset %" PRIu64 ": %.200s has %" PRIu64,
-                         name_of(tensor), size_bytes, where.offset, where.path, input->size_bytes);
+        status = bg_error_set(error, BG_ERROR_PARSE,
+                              "tensor `%s`: external data: %" PRIu64 " bytes at offset %" PRIu64
+                              " do not fit %.200s, which has %" PRIu64,
+                              name_of(tensor), size_bytes, where.offset, where.path, input->size_bytes);
         bgi_input_close(input);
     }
     *offset = where.offset;

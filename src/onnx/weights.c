@@ -3,9 +3,9 @@
  * with new values.
  *
  * The rule (brigade/onnx.h): whether floats are parameters depends on their uses. A number that determines the graph
- * (the scales of a Resize) is a constant. A scalar in arithmetic is a constant too, unless PyTorch named it. Running
- * statistics are buffers. Initializers without a gradient are constants, and so are the buffers of PyTorch's modules
- * that are recognized by their values or names.
+ * (the scales of a Resize) is a constant. A scalar in arithmetic is a constant too; in PyTorch's files only if the
+ * exporter made its name ("onnx::..."). Running statistics are buffers. Initializers without a gradient are constants,
+ * and so are the buffers of PyTorch's modules that are recognized by their values or names.
  */
 #include "onnx/onnx.h"
 

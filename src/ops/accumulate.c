@@ -1,6 +1,6 @@
 /*
- * accumulate.c: ops that sum gradients over micro-batches and blocks, and that compute the scalars for these sums.
- * Transforms add these ops, which change accumulators in place.
+ * accumulate.c: defines the ops that sum gradients over micro-batches and blocks, and the ops that compute the scalars
+ * for these sums. Transforms add these ops; accumulate, accumulate_tree and running_factors change a variable in place.
  */
 #include "ops/ops.h"
 
@@ -167,7 +167,7 @@ bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, ui
     bg_value sum;
 
     if (count == 0) {
-        bgi_graph_fail_op(graph, bgi_op_add_n.name, name, BG_ERROR_INVALID, "nothing to add");
+        bgi_graph_fail_op(graph, bgi_op_add_n.name, name, BG_ERROR_INVALID, "count is 0; it must be at least 1");
         return (bg_value){0};
     }
     sum = values[0];

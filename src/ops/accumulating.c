@@ -1,5 +1,5 @@
 /*
- * accumulating.c: shape rule and cost of an accumulating form, derived from those of the plain op.
+ * accumulating.c: implements the shape rule and the cost of an accumulating form, derived from those of the plain op.
  */
 #include "ops/accumulating.h"
 

@@ -6,15 +6,16 @@
  *     accumulate(w.acc!, dw)               =>   backward_weights_accumulate(dy, x, w.acc!, b.acc!)
  *     accumulate(b.acc!, db)
  *
- * The kernel that computes the gradient adds it, so the gradient is not written, read again and added by another core.
+ * The kernel that computes a gradient also adds it to the accumulator, so the gradient is not written, read again and
+ * added by another core.
  */
 #ifndef BGI_OPS_ACCUMULATING_H
 #define BGI_OPS_ACCUMULATING_H
 
 #include "ops/shape.h"
 
-/* Return the shape rule and the cost of an accumulating form, derived from those of `plain`, an op type with a fixed
- * number of inputs. */
+/* These functions are the shape rule and the cost of an accumulating form, derived from those of `plain`, an op type
+ * with a fixed number of inputs. */
 bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature *op, bg_error *error);
 bg_cost bgi_cost_accumulating(const bg_op_type *plain, const bg_op_signature *op);
 

@@ -1,7 +1,7 @@
 /*
- * attention.c: multi-head self-attention over a product whose rows hold queries, keys and values one after another, and
- * its gradient. For the backward pass the op keeps the logarithm of each row's sum of exponentials instead of the
- * scores.
+ * attention.c: defines multi-head self-attention over a product whose rows hold queries, keys and values one after
+ * another, and its gradient. For the backward pass the op keeps the logarithm of each row's sum of exponentials instead
+ * of the scores.
  *
  *     row of qkv (one token):  | q of head 0 | q of head 1 | ... | k of head 0 | ... | v of head 0 | ... |
  */

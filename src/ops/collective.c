@@ -1,7 +1,7 @@
 /*
- * collective.c: ops that communicate between the replicas of a group along a mesh's tensor axes and, in updates, its
- * data axis. This file has shape rules and gradients; the engine communicates (runtime/collective.c). Ops have the
- * sizes of groups but no replica's number, because all replicas run one graph.
+ * collective.c: defines the ops that communicate between the replicas of a group along a mesh's tensor axes and, in
+ * updates, its data axis. This file has shape rules and gradients; the engine communicates (runtime/collective.c). Ops
+ * have the sizes of groups but no replica's number, because all replicas run one graph.
  *
  *     op                                    forward          gradient
  *     all_reduce                            sum or maximum   all_reduce; as identical gradients: nothing
@@ -27,8 +27,9 @@ static bg_status check_attributes(const bg_op_signature *op, bgi_collective_kind
     if (attributes->kind != kind || attributes->axes == 0 || attributes->axes > BG_MESH_ALL ||
         attributes->members < 2 || attributes->members > INT32_MAX || attributes->passes_gradient > 1 ||
         (kind != BGI_COLLECTIVE_REDUCE && attributes->axis >= op->types[0].rank))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "axes 0x%x, %u members, dimension %u", attributes->axes,
-                            attributes->members, attributes->axis);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "attributes that no collective over x has: axes 0x%x, %u members, dimension %u",
+                            attributes->axes, attributes->members, attributes->axis);
     return BG_OK;
 }
 
@@ -178,7 +179,7 @@ const bg_op_type bgi_op_identical_inputs = {
 
 /* ---- builders ---- */
 
-/* Returns x itself when the group is one replica. */
+/* Adds the op, or returns x itself when the group is one replica. */
 static bg_value add_collective(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x,
                                bgi_collective_attributes attributes)
 {

@@ -1,5 +1,6 @@
 /*
- * compare.c: comparisons and logical functions of two operands that broadcast, and choosing between two by a condition.
+ * compare.c: defines comparisons and logical functions of two operands that broadcast, and the choice between two
+ * operands by a condition.
  *
  * A result is uint8, so no gradient flows through a comparison or into a condition. The gradient of a choice passes to
  * the chosen operand: an op writes it for elements where the operand was chosen, and zeros elsewhere. It is then summed

@@ -1,6 +1,6 @@
 /*
- * conv.c: 2-d convolution and its two gradients. One rule determines a convolution's output. The backward ops have the
- * forward type in their attributes and apply the same rule.
+ * conv.c: defines 2-d convolution and its two gradients. One rule determines a convolution's output. The backward ops
+ * have the forward type in their attributes and apply the same rule.
  */
 #include <brigade/ops.h>
 

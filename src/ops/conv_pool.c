@@ -1,7 +1,7 @@
 /*
- * conv_pool.c: convolution, bias, max pool and optional relu as one op, and its gradients. Fusion makes the op from the
- * separate ops where windows do not overlap. For the backward pass the op keeps one byte for each pooled element
- * instead of the convolution's output.
+ * conv_pool.c: defines convolution, bias, max pool and optional relu as one op, and its gradients. Fusion makes the op
+ * from the separate ops where windows do not overlap. For the backward pass the op keeps one byte for each pooled
+ * element instead of the convolution's output.
  */
 #include <brigade/ops.h>
 

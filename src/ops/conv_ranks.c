@@ -1,5 +1,5 @@
 /*
- * conv_ranks.c: convolutions and transposed convolutions over one, two or three dimensions, built from those over two.
+ * conv_ranks.c: builds convolutions and transposed convolutions over one, two or three dimensions from those over two.
  *
  * A signal of one dimension is an image of one row. With three dimensions the first one, depth, is handled separately:
  * each depth of the result is a 2-d convolution of the planes that its taps read, all of them as channels of one image.

@@ -1,6 +1,6 @@
 /*
- * conv_transpose.c: transposed 2-d convolution. The op is the gradient of a convolution's input. Its own gradients are
- * that convolution and the gradient of the convolution's weights, so the kernels of conv2d are enough.
+ * conv_transpose.c: defines transposed 2-d convolution. The op is the gradient of a convolution's input. Its own
+ * gradients are that convolution and the gradient of the convolution's weights, so the kernels of conv2d are enough.
  *
  *     conv2d            x [N,O,OH,OW], weight [C,O/G,KH,KW] -> y [N,C,H,W]
  *     conv_transpose2d  dy [N,C,H,W], weight                -> dx [N,O,OH,OW]

@@ -1,6 +1,6 @@
 /*
- * cosine.c: the cosine of two vectors, and the loss of pairs of vectors, which is built from the cosine. Results are
- * float32 or better, because squares of float16 overflow early.
+ * cosine.c: defines the cosine of two vectors, and the loss of pairs of vectors, which is built from the cosine.
+ * Results are float32 or better, because squares of float16 overflow early.
  */
 #include <brigade/ops.h>
 
@@ -140,7 +140,7 @@ bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value a, bg_
 bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                   double margin, bg_loss_reduction reduction)
 {
-    static const double nothing = 0.0; /* of any element type */
+    static const double nothing = 0.0; /* these bytes are 0 in every element type */
     const bg_type zero = bg_scalar(bg_graph_type(graph, targets).dtype);
     bg_value cosine, alike, apart, loss;
     bg_error error = {0};

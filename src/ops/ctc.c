@@ -1,6 +1,6 @@
 /*
- * ctc.c: the loss of connectionist temporal classification, over all alignments of a sequence of predictions with a
- * shorter sequence of targets.
+ * ctc.c: defines the loss of connectionist temporal classification, over all alignments of a sequence of predictions
+ * with a shorter sequence of targets.
  */
 #include <brigade/ops.h>
 

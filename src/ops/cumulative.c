@@ -1,5 +1,5 @@
 /*
- * cumulative.c: cumulative sums along an axis.
+ * cumulative.c: defines cumulative sums along an axis.
  */
 #include <brigade/ops.h>
 

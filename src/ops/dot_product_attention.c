@@ -1,8 +1,8 @@
 /*
- * dot_product_attention.c: attention over separate queries, keys and values, with a bias or a mask, and its gradient.
- * As in attention.c the op keeps the logarithm of each row's sum of exponentials instead of the scores. The bias's
- * gradient is a separate op, which computes the scores again. The separate op needs memory for one bias, whereas the op
- * of the other gradients would need as much memory for each sample and head.
+ * dot_product_attention.c: defines attention over separate queries, keys and values, with a bias or a mask, and its
+ * gradient. As in attention.c the op keeps the logarithm of each row's sum of exponentials instead of the scores. The
+ * bias's gradient is a separate op, which computes the scores again. The separate op needs memory for one bias, whereas
+ * the op of the other gradients would need as much memory for each sample and head.
  */
 #include <brigade/ops.h>
 
@@ -31,7 +31,7 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
             "heads is %lld and key_heads is %lld; both must be at least 1, and key_heads must divide heads",
             (long long)attributes->heads, (long long)attributes->key_heads);
     if (attributes->window < 0 || attributes->window > farthest)
-        return bg_error_set(error, BG_ERROR_INVALID, "window is %lld; it must be at least 1, or 0 for none",
+        return bg_error_set(error, BG_ERROR_INVALID, "window is %lld; it must be 1 to 2^40, or 0 for none",
                             (long long)attributes->window);
     if (attributes->offset < -farthest || attributes->offset > farthest)
         return bg_error_set(error, BG_ERROR_INVALID, "offset is %lld; it must be within -2^40 .. 2^40",

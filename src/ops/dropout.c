@@ -1,6 +1,6 @@
 /*
- * dropout.c: dropout. The mask is never stored: it is a function of the op's random number, the step and the sample, so
- * the gradient is the same op with the same attributes applied to dy.
+ * dropout.c: defines dropout. The mask is never stored: it is a function of the op's random number, the step and the
+ * sample, so the gradient is the same op with the same attributes applied to dy.
  */
 #include <brigade/ops.h>
 

@@ -1,5 +1,5 @@
 /*
- * einsum.c: sums of products whose dimensions are named by letters, built from transposes, reshapes and batched
+ * einsum.c: builds sums of products whose dimensions are named by letters, from transposes, reshapes and batched
  * products. Operands are multiplied one after another, from the left:
  *
  *     abc,cbd->adb     b is in both operands and in the result, so it is a batch. c is not in the result, so it is

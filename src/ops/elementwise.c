@@ -1,5 +1,5 @@
 /*
- * elementwise.c: functions of one element, functions of two that broadcast, scale, cast and standardize.
+ * elementwise.c: defines functions of one element, functions of two that broadcast, scale, cast and standardize.
  *
  * The gradient of a function of one element depends on x or on y, not on both. The backward op has operands for both,
  * but gets the needed value twice, so only that value is kept for the backward pass. A broadcast operand's gradient is

@@ -1,6 +1,6 @@
 /*
- * embedding.c: rows of a table by id, and the gradient of the table. Ids are data that are known only at run time, so
- * an id outside the table is not an error here (ops.h defines its value).
+ * embedding.c: defines the lookup of rows of a table by id, and the gradient of the table. Ids are data that are known
+ * only at run time, so an id outside the table is not an error here (brigade/ops.h defines the result).
  */
 #include <brigade/ops.h>
 

@@ -1,6 +1,6 @@
 /*
- * evaluate.c: the reference interpreter, which is short so that a reader can verify it. A reshape runs as a copy,
- * because every value has separate memory in this interpreter.
+ * evaluate.c: implements the reference interpreter, which is short so that a reader can verify it. A reshape runs as a
+ * copy, because every value has separate memory in this interpreter.
  */
 #include "ops/evaluate.h"
 

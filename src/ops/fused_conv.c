@@ -1,6 +1,6 @@
 /*
- * fused_conv.c: a convolution and the ops that follow it as one op: batch norm with running statistics, a sum, a
- * function. Plans for inference make the op from the separate ops, so it has no gradient.
+ * fused_conv.c: defines a convolution and the ops that follow it as one op: batch norm with running statistics, a sum,
+ * a function. Plans for inference make the op from the separate ops, so it has no gradient.
  */
 #include <brigade/ops.h>
 

@@ -1,6 +1,6 @@
 /*
- * fused_norm.c: batch norm and the ops that follow it as one op: a sum, a function. Plans for training make it from the
- * separate ops.
+ * fused_norm.c: defines batch norm and the ops that follow it as one op: a sum, a function. Plans for training make the
+ * op from the separate ops.
  */
 #include <brigade/ops.h>
 

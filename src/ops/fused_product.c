@@ -1,7 +1,7 @@
 /*
- * fused_product.c: a matrix product and the bias, function or derivative that follows it as one op. Plans make the op
- * from the separate ops after all gradients exist (transform/fuse_products.c), so it needs no gradient rule. Its kernel
- * and rules apply the kernels and rules of the separate ops one after another.
+ * fused_product.c: defines a matrix product and the bias, function or derivative that follows it as one op. Plans make
+ * the op from the separate ops after all gradients exist (transform/fuse_products.c), so it needs no gradient rule. Its
+ * kernel and rules apply the kernels and rules of the separate ops one after another.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * group_norm.c: normalization of each sample's groups of channels. Without gamma and beta, each group is a row of a
- * layer norm.
+ * group_norm.c: defines normalization of each sample's groups of channels. Without gamma and beta, each group is a row
+ * of a layer norm.
  */
 #include <brigade/ops.h>
 

@@ -1,6 +1,7 @@
 /*
- * index.c: gathers and scatters elements by ids along an axis, and finds the largest elements of each row. Ids are data
- * that are known only at run time, so an id outside the axis is not an error here (ops.h defines its value).
+ * index.c: defines the ops that gather and scatter elements by ids along an axis, and that find the largest elements of
+ * each row. Ids are data that are known only at run time, so an id outside the axis is not an error here (brigade/ops.h
+ * defines the result).
  */
 #include <brigade/ops.h>
 

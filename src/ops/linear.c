@@ -1,5 +1,6 @@
 /*
- * linear.c: matrix products: the linear layer (weights [out, in], optional bias) and the batched matrix product.
+ * linear.c: defines matrix products: the linear layer (weights [out, in], optional bias) and the batched matrix
+ * product.
  *
  * The gradients of linear are two ops, so that a schedule may run them at different times: earlier stages wait for the
  * gradient of x, but no stage waits for that of the weights.

@@ -1,5 +1,5 @@
 /*
- * logic.c: logical ops of operands whose types may differ, triangles and the leaky ReLU with a learned slope, built
+ * logic.c: builds logical ops of operands whose types may differ, triangles and the leaky ReLU with a learned slope
  * from comparisons and bg_where.
  */
 #include <brigade/ops.h>
@@ -11,7 +11,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-static const double nothing = 0.0; /* of any element type */
+static const double nothing = 0.0; /* these bytes are 0 in every element type */
 
 static bg_value add_zero(bg_graph *graph, bg_dtype dtype)
 {

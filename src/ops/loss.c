@@ -1,8 +1,9 @@
 /*
- * loss.c: cross-entropy and the count of correct rows.
+ * loss.c: defines cross-entropy and the count of correct rows.
  *
  * Some labels are ignored, so the number of labels in the mean is known only at run time; cross-entropy returns this
- * number as its weight_output. Losses are float32 (float64 for float64 operands) whatever type the logits have.
+ * number as the output that its type names as weight_output. Losses are float32 (float64 for float64 operands) whatever
+ * type the logits have.
  */
 #include <brigade/ops.h>
 
@@ -14,7 +15,7 @@
 #include "kernels/loss/attributes.h"
 #include "ops/shape.h"
 
-enum { CROSS_ENTROPY_WEIGHT = 2 /* the output */ };
+enum { CROSS_ENTROPY_WEIGHT = 2 /* index of this output */ };
 
 bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * loss_scaling.c: ops for automatic loss scaling, and for the check that losses are finite. Transforms add these ops;
- * no gradient flows through them.
+ * loss_scaling.c: defines the ops for automatic loss scaling, and for the check that losses are finite. Transforms add
+ * these ops; no gradient flows through them.
  */
 #include "kernels/loss_scaling/attributes.h"
 #include "kernels/optimizer/attributes.h"

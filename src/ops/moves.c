@@ -1,5 +1,5 @@
 /*
- * moves.c: ops that move elements, built from other ops: stacks, tiles, flips.
+ * moves.c: builds ops that move elements from other ops: stacks, tiles, flips.
  */
 #include <brigade/ops.h>
 
@@ -38,7 +38,7 @@ bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uin
     return bg_concat(graph, name, wider, count, place);
 }
 
-/* Inserts a dimension of times[i] repetitions before dimension i. */
+/* Repeats x `times` times along dimension `dim`. */
 static bg_value tile_dim(bg_graph *graph, const char *name, bg_value x, uint32_t dim, int64_t times)
 {
     const bg_type type = bg_graph_type(graph, x);

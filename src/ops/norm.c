@@ -1,6 +1,6 @@
 /*
- * norm.c: layer and batch normalization and their gradients. The forward ops keep mean and 1 / standard deviation for
- * the backward, in float32 (float64 for float64 operands).
+ * norm.c: defines layer and batch normalization and their gradients. The forward ops keep mean and 1 / standard
+ * deviation for the backward pass, in float32 (float64 for float64 operands).
  */
 #include <brigade/ops.h>
 
@@ -15,7 +15,7 @@ static bg_status check_epsilon(const bgi_norm_attributes *attributes, bg_error *
     return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g; it must be at least 0", attributes->epsilon);
 }
 
-/* Checks gamma and beta, or other operands with `count` elements. */
+/* Checks that an operand, such as gamma or beta, is a vector of `count` elements. */
 static bg_status check_vector(const bg_type *type, const char *operand, bg_dtype dtype, int64_t count,
                               const char *because, bg_error *error)
 {
@@ -239,7 +239,7 @@ const bg_op_type bgi_op_batch_norm_backward = {
 
 /* ---- batch norm over replicas ---- */
 
-/* Returns the type of two numbers for each channel, of one replica or of several replicas in turn. */
+/* Returns the type of two numbers for each channel of each of `members` replicas, one replica after another. */
 static bg_type pairs_type(const bg_type *x, uint64_t members)
 {
     return bg_matrix(BG_FLOAT64, (int64_t)members * x->dims[1], 2);

@@ -1,6 +1,6 @@
 /*
- * ops.h: the library's op types, forward and backward, and the builders that only transforms use. Passes over graphs
- * (autodiff, fusion, sharding) compare `op->type` with the addresses of these types.
+ * ops.h: declares the library's op types, forward and backward, and the builders that only transforms use. Passes over
+ * graphs (autodiff, fusion, sharding) compare `op->type` with the addresses of these types.
  */
 #ifndef BGI_OPS_OPS_H
 #define BGI_OPS_OPS_H
@@ -21,7 +21,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(matmul) OP(matmul_accumulate) \
     /* fused_product.c: one of the products above and the op that follows it; plans make it from graphs */ \
     OP(fused_product) \
-    /* quantized.c: linear, matmul and embedding over weights in fewer bits;  plans make them from graphs */ \
+    /* quantized.c: linear, matmul and embedding over weights in fewer bits; plans make them from graphs */ \
     OP(quantized_linear) OP(quantized_embedding) \
     /* elementwise.c */ \
     OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardize) \
@@ -37,7 +37,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(rms_norm) OP(rms_norm_backward) \
     /* pad.c, cumulative.c */ \
     OP(pad) OP(pad_backward) OP(cumulative_sum) \
-    /* accumulate.c, optimizer.c */ \
+    /* accumulate.c, optimizer.c, loss_scaling.c */ \
     OP(accumulate) OP(accumulate_tree) OP(add_n) OP(scaled_sum) OP(sgd_update) OP(adam_update) OP(rmsprop_update) OP(lamb_moments) OP(lamb_update) OP(total_scale) OP(running_factors) OP(square_sum) \
     OP(gradient_norm) OP(clip_scale) OP(range_count) OP(loss_scale) OP(loss_guard) \
     /* conv_transpose.c */ \
@@ -55,12 +55,13 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(sync_batch_norm_backward) OP(embedding) OP(embedding_backward) OP(embedding_slots) OP(embedding_rows) \
     OP(embedding_rows_add) \
     OP(dropout) \
-    /* attention.c, loss.c */ \
+    /* attention.c */ \
     OP(attention) OP(attention_backward) OP(attention_cached) \
     /* dot_product_attention.c; rotary.c, whose gradient is the same op */ \
     OP(dot_product_attention) OP(dot_product_attention_backward) OP(dot_product_attention_bias_backward) OP(dot_product_attention_cached) OP(rotary) \
     /* recurrent.c */ \
     OP(lstm) OP(lstm_backward) OP(gru) OP(gru_backward) OP(rnn) OP(rnn_backward) \
+    /* loss.c, pointwise_loss.c */ \
     OP(cross_entropy) OP(cross_entropy_backward) OP(pointwise_loss) OP(pointwise_loss_backward) OP(correct_count) \
     /* cosine.c */ \
     OP(cosine) OP(cosine_backward) \
@@ -68,7 +69,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(remote_load) OP(remote_store) \
     /* collective.c */ \
     OP(all_reduce) OP(all_gather) OP(reduce_scatter) OP(identical_inputs) \
-    /* sharded.c */ \
+    /* sharded.c, ctc.c */ \
     OP(norm_sums) OP(sharded_norm) OP(norm_gradient_sums) OP(sharded_norm_backward) \
     OP(ctc_loss) OP(ctc_loss_backward) OP(logit_maximum) OP(logit_sums) OP(sharded_cross_entropy)
 /* clang-format on */
@@ -154,14 +155,16 @@ bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces,
 
 /* ---- collective.c ---- */
 
-/* Returns the sum of x over the `replicas` replicas with different data. With one replica it returns x itself. */
+/* Reduces x over the `replicas` replicas with different data: `function` is the sum or the maximum. With one replica
+ * returns x itself. */
 bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t replicas);
 /* Gathers the replicas' x, one after another along the first dimension. */
 bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint32_t replicas);
 
 /* ---- embedding.c ---- */
 
-/* Return the types of the accumulator and of the result of embedding_slots (kernels/embedding/attributes.h). */
+/* These functions return the types of the accumulator and of the result of embedding_slots
+ * (kernels/embedding/attributes.h). */
 bg_type bgi_embedding_slots_type(const bg_type *table);
 bg_type bgi_embedding_uses_type(const bg_type *ids);
 /* Adds what embedding_backward computes from dy to the accumulator `rows`, float32 [S, H], row by row. */
@@ -175,7 +178,7 @@ void bgi_embedding_rows_add(bg_graph *graph, const char *name, bg_value gradient
 /* Counts the elements of x whose magnitude is at most `edge` (as a float), above it, or not finite: float64
  * [BGI_RANGE_COUNTS]. */
 bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge);
-/* Counts only the elements that are not finite; the other counts are zero. With `pieces`, it counts elements of a
+/* Counts only the elements that are not finite; the other counts are zero. With `pieces`, counts the elements of a
  * replica's piece of x when the replica has only that piece. */
 bg_value bgi_count_not_finite(bg_graph *graph, const char *name, bg_value x, double edge, uint32_t pieces);
 /* Adapts the variables loss_scale (float32 scalar) and statistics (float64 [BGI_STATISTICS_COUNT]) by `counts`; returns

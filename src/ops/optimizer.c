@@ -1,6 +1,6 @@
 /*
- * optimizer.c: the weight updates as ops. Transforms add these ops; no gradient flows through updates. The ops change
- * variables in place, so they have no outputs.
+ * optimizer.c: defines the weight updates as ops. Transforms add these ops; no gradient flows through updates. The ops
+ * change variables in place, so they have no outputs, except lamb_moments, which returns sums of squares.
  */
 #include "ops/ops.h"
 
@@ -30,7 +30,7 @@ static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
         (long long)rounding->elements, (long long)rounding->piece, (long long)elements);
 }
 
-/* Checks the four operands with which every update begins, and each state. */
+/* Checks the four operands with which all updates except lamb_update begin, and each state. */
 static bg_status check_update(const bg_op_signature *op, const char *const *state_names, bg_error *error)
 {
     const bg_type *parameter = &op->types[PARAMETER];
@@ -260,7 +260,7 @@ static bg_status infer_lamb_update(const bg_op_signature *op, bg_type *outputs, 
     (void)outputs;
     BGI_TRY(check_lamb(op, error));
     BGI_TRY(bgi_shape_float(parameter, "the parameter", error));
-    BGI_TRY(bgi_shape_equal(&op->types[SQUARES], "the squares", &squares, "two sums a piece", error));
+    BGI_TRY(bgi_shape_equal(&op->types[SQUARES], "the squares", &squares, "two sums for each piece", error));
     BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "the numbers of the optimizer", error));
     BGI_TRY(bgi_shape_same_dims(&op->types[M], "m", parameter, "the parameter's shape", error));
     return bgi_shape_same_dims(&op->types[V], "v", parameter, "the parameter's shape", error);

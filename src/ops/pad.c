@@ -1,5 +1,5 @@
 /*
- * pad.c: adds elements around a tensor, or removes elements from its sides.
+ * pad.c: defines the op that adds elements around a tensor, or removes elements from its sides.
  */
 #include <brigade/ops.h>
 

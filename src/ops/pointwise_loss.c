@@ -1,6 +1,6 @@
 /*
- * pointwise_loss.c: losses that compare each element of a prediction with the same element of a target, as sum, mean or
- * without reduction.
+ * pointwise_loss.c: defines losses that compare each element of a prediction with the same element of a target, as sum,
+ * mean or without reduction.
  *
  * The mean is over all elements, so that micro-batches are averaged with equal weights. Losses are float32 (float64 for
  * float64 operands) whatever type the operands have.

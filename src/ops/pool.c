@@ -1,5 +1,5 @@
 /*
- * pool.c: max and average pooling of images and their gradients.
+ * pool.c: defines max and average pooling of images and their gradients.
  *
  * Output sizes follow PyTorch: floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1, or the ceiling; a last window
  * that ceil_mode adds is dropped when it would begin in the padding after the image.

@@ -1,5 +1,5 @@
 /*
- * pool_ranks.c: pools over one, two or three dimensions, and pools to a given size, built from two-dimensional pools,
+ * pool_ranks.c: builds pools over one, two or three dimensions, and pools to a given size, from two-dimensional pools,
  * reductions and interpolations. A signal of one dimension is an image of one row. With three dimensions the planes are
  * pooled first and then the depth. This gives the first largest element of the whole window, and an average over its
  * volume.

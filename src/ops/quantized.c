@@ -1,6 +1,6 @@
 /*
- * quantized.c: products with weights in 16, 8 or 4 bits, and embedding rows of such weights. Plans for inference make
- * these ops from products and embeddings (transform/quantize.c), so the ops have no gradients.
+ * quantized.c: defines products with weights in 16, 8 or 4 bits, and embedding rows of such weights. Plans for
+ * inference make these ops from products and embeddings (transform/quantize.c), so the ops have no gradients.
  */
 #include <brigade/ops.h>
 

@@ -1,7 +1,7 @@
 /*
- * recurrent.c: LSTM, GRU and plain recurrences over time, one op for all steps of a layer in one direction. The inputs'
- * contribution to the gates is one product before the op (a linear op). The weight's gradient is one product after the
- * backward op, of the gradients of all steps with the states before the steps.
+ * recurrent.c: defines LSTM, GRU and plain recurrences over time, one op for all steps of a layer in one direction. The
+ * inputs' contribution to the gates is one product before the op (a linear op). The weight's gradient is one product
+ * after the backward op, of the gradients of all steps with the states before the steps.
  */
 #include <brigade/ops.h>
 
@@ -142,8 +142,8 @@ static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32
         gradient->input_gradients[bias] = results[1];
 }
 
-/* Returns y's gradient, which is zero if only the last cell state is used. The gates, which are outputs only for the
- * backward pass, must have no gradient. */
+/* Sets *out to y's gradient, which is zero if only cell states are used in a loss. The gates, which are outputs only
+ * for the backward pass, must have no gradient. */
 static bg_status find_result_gradient(bg_op_gradient *gradient, bg_value *out, bg_error *error)
 {
     if (!bg_value_is_null(gradient->output_gradients[1]))

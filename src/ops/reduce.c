@@ -1,6 +1,6 @@
 /*
- * reduce.c: sums, means and largest elements over any set of dims; broadcasting, which is the gradient of sums; and
- * argmax.
+ * reduce.c: defines sums, means and largest elements over any set of dims; broadcasting, which is the gradient of sums;
+ * and argmax.
  */
 #include "ops/ops.h"
 

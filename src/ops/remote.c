@@ -1,8 +1,8 @@
 /*
- * remote.c: loads and stores of remote buffers' entries, at an index that is known only at run time. The buffer is a
- * variable in the device's remote store, which never moves to the device as a whole; the op's kernel copies one entry
- * when the program reaches it. (plan/transfers.c handles the loads and stores of variables, which run concurrently with
- * the program.)
+ * remote.c: defines loads and stores of remote buffers' entries, at an index that is known only at run time. The buffer
+ * is a variable in the device's remote store, which never moves to the device as a whole; the op's kernel copies one
+ * entry when the program reaches it. (plan/transfers.c handles the loads and stores of variables, which run
+ * concurrently with the program.)
  */
 #include <brigade/ops.h>
 

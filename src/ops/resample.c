@@ -1,5 +1,5 @@
 /*
- * resample.c: interpolation. One op covers two axes; its gradient is the same op in the other direction.
+ * resample.c: defines interpolation. One op covers two axes; its gradient is the same op in the other direction.
  */
 #include <brigade/ops.h>
 

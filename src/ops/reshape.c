@@ -1,6 +1,6 @@
 /*
- * reshape.c: ops that move elements or only change their shape: reshape (an alias, which moves no data), copy,
- * transpose, slice, roll, concat. They support every element type.
+ * reshape.c: defines the ops that move elements or only change their shape: reshape (an alias, which moves no data),
+ * copy, transpose, slice, roll, concat. They support every element type.
  */
 #include "ops/ops.h"
 

@@ -1,6 +1,7 @@
 /*
- * rms_norm.c: normalization by the root of the mean square (Zhang and Sennrich, Root Mean Square Layer Normalization,
- * 2019). The forward op keeps each row's scale for the backward, in float32 (float64 for float64 operands).
+ * rms_norm.c: defines normalization by the root of the mean square (Zhang and Sennrich, Root Mean Square Layer
+ * Normalization, 2019). The forward op keeps each row's scale for the backward pass, in float32 (float64 for float64
+ * operands).
  */
 #include <brigade/ops.h>
 

@@ -1,6 +1,6 @@
 /*
- * rotary.c: rotary positions. The gradient of a rotation by an angle is the rotation by the opposite angle, so the
- * gradient is the same op.
+ * rotary.c: defines rotary positions. The gradient of a rotation by an angle is the rotation by the opposite angle, so
+ * the gradient is the same op.
  */
 #include <brigade/ops.h>
 

@@ -1,6 +1,6 @@
 /*
- * scan.c: a loop over time inside a graph. bg_scan slices the sequences, adds the body's ops once for each step, and
- * concatenates the outputs of all steps. Autodiff differentiates these ops. The gradients of slices are joined
+ * scan.c: builds a loop over time inside a graph. bg_scan slices the sequences, adds the body's ops once for each step,
+ * and concatenates the outputs of all steps. Autodiff differentiates these ops. The gradients of slices are joined
  * (transform/slice_gradients.c), so that the slices of all steps cost one pass over the sequences.
  *
  *     x --slice--> x0 -> body -> y0 \

@@ -1,6 +1,6 @@
 /*
- * score.c: sums of a micro-batch from which scores of a pass are computed (score.h), built from other ops. Counts are
- * computed in float32, which is exact up to 2^24 rows, and then converted to integers.
+ * score.c: builds, from other ops, the sums of a micro-batch from which scores of a pass are computed (score.h). Counts
+ * are computed in float32, which is exact up to 2^24 rows, and then converted to integers.
  */
 #include <brigade/ops.h>
 

@@ -1,5 +1,5 @@
 /*
- * shape.c: the checks that shape rules share, and their messages.
+ * shape.c: implements the checks that shape rules share, and their messages.
  */
 #include "ops/shape.h"
 #include "graph/graph.h"

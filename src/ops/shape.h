@@ -1,7 +1,7 @@
 /*
- * shape.h: checks that shape rules share. Errors name the wrong operand, its type and what would be right. `operand` is
- * the operand's name in the public interface; `because` is the reason that ends the message. (The ops that change
- * shapes are in reshape.c.)
+ * shape.h: declares the checks that shape rules share. Errors name the wrong operand, its type and what would be right.
+ * `operand` is the operand's name in the public interface; `because` is the reason that ends the message. (The ops that
+ * change shapes are in reshape.c.)
  */
 #ifndef BGI_OPS_SHAPE_H
 #define BGI_OPS_SHAPE_H

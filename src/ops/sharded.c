@@ -1,6 +1,6 @@
 /*
- * sharded.c: ops over tensors that a mesh cuts along their last dimension: layer norm and cross-entropy, split into ops
- * with collectives between them. Over an axis of size 1 these functions add the plain ops.
+ * sharded.c: defines ops over tensors that a mesh cuts along their last dimension: layer norm and cross-entropy, split
+ * into ops with collectives between them. Over an axis of size 1 the builders add the plain ops.
  *
  *     x -> sums -all_reduce-> sharded_norm             backward: gradient sums -all_reduce-> sharded_norm_backward
  *     logits -> maximum -all_reduce-> sums, label's logit -all_reduce, all_reduce-> loss       backward: no collective

@@ -1,5 +1,5 @@
 /*
- * softmax.c: softmax and log-softmax along one axis, and their gradients.
+ * softmax.c: defines softmax and log-softmax along one axis, and their gradients.
  */
 #include <brigade/ops.h>
 

@@ -1,5 +1,6 @@
 /*
- * batches.c: runs batches of any size; it makes a reader for a size when that size is first used.
+ * batches.c: runs batches of any size up to a limit, with a reader (bg_session_create_reader) for each size. The reader
+ * for the largest size is made at once, and another one when its size is first used.
  */
 #include <brigade/batches.h>
 

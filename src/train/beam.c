@@ -35,7 +35,7 @@ typedef struct search {
     uint32_t beam_count;
     result results[MOST]; /* the best first */
     uint32_t result_count;
-    successor *ranked; /* the best ones: 2 x beams and a stop token for each beam, or more (rank_more) */
+    successor *ranked; /* the best ones: 2 for each beam and one for each beam and stop token, or more (rank_more) */
     size_t ranked_count, ranked_most;
 } search;
 
@@ -145,7 +145,7 @@ static double score_of(const search *s, double sum, size_t added)
     return sum / pow((double)added, s->options->length_penalty);
 }
 
-/* Keeps the sequence as a result, and takes ownership of it. */
+/* Keeps the sequence as a result if it is among the best ones. Takes ownership of the sequence in any case. */
 static void keep_result(search *s, bgi_sequence *sequence)
 {
     const result found = {*sequence, score_of(s, sequence->log_share, sequence->count - sequence->prompt_count)};
@@ -171,8 +171,8 @@ static void keep_result(search *s, bgi_sequence *sequence)
     s->results[at] = found;
 }
 
-/* Returns whether no beam can become better than the worst result: sums only decrease, and of two lengths the one with
- * the larger divisor gives the better score. */
+/* Returns whether there is no beam that can become better than the worst result: sums only decrease, and of two lengths
+ * the one with the larger divisor gives the better score. */
 static bool is_decided(const search *s)
 {
     const bgi_sequence *best = &s->beams[0];
@@ -279,7 +279,8 @@ bg_status bgi_beam_search(bg_generator *generator, const bg_generation_prompt *p
     search s = {.generator = generator, .options = options};
     bg_status status = BG_OK;
 
-    /* Enough for `beams` successors that do not end a sequence, in addition to all that may end one. */
+    /* Enough for `beams` successors that do not end a sequence, in addition to all that may end one with a stop
+     * token. */
     s.ranked_most = (size_t)options->beams * (2 + (size_t)options->stop_token_count);
     s.ranked = calloc(s.ranked_most, sizeof *s.ranked);
     if (s.ranked == NULL)

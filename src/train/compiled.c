@@ -125,7 +125,8 @@ static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rul
     return BG_OK;
 }
 
-/* Samples are counted by groups of replicas before there is a plan, which determines the groups of a mesh. */
+/* Checks that groups of replicas with the same data consist of whole meshes. The trainer counts samples by these groups
+ * before there is a plan. */
 static bg_status check_mesh(const bg_graph *graph, const bgi_call_shape *shape, bg_error *error)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -268,7 +269,7 @@ static void log_whole(void *user, bg_log_level level, const char *text)
 }
 
 /* Logs a message about the plan of an incomplete call, which has fewer micro-batches than the user requested, so the
- * line begins with what the plan is for. A warning that another plan gave says nothing new. */
+ * line begins with what the plan is for. A warning that another plan gave is not repeated. */
 static void log_rest(void *user, bg_log_level level, const char *text)
 {
     const bgi_task *task = user;
@@ -373,7 +374,8 @@ static uint32_t find_tensor(const char *const *names, uint32_t tensor_count, con
     return UINT32_MAX;
 }
 
-/* Checks that samples of the tensor have the bytes of the input's rows; dimensions of 1 may be omitted. */
+/* Checks that a sample of the tensor has as many elements as a row of the input, and the same element type or one that
+ * is cast. The dimensions may differ. */
 static bg_status check_tensor(const bgi_compiled *compiled, const bg_trainer *trainer, bgi_compiled_input *input,
                               const bg_type *sample, bg_error *error)
 {

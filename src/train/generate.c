@@ -25,7 +25,7 @@ static bg_status allocate_inputs(bgi_stepper *s, uint32_t sequences, bg_error *e
                : bgi_error_memory(error, "a step's inputs", 3 * count * sizeof *s->tokens);
 }
 
-/* Returns the number of tokens of a step: the number of the model's positions, but at most `most`. */
+/* Returns the number of tokens of a step: the model's sequence length, but at most `most`. */
 static int64_t find_length(const bg_gpt_options *model, int64_t most)
 {
     return model->sequence_length < most ? model->sequence_length : most;

@@ -155,7 +155,7 @@ static bg_status step_slot(run *r, uint32_t index, bg_error *error)
                                &r->results[w->prompt], error);
 }
 
-/* Gives prompts to free slots; returns the number of busy slots. */
+/* Gives prompts to free slots, and sets *out_busy to the number of busy slots. */
 static bg_status fill_slots(run *r, uint32_t *out_busy, bg_error *error)
 {
     *out_busy = 0;

@@ -24,8 +24,8 @@ bg_status bgi_sequence_begin(bgi_sequence *sequence, const bg_generation_prompt 
 bg_status bgi_sequence_copy(bgi_sequence *sequence, const bgi_sequence *from, bg_error *error);
 void bgi_sequence_clear(bgi_sequence *sequence);
 
-/* Appends a token with its text. Sets `has_ended` and `end` when a stop token, a stop string (the text is cut after it)
- * or the limit on tokens ends the sequence. */
+/* Appends a token with its text. Sets `has_ended` and `end` when a stop token, a stop string (the text is cut before
+ * it) or the limit on tokens ends the sequence. */
 bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_share,
                            const bg_generation_options *options, int64_t positions, bg_error *error);
 
@@ -33,7 +33,7 @@ bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_sh
  * ended. */
 size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generation_options *options);
 
-/* Returns tokens and text. */
+/* Moves the added tokens and, if has_text is true, their text to `out`, and clears the sequence. */
 bg_status bgi_sequence_finish(bgi_sequence *sequence, double score, bool has_text, bg_generation *out, bg_error *error);
 
 /* Runs beam search for one prompt; `out` has options->returned_beams elements. */

@@ -21,11 +21,11 @@ typedef struct pass {
     bg_trainer_task task;
     bgi_source *source;
     bgi_predictions *predictions; /* NULL: predictions are not collected */
-    bg_array *arrays;             /* for them */
+    bg_array *arrays;             /* for the predictions */
     bg_trainer_call call;         /* the newest */
     uint64_t epoch, batch, batch_count;
     uint64_t limit;          /* the largest number of batches in the pass */
-    uint64_t validate_every; /* number of batches; options.validate_share; 0: not by a share */
+    uint64_t validate_every; /* batches between validations, by options.validate_share; 0: not by a share */
     uint64_t validated_step; /* the step of the newest validation by share */
     uint64_t saved_step;     /* the step of the newest checkpoint, or of the beginning of the fit */
     uint64_t refused_sample; /* the sample of the batch at which the refused update begins */
@@ -68,8 +68,8 @@ static bool is_over(const bg_trainer *trainer)
            (!trainer->has_ranks && trainer->options.interrupt != NULL && *trainer->options.interrupt != 0);
 }
 
-/* Sends a stop signal of this rank to all ranks, so that all receive it in the same call. It is called before and after
- * each call. */
+/* Sends a stop signal of this rank to all ranks, so that all receive it in the same call. The trainer calls this
+ * function before each call of a session. */
 static void request_stop(const bg_trainer *trainer, bg_session *session)
 {
     if (trainer->options.interrupt != NULL && *trainer->options.interrupt != 0)
@@ -123,7 +123,7 @@ static bg_status set_optimizer(bg_trainer *trainer, bgi_compiled *compiled, bg_e
     return bg_session_set_optimizer(compiled->session, &trainer->optimizer, error);
 }
 
-/* Describes a call of `iterations` iterations. */
+/* Describes a call of `iterations` iterations in p->call, and counts its updates. */
 static void describe_call(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns)
 {
     const bgi_task *task = &p->trainer->tasks[p->task];
@@ -150,7 +150,7 @@ static void describe_call(pass *p, const bgi_compiled *compiled, uint64_t iterat
     p->trainer->has_updated = p->trainer->has_updated || p->call.update_count > 0;
 }
 
-/* Completes a call: records its samples, metrics and predictions, and calls the listeners. */
+/* Completes a call: records its samples, metrics and predictions, and notifies the callbacks. */
 static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns,
                              bg_error *error)
 {
@@ -165,7 +165,7 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
 }
 
 /* Reports that an update of the call was refused after `iterations` successful iterations. Returns the run's error,
- * whatever listeners return. */
+ * whatever callbacks return. */
 static bg_status report_refused(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t first)
 {
     bgi_call_shape before = compiled->shape;
@@ -178,7 +178,7 @@ static bg_status report_refused(pass *p, const bgi_compiled *compiled, uint64_t 
     return BG_ERROR_NOT_FINITE;
 }
 
-/* Prepares results when the first model is compiled. */
+/* Prepares metrics and predictions when the first model is compiled. */
 static bg_status begin_results(pass *p, const bgi_compiled *compiled, bg_error *error)
 {
     bgi_task *task = &p->trainer->tasks[p->task];
@@ -243,7 +243,8 @@ static bg_status prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *er
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", bg_trainer_task_name(task));
 }
 
-/* Determines the size of a call before the first one; with total_devices it follows from the plan. */
+/* With total_devices, compiles the task before its first call, because the size of a call then follows from the
+ * plan. */
 static bg_status settle(bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
     return trainer->tasks[task].options.replicas.total_devices != 0 ? prepare(trainer, task, error) : BG_OK;
@@ -266,8 +267,8 @@ static bg_status prepare_rest(pass *p, const bgi_call_shape *shape, bg_error *er
     return BG_OK;
 }
 
-/* Runs a batch: in one call, or as its size and max_steps allow. Inference omits padding, which would change the means
- * and sums of a micro-batch. */
+/* Runs a batch in one call, or in as many as its size and max_steps require. Inference omits padding, which would
+ * change the means and sums of a micro-batch. */
 static bg_status run_batch(pass *p, const bg_batch *batch, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -339,8 +340,8 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 
 /* ---- passes ---- */
 
-/* Makes a rank read only the samples of its own devices, if all batches are whole calls and max_steps does not cut one.
- * The last batch may be smaller; each rank reads all of it. */
+/* Makes a rank read only the samples of its own devices, if batches are whole calls and max_steps does not cut one. The
+ * last batch may be smaller; each rank reads all of it. */
 static bg_status want_own_samples(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -361,7 +362,7 @@ static bg_status want_own_samples(pass *p, bg_error *error)
     return bgi_source_want(p->source, &task->whole, error);
 }
 
-/* Computes a share of the pass's batches. */
+/* Computes a share of the pass's batches, rounded down. */
 static bg_status find_share(const pass *p, double share, uint64_t total, const char *name, uint64_t *out,
                             bg_error *error)
 {
@@ -437,7 +438,7 @@ static bool has_more(const pass *p)
            p->batch < p->limit;
 }
 
-/* Runs one batch; *out_ended at the end of the data. */
+/* Runs one batch, or sets *out_ended if the data have ended. */
 static bg_status take_batch(pass *p, bool *out_ended, bg_error *error)
 {
     bg_batch batch = {0};
@@ -561,13 +562,13 @@ static bool is_due(uint64_t done, uint64_t every)
     return every != 0 && done % every == 0;
 }
 
-/* Returns whether a multiple of `every` is among the updates from `before` to `step`. */
+/* Returns whether a multiple of `every` is among the numbers before + 1 .. step. */
 static bool is_passed(uint64_t before, uint64_t step, uint64_t every)
 {
     return every != 0 && step / every > before / every;
 }
 
-/* Saves a checkpoint when it is due. */
+/* Notifies the callbacks that a checkpoint is due, and notes the step. */
 static bg_status save(pass *p, bg_error *error)
 {
     p->saved_step = p->trainer->step;

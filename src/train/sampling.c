@@ -113,7 +113,7 @@ static void apply_penalties(bgi_sampler *sampler, const bg_sampling *sampling, c
 
 /* ---- filters ---- */
 
-/* Sorts by probability, the largest first, and equal ones by token. */
+/* Orders candidates by probability, the largest first, and equal ones by token. */
 static int compare_shares(const void *a, const void *b)
 {
     const bgi_candidate *x = a, *y = b;
@@ -132,7 +132,8 @@ static int compare_keys(const void *a, const void *b)
     return compare_shares(a, b);
 }
 
-/* Returns the first candidate at which the sum of probabilities exceeds `bound`, or the number of candidates. */
+/* Returns the index of the first candidate at which the sum of probabilities exceeds `bound`, or the number of
+ * candidates. */
 static size_t find_sum(const bgi_candidate *candidates, size_t count, double bound)
 {
     double sum = 0.0;
@@ -160,8 +161,8 @@ static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
     return last < count ? last + 1 : count;
 }
 
-/* Keeps the candidates with the information, -log probability, that is nearest to the mean information (Meister et al.,
- * 2022). */
+/* Moves the candidates whose information, -log probability, is nearest to the mean information to the front, and
+ * returns the number of those that are kept (Meister et al., 2022). */
 static size_t keep_typical(bgi_candidate *candidates, size_t count, double part)
 {
     const double sum = sum_shares(candidates, count);
@@ -264,7 +265,8 @@ bg_status bg_sampling_shares(const bg_sampling *sampling, const float *logits, s
         BGI_TRY(bgi_require(tokens, "tokens", __func__, error));
     BGI_TRY(bgi_sampling_check(sampling, error));
     if (vocabulary == 0 || vocabulary > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "a vocabulary of %zu tokens", vocabulary);
+        return bg_error_set(error, BG_ERROR_INVALID, "vocabulary is %zu; it must be at least 1 and below 2^32",
+                            vocabulary);
     BGI_TRY(bgi_logits_check(logits, vocabulary, error));
     for (size_t i = 0; i < token_count; i++)
         if (tokens[i] >= vocabulary)

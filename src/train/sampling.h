@@ -8,7 +8,7 @@
 
 typedef struct bgi_candidate {
     double share; /* a probability before division by the total */
-    double key;   /* typical sampling: the distance of its information from the mean */
+    double key;   /* typical sampling: the distance of the token's information from the mean */
     uint32_t token;
 } bgi_candidate;
 

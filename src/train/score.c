@@ -62,9 +62,10 @@ bg_status bg_score_compute(const bg_score *score, const double *sums, uint64_t c
         return BG_OK;
     }
     if (count == 0 || count % 3 != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "a score of classes is made of 3 counts a class (bg_class_counts), but there are %llu",
-                            (unsigned long long)count);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "a score of classes is made of 3 counts for each class (bg_class_counts), but there are %llu",
+            (unsigned long long)count);
     if (score->average == BG_SCORE_BINARY && score->class_index >= count / 3)
         return bg_error_set(error, BG_ERROR_INVALID, "class is %u; it must be below the number of classes, %llu",
                             score->class_index, (unsigned long long)(count / 3));

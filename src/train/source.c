@@ -31,7 +31,7 @@ static bg_status open_loader(bg_trainer_task task, const bg_trainer_data *data, 
     return BG_OK;
 }
 
-/* Warns if the caller's loader drops samples in an evaluation, which is rarely intended. */
+/* Warns if the loader drops samples in an evaluation, which is rarely intended. */
 static void warn_of_dropped(const bg_trainer *trainer, bg_trainer_task task, const bgi_source *source)
 {
     const uint64_t dropped = task != BG_TRAINER_FIT ? bg_loader_dropped_count(source->loader) : 0;
@@ -39,7 +39,7 @@ static void warn_of_dropped(const bg_trainer *trainer, bg_trainer_task task, con
     if (dropped > 0)
         bgi_trainer_log(trainer, BG_LOG_WARNING,
                         "%s leaves out %" PRIu64
-                        " samples, because they are less than a batch and %s; set drop_last to false",
+                        " samples, because they are fewer than a batch and %s; set drop_last to false",
                         bg_trainer_task_name(task), dropped,
                         source->own != NULL ? "drop_rest follows the loader's options" : "the loader drops them");
 }

@@ -83,13 +83,14 @@ static void check_given_groups(const char *name, const bg_options *given, bgi_st
                        name, given->replicas.input_group_size, given->replicas.count);
 }
 
-/* Refuses files of remote memory, which can belong to only one session, the one that trains. */
+/* Refuses files of remote memory in inference_options, because they can belong to only one session, the one that
+ * trains. */
 static void check_given_files(const bg_options *given, bgi_string *problems)
 {
     if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
         bgi_string_add(problems,
                        "memmap_dir %s is set in inference_options too, but its files belong to the session of a fit; "
-                       "leave it out there; ",
+                       "set it only in training_options; ",
                        given->files.memmap_dir);
 }
 
@@ -288,7 +289,7 @@ static bool is_given(const bg_trainer *trainer, bg_trainer_task task)
 }
 
 /* Checks Lightning's rule for a model that is split over devices: a call has at least one iteration for each device.
- * Options that the caller gave only cause a warning. */
+ * Without ipu_limits, or for options that the caller gave, a smaller number only causes a warning. */
 static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task number, bgi_task *task, bg_error *error)
 {
     const uint32_t device_count = bg_plan_summarize(task->whole.plan).device_count;

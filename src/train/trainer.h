@@ -1,6 +1,6 @@
 /*
  * trainer.h: declares what the files of the trainer share: compiled tasks, sources of batches, metrics, reports, and
- * the trainer itself. It uses only the library's public interface.
+ * the trainer itself. Of plans, sessions and loaders, the trainer uses only the public interface.
  */
 #ifndef BGI_TRAIN_TRAINER_H
 #define BGI_TRAIN_TRAINER_H
@@ -58,9 +58,9 @@ typedef struct bgi_compiled {
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
-/* Returns the shape of the next call for the `samples` that remain of a batch: all whole updates in them, or fewer if
- * no more are wanted. If there is no whole update, it is one update of all remaining samples. In inference the call has
- * all remaining samples, on one replica. With canonical reductions micro-batches do not depend on the number of
+/* Returns the shape of the next call for the `samples` that remain of a batch: all whole updates in them, but at most
+ * `update_limit`. If there is no whole update, it is one update of all remaining samples. In inference the call has all
+ * remaining samples, on one group of replicas. With canonical reductions micro-batches do not depend on the number of
  * replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
@@ -121,7 +121,7 @@ typedef struct bgi_metric {
     const bg_score *score; /* NULL: none */
     double *sums;          /* of a score: [sum_count] sums over the pass, then those of the newest call */
     uint64_t sum_count;
-    double sum, last; /* weighted */
+    double sum, last; /* weighted by samples */
     uint64_t samples;
     bool is_count;
     uint32_t micro_batch; /* samples in a micro-batch of a whole call */
@@ -176,7 +176,7 @@ typedef struct bgi_task {
     bgi_compiled whole; /* compiled when plan is not NULL */
     bgi_compiled rest;
     bgi_metrics metrics;
-    bool has_run; /* `whole` did */
+    bool has_run; /* `whole` has run */
 } bgi_task;
 
 struct bg_trainer {

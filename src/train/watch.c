@@ -86,8 +86,8 @@ void bg_average_init(bg_average *average, size_t struct_bytes, double decay, bg_
     bgi_struct_fill(average, struct_bytes, &made, sizeof made);
 }
 
-/* Replaces the weight's average by decay x average + (1 - decay) x weight, or by the weight if it has no average.
- * `mixed` is memory for the result. */
+/* Replaces the weight's average by decay x average + (1 - decay) x weight, or by the weight if that is not a parameter
+ * of floats or has no average. `mixed` is memory for the result. */
 static bg_status mix(bg_weights *averages, const bg_weight *weight, double decay, void *mixed, bg_error *error)
 {
     bg_weight before;

@@ -566,8 +566,8 @@ static void test_missing_and_extra_names(void **state)
     assert_non_null(strstr(error.message, "has no `missing`"));
     assert_scrambled(f);
     assert_int_equal(load_as(f, BG_CHECKPOINT_WARN, &error), BG_OK);
-    assert_non_null(strstr(f->log, "has no `missing`; they keep their values\n"));
-    assert_non_null(strstr(f->log, "has tensors that the weights lack: `extra`; it is left out\n"));
+    assert_non_null(strstr(f->log, "has no `missing`; weights that the checkpoint lacks keep their values\n"));
+    assert_non_null(strstr(f->log, "has tensors that the weights lack: `extra`; these are left out\n"));
     assert_int_equal(bg_weights_count(weights), 5);
     assert_int_equal(bg_weights_at(weights, 4, &weight, NULL), BG_OK);
     assert_int_equal(*(const unsigned char *)weight.data, 0x3e);
@@ -977,7 +977,7 @@ static void test_files_that_cannot_be_removed(void **state)
     unlink_errno = 0;
     assert_true(has_step(f, STEP) && has_step(f, STEP + 1));
     assert_non_null(strstr(f->log, "cannot remove checkpoint_train_step_7.safetensors from "));
-    assert_non_null(strstr(f->log, ": Device or resource busy; remove it by hand"));
+    assert_non_null(strstr(f->log, ": Device or resource busy; remove old files by hand"));
     assert_loads(f, STEP + 1);
     /* A file that was already removed is not reported. */
     f->log[0] = '\0';

@@ -89,10 +89,10 @@ static void test_refusals(void **state)
     static const struct {
         const char *text, *words;
     } cases[] = {
-        {"", "does not begin with a type"},
-        {"float31[2] 0:0+2", "does not begin with a type"},
-        {"float32[2", "does not begin with a type"},
-        {"float32[0] 0:0+0", "does not begin with a type"},
+        {"", "must begin with a type"},
+        {"float31[2] 0:0+2", "must begin with a type"},
+        {"float32[2", "must begin with a type"},
+        {"float32[0] 0:0+0", "must begin with a type"},
         {"float32[4]", "element 0 is in no part"},
         {"float32[4] 0:0+3", "element 3 is in no part"},
         {"float32[4] 0:1+3", "element 0 is in no part"},
@@ -108,7 +108,7 @@ static void test_refusals(void **state)
         {"float32[8] 0:0+2*2/4 1:2+1*2/4", "element 3 is in no part"},
         {"float32[8] 0:9223372036854775807+1", "must be elements"},
         {"float32[8] 0:0+1*9223372036854775807/9223372036854775807", "must be elements"},
-        {"float32[1000000000] 0:0+1*500000000/2 1:1+1*499999999/2 1:999999999+1", "stretches"},
+        {"float32[1000000000] 0:0+1*500000000/2 1:1+1*499999999/2 1:999999999+1", "separate ranges"},
     };
 
     (void)state;

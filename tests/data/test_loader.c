@@ -733,7 +733,7 @@ static void test_bad_options(void **state)
     options.drop_last = false;
     options.batch_size = 20;
     options.pad_multiple = 8;
-    assert_refused(s.dataset, &options, "8 does not divide the batch size 20");
+    assert_refused(s.dataset, &options, "pad_multiple is 8 but must divide the batch size, 20");
     bg_loader *loader = make_loader(s.dataset, &good);
     assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "no epoch has begun; call bg_loader_begin_epoch"));

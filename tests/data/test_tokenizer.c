@@ -386,7 +386,7 @@ static void test_bad_json(void **state)
          ", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 3, \"content\": \"a\"}]",
          "added token `a` has another number in the vocabulary"},
         {"", "[]", ", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 3}]",
-         "an item of `added_tokens` has no `content` and `id`"}};
+         "an item of `added_tokens` must have a text `content` and a whole number `id`"}};
     static const struct {
         const char *rest, *part;
     } others[] = {

@@ -771,7 +771,7 @@ static void test_shape_errors_say_what_would_be_right(void **state)
                          "the accumulator is float32[4]; it must be float32[3]");
     bgi_test_build_fails(build_add_n, &two, (bg_type[]){p, other}, 2, BG_ERROR_SHAPE,
                          "operand 1 is float32[4]; it must be float32[3] (as operand 0)");
-    bgi_test_build_fails(build_add_n, &none, &p, 1, BG_ERROR_INVALID, "nothing to add");
+    bgi_test_build_fails(build_add_n, &none, &p, 1, BG_ERROR_INVALID, "count is 0; it must be at least 1");
 }
 
 int main(void)

@@ -184,7 +184,7 @@ static void sums_that_cannot_be_are_refused(void **state)
     says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID, "made of 2 sums (bg_likelihood_sums), but");
     s.kind = BG_SCORE_F1;
     says(bg_score_compute(&s, sums, 2, &out, &error), BG_ERROR_INVALID,
-         "3 counts a class (bg_class_counts), but there");
+         "3 counts for each class (bg_class_counts), but there");
     says(bg_score_compute(&s, sums, 0, &out, &error), BG_ERROR_INVALID, "there are 0");
     s.average = BG_SCORE_BINARY;
     s.class_index = 2;
