@@ -10,10 +10,10 @@
  *
  * Pipelines and tensor parallelism are compared with a bound: the simulated time of a step if each device has a core.
  * All ranks measure all stages at the same time, each on its own core, and a stage costs the mean time on the core that
- * runs it in the pipeline. Messages have measured costs too. The cost of a message is half the time of a ping-pong of
- * MPI with the same number of bytes, in which the receiver waits. The receiver's core copies the bytes, so the cost
- * belongs to the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself
- * exchanges shares. Measurements take turns with training.
+ * runs it in the pipeline. With tensor parallelism the slowest core counts. Messages have measured costs too. The cost
+ * of a message is half the time of a ping-pong of MPI with the same number of bytes, in which the receiver waits. The
+ * receiver's core copies the bytes, so the cost belongs to the receiving stage. A sum of a tensor-parallel layer costs
+ * twice the time in which MPI by itself exchanges shares. Measurements take turns with training.
  *
  * Ranks bind themselves to cores, so the launcher must not bind them. The defaults of --layers and --vocabulary are the
  * numbers of GPT-2, 12 and 50257.
@@ -363,9 +363,23 @@ static double find_collectives_ns(const bench *b, const bg_plan *plan)
     return total_ns;
 }
 
-/* Returns the simulated time of a run with the current costs of its stages, on the same inputs. Each stage has the cost
- * that the rank of its device measured, because cores differ in speed. */
-static double find_bound(const bench *b, const side *traced)
+/* Replaces this rank's costs by those of the cores that run the stages: the core of the stage's device, or the slowest
+ * core if all ranks compute a part of each layer, because every layer waits for all of them. */
+static void choose_costs(const bench *b, const row *of, const bg_schedule_problem *problem, bg_stage_cost *costs)
+{
+    for (uint32_t i = 0; i < problem->stage_count; i++) {
+        if (of->way == TENSOR)
+            MPI_Allreduce(MPI_IN_PLACE, &costs[i], sizeof costs[i] / sizeof(double), MPI_DOUBLE, MPI_MAX,
+                          MPI_COMM_WORLD);
+        else
+            MPI_Bcast(&costs[i], sizeof costs[i], MPI_BYTE, (int)(problem->stage_devices[i] % b->rank_count),
+                      MPI_COMM_WORLD);
+    }
+}
+
+/* Returns the simulated time of a run with the current costs of its stages, on the same inputs. All ranks measure them
+ * at the same time, because cores differ in speed. */
+static double find_bound(const bench *b, const row *of, const side *traced)
 {
     bg_stage_cost *costs = allocate(traced->plan->problem.stage_count * sizeof *costs);
     bg_schedule_problem problem = traced->plan->problem;
@@ -378,9 +392,7 @@ static double find_bound(const bench *b, const side *traced)
     bgi_session_record(traced->session, true);
     run(traced);
     require(bgi_profile_mean_costs(traced->session, traced->plan, costs, &error), &error);
-    for (uint32_t i = 0; i < problem.stage_count; i++)
-        MPI_Bcast(&costs[i], sizeof costs[i], MPI_BYTE, (int)(problem.stage_devices[i] % b->rank_count),
-                  MPI_COMM_WORLD);
+    choose_costs(b, of, &problem, costs);
     add_messages(b, &problem, costs);
     problem.costs = costs;
     problem.bytes_per_ns = 0.0;
@@ -436,7 +448,7 @@ static bool compare(const bench *b, const row *of)
     }
     for (long turn = 0; turn < b->turns; turn++) {
         ours[turn] = time_ranks(b, &ranks);
-        theirs[turn] = of->way == REPLICAS ? time_process(b, &process) : find_bound(b, &traced);
+        theirs[turn] = of->way == REPLICAS ? time_process(b, &process) : find_bound(b, of, &traced);
         ratios[turn] = theirs[turn] / ours[turn];
     }
     if (process.session != NULL)
