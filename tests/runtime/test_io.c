@@ -166,7 +166,7 @@ static void many_threads_copy_each_byte_once(void **state)
     free(store);
 }
 
-/* From the second copy on, gives the device a call whose parts no worker has started. */
+/* At the second copy, gives the device a call whose only part no worker has started. */
 static void offer_parts(queue *q, uint32_t copies)
 {
     if (copies == 2)

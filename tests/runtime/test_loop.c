@@ -256,7 +256,7 @@ static void comparisons_end_the_loop(void **state)
     static const int64_t base = ((int64_t)1 << 60) + 1;
     static const struct {
         bg_comparison comparison;
-        int64_t first, step, limit; /* from the base on, for int64 */
+        int64_t first, step, limit; /* for int64, `base` is added to `first` and `limit` */
         uint64_t iterations;
     } cases[] = {{BG_LESS, 0, 1, 7, 7},     {BG_LESS, 7, 1, 7, 0},           {BG_LESS_EQUAL, 0, 1, 7, 8},
                  {BG_GREATER, 9, -2, 2, 4}, {BG_GREATER_EQUAL, 9, -2, 1, 5}, {BG_NOT_EQUAL, -3, 3, 9, 4},
@@ -562,7 +562,8 @@ static void wrong_loops_are_refused(void **state)
     bg_graph_destroy(other);
 }
 
-/* The content that a loop body in a graph may have; it has no gradient. */
+/* A loop in a graph must not be endless, its carried values must keep their types, and training through the loop is an
+ * error, because loops have no gradient. */
 static void wrong_inner_loops_are_refused(void **state)
 {
     const bg_type wide = bg_vector(BG_FLOAT32, 3);

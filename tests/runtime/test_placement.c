@@ -514,7 +514,7 @@ typedef struct runner {
     uint64_t calls;
 } runner;
 
-/* Work of one thread that shares nothing with others. */
+/* Computes with a local variable only, so that threads share nothing. */
 static void calculate(void)
 {
     volatile float sum = 0.0f;

@@ -642,7 +642,7 @@ static void files_keep_sections(void **state)
         require(bg_session_flush(m.session, NULL, &error));
         close_machine(&m);
     }
-    /* Existing weights get the values from the files too. */
+    /* The weights of another session can be trained in files; that session is destroyed first. */
     f.memmap_dir = other;
     open_machine(&m, &f, true, bg_session_weights(alone.session));
     train(&m, 1);
@@ -740,7 +740,7 @@ static void wrong_sections_are_refused(void **state)
 {
     static const struct {
         bg_section section;
-        double a; /* the seed of the initializer */
+        double a; /* the constant of the initializer */
         const char *message;
     } cases[] = {
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 5},
