@@ -262,8 +262,8 @@ static size_t stash_and_all(const char *schedule, uint32_t micro_batches, uint32
     return stash;
 }
 
-/* In 1F1B, a stage has at most as many micro-batches in flight as its distance from the end. GPipe has all
- * micro-batches in flight, which shows that the number can grow. */
+/* In 1F1B, a stage has at most as many micro-batches in flight as there are stages from it to the last one. GPipe has
+ * all micro-batches in flight, which shows that the number can grow. */
 static void test_the_peak_of_1f1b_does_not_grow(void **state)
 {
     (void)state;

@@ -482,7 +482,7 @@ static void phases_keep_nothing_by_default(void **state)
     given = run_deep(&options, "remote");
     assert_int_equal(all.device_bytes, given.device_bytes);
     assert_int_equal(all.remote_bytes, given.remote_bytes);
-    /* Weights, accumulators, two moments, and activations. */
+    /* The weights, accumulators, two moments and activations are remote. */
     assert_true(all.remote_bytes > 4 * LAYERS * (matrix + bias));
     move_off(&options, 0, false);
     none = run_deep(&options, "device");
@@ -506,7 +506,8 @@ static void phases_keep_nothing_by_default(void **state)
     free(none.bytes);
 }
 
-/* Recomputation with remote activations, with R as a separate action and inside B, and under a budget. */
+/* Recomputes with remote activations: between the ops of B, in a separate action R, and as much as a memory budget
+ * requires. */
 static void recomputation_is_the_same(void **state)
 {
     bg_options options = make_options();
@@ -673,7 +674,8 @@ static void micro_batches_are_steps_of_rows(void **state)
             assert_int_equal(plan->edges[e].depth, DEEP_ACCUMULATION);
             rows[count++] = &plan->edges[e];
         }
-    /* The values that layers send forward and backward, and those that each layer except the first stashes. */
+    /* The rows are the values that layers send forward and backward, and those that each layer except the first
+     * stashes. */
     assert_int_equal(count, 3 * (LAYERS - 1));
     qsort(rows, count, sizeof rows[0], compare_rows);
     for (uint32_t r = 0; r + 1 < count; r++)

@@ -164,7 +164,7 @@ static void test_tied(void **state)
     run_matrix(2, 1);
 }
 
-/* A tied embedding whose gradient is kept in rows. */
+/* The model has a tied embedding whose gradient is kept in rows. */
 static void test_rows(void **state)
 {
     (void)state;

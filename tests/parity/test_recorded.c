@@ -342,7 +342,7 @@ static void bfloat16_has_its_bits(void **state)
         if (missing < ways)
             assert_int_equal(missing, 0);
         else
-            unrecorded++; /* no machine with these instructions has recorded them yet */
+            unrecorded++; /* no machine with these instructions has recorded hashes yet */
     }
     finish(unrecorded == count ? count : 0, count);
 }

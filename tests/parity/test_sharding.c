@@ -92,7 +92,8 @@ static void run_matrix(unsigned model_index, unsigned optimizer_index)
                 if (number++ % 5 != 0 && is_quick)
                     continue;
                 options.memory.offload_optimizer = offload != 0;
-                /* Weights in a window are gathered there and then stored. */
+                /* In most cases with offload every class is remote, and in some of these the weights are sharded
+                 * too. */
                 for (int k = 0; offload != 0 && number % 3 != 0 && k < BG_LOCATION_COUNT; k++)
                     options.memory.locations[k].place = BG_PLACE_REMOTE;
                 options.memory.locations[BG_LOCATION_WEIGHTS].sharded = offload != 0 && number % 3 == 1;
@@ -119,7 +120,7 @@ static void test_convolutions(void **state)
     run_matrix(1, 2);
 }
 
-/* A weight with accumulators in three stages and copies that are refreshed. */
+/* The model has a weight with accumulators in three stages, and with copies that are refreshed. */
 static void test_tied_weights(void **state)
 {
     (void)state;
@@ -146,8 +147,8 @@ static void copy_weights(bg_weights *from, bg_weights **out)
     }
 }
 
-/* Makes three updates, copies all weights and state into new weights, and makes three more. `pieces` has the number of
- * shards for each half.
+/* Makes three updates, copies all weights and state into new weights, and makes three more. Each argument says whether
+ * the state is sharded in that half.
  */
 static test_result train_in_halves(bool first_pieces, bool second_pieces)
 {

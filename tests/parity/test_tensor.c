@@ -59,7 +59,7 @@ typedef struct run {
 } run;
 
 static bool uses_lamb, rounds_by_chance;
-static bg_dtype narrow_dtype; /* the seed of stochastic rounding */
+static bg_dtype narrow_dtype; /* type of the parameters and the first moments with rounds_by_chance */
 
 static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
 {
@@ -556,7 +556,7 @@ static void kept_updates(void **state)
 
 /* ---- the number of collectives ---- */
 
-/* Counts the REDUCE events inside forward and backward actions of each stage, for one micro-batch on one replica. */
+/* Counts the REDUCE events of each stage in the trace of replica 0, which has all micro-batches of one update. */
 static void count_collectives(run *r, uint32_t stage_count, uint32_t *out_counts)
 {
     memset(out_counts, 0, stage_count * sizeof *out_counts);
@@ -588,8 +588,8 @@ static void as_many_as_published(void **state)
     open_run(&r, &mesh, &model, &options);
     train(&r, 1);
     count_collectives(&r, 4, counted);
-    /* The stages have 1, 8 and 5 collectives, and two for each norm. The loss's stage has two more in each update, for
-     * the squares of gradients. */
+    /* For each micro-batch the embedding has 1 collective, a layer 8 and the head 5, and each norm has two. The last
+     * stage has three more in each update. */
     assert_int_equal(counted[0], BATCH * 1);
     assert_int_equal(counted[1], BATCH * (8 + 4));
     assert_int_equal(counted[2], BATCH * (8 + 4));
