@@ -85,7 +85,7 @@ static void attend(const bgi_attention_attributes *given, const bg_kernel_env *e
     bg_graph_destroy(graph);
 }
 
-/* Computes the formula of attributes.h directly. */
+/* Computes the dropout factor of one weight by the formula in attributes.h. */
 static double documented_factor(const bg_kernel_env *env, uint32_t sample, uint32_t head, uint32_t i, uint32_t j)
 {
     const uint32_t counter[4] = {(head * LENGTH + i) * ((LENGTH + 3) / 4) + j / 4, sample, 7, (uint32_t)env->step};

@@ -42,7 +42,7 @@ static void run_swish(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Both parts read the steepness from scratch, after their sums. */
+/* Stores the steepness in scratch, behind the two parts' sums; both parts read it. */
 static void prepare_swish_backward(const bg_kernel_call *call)
 {
     ((double *)call->scratch)[2] = read_element(call, 2, 0);

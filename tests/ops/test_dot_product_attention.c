@@ -98,7 +98,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_dot_product_attention, &attributes, (const bg_type[]){q, k, k}, 3, -1, 1);
 }
 
-/* Interleaves the rows of three tensors, or puts one tensor after the other. */
+/* Runs attention with queries, keys and values in one packed tensor, or in three tensors. */
 static void attend(bool is_packed, bool drops, double *out)
 {
     enum { SAMPLES = 2, LENGTH = 5, HEADS = 2, DEPTH = 3, WIDTH = HEADS * DEPTH };

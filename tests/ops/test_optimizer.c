@@ -115,7 +115,7 @@ typedef struct update_graph {
     bgi_test_interpreter interpreter;
 } update_graph;
 
-/* Computes the result of three replicas. */
+/* Adds LAMB as for a parameter whose updates are sharded over three replicas. */
 static void add_lamb(update_graph *u)
 {
     const bg_type type = bg_graph_type(u->graph, u->parameter);
@@ -443,8 +443,8 @@ static void test_beyond_the_largest(void **state)
     destroy_many(&u);
 }
 
-/* Returns the probability of rounding up over all 65536 values of 16 random bits, and over 128 more bits if the first
- * 16 do not decide. */
+/* Counts for how many of the 65536 values of 16 random bits the value is rounded up; a value of the bits that does not
+ * decide counts half. */
 static double find_share_up(float value, uint32_t *out_down)
 {
     uint32_t open = 0, up = 0;
@@ -453,7 +453,7 @@ static double find_share_up(float value, uint32_t *out_down)
     open = 0;
     for (uint32_t chance = 0, is_open = 0; chance < 65536; chance++, open += is_open, is_open = 0)
         up += bgi_float16_by_chance(value, chance, &is_open) - *out_down;
-    return (double)up + (double)open / 2.0; /* at most half of those round up; the check requires no more */
+    return (double)up + (double)open / 2.0; /* bgi_float16_goes_up decides those */
 }
 
 /* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of the 65536 values does

@@ -77,7 +77,7 @@ static bg_value buffer(zoo *z, const char *name, bg_type type)
     return bg_graph_variable(z->graph, name, &type, BG_ROLE_BUFFER, NULL);
 }
 
-/* ---- the ops of the zoo; each has `kinds` ---- */
+/* ---- the ops of the zoo; `kind` selects a variant ---- */
 
 static bg_value unary(zoo *z, int kind)
 {
