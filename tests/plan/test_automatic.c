@@ -341,7 +341,7 @@ static void test_budgets_are_met_when_a_cut_meets_them(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The cache has the plan that fits, and its messages. */
+/* The cache has the plan that fits, and the messages of that plan. */
 static void test_the_cache_keeps_the_cut_that_fits(void **state)
 {
     static const bg_device_model devices[] = {{1, 1100000}, {1, 2700000}};
@@ -418,7 +418,7 @@ static void expect_clean_failures(const model *m, const bg_options *options)
         const bool have_failed = test_allocations_have_failed();
         test_allocations_fail(0);
         if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK &&
-            (status != BG_ERROR_BUDGET || options->memory.device_memory_bytes == 0)) /* a held message may be lost */
+            (status != BG_ERROR_BUDGET || options->memory.device_memory_bytes == 0)) /* the only loss may be a held message */
             fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
         bg_plan_destroy(plan);
         assert_int_equal(test_allocations_live(), before);
