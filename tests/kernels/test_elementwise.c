@@ -363,7 +363,7 @@ static void test_accumulate_shares(void **state)
     }
 }
 
-/* Runs on all pieces, or on one of them. */
+/* The operands of a case are whole, or one of the pieces that replicas have. */
 static void test_square_sum(void **state)
 {
     random_state random = {17};
@@ -645,7 +645,7 @@ static void test_other_rules(void **state)
     }
 }
 
-/* Runs on all pieces, or on one of them. */
+/* The operands of a case are whole, or one of the pieces that replicas have. */
 static void test_lamb_moments(void **state)
 {
     random_state random = {10};

@@ -1,7 +1,7 @@
 /*
  * test_quantized.c: tests weights that are rounded to 16, 8 and 4 bits: the error of each weight, and products and rows
- * of the rounded matrices. Fast kernels are compared with the reference, and with products over the same rounded matrix
- * in float32 or, where weights and x are bfloat16, in bfloat16, whose bits they have.
+ * of the rounded matrices. Fast kernels are compared with the reference. Products of float32 x, and those of bfloat16 x
+ * with weights of 16 bits, must have the bits of a product over the same rounded matrix in the type of x.
  */
 #include "core/quantized.h"
 #include "kernels/kernel_case.h"
