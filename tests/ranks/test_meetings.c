@@ -24,7 +24,7 @@ enum {
     FIRST_LINK_TAG = 2 /* earlier lanes are for notes and hosts */
 };
 
-/* This runs before wrap.c reads the variable. */
+/* Runs before wrap.c reads the variable. */
 __attribute__((constructor)) static void ask_for_three(void)
 {
     setenv("BRIGADE_TEST_RANKS", "3", 0);
@@ -327,7 +327,7 @@ static void bytes_are_as_foretold(void **state)
     close_rig(&r);
 }
 
-/* Rank 0 waits for rank 2, which waits for rank 1, which does nothing: both report rank 1. */
+/* Rank 0 waits for rank 2, which waits for rank 1, which does nothing: ranks 0 and 2 report rank 1. */
 static void report_names_the_silent_rank(void **state)
 {
     const uint32_t own = test_ranks_transport()->rank, from = own == 0 ? 2 : 1;

@@ -114,7 +114,7 @@ static size_t copy_values(rig *r, unsigned char **out)
     return size;
 }
 
-/* Compares the weights of both by name. */
+/* Compares the weights of two rigs by name. */
 static void expect_same(rig *a, rig *b)
 {
     bg_weights *first = bg_session_weights(a->session), *second = bg_session_weights(b->session);

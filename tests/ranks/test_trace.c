@@ -186,7 +186,7 @@ static void share(const uint32_t *hosts)
 
     transport.hosts = hosts;
     open_rig(&r, &transport);
-    /* Shifts this rank's start by this time relative to the other's. */
+    /* Shifts the start of rank 1 relative to that of rank 0, by skew_ns or three times as much. */
     if (own_rank() == 1)
         r.session->engine->created_ns -= (hosts == NULL ? 1 : 3) * skew_ns;
     run(&r);
