@@ -128,8 +128,9 @@ typedef struct world {
         bool made, sent, here, read;
     } values[MOST_EDGES][MOST_NUMBERS];
     struct {
-        bool is_here, is_changed, was_here; /* moves of variables in this step */
-        uint32_t stored, loaded;            /* micro-batches of an edge in this step */
+        bool is_here, is_changed,
+            was_here; /* variables: whether they are on the device, changed, and have been there in this step */
+        uint32_t stored, loaded; /* micro-batches of an edge in this step */
     } buffers[MOST_BUFFERS];
     size_t done_count; /* without transfers of variables */
 } world;

@@ -97,7 +97,7 @@ static double run_diamond(const char *name, bool is_concurrent, bool training, c
 
 static void test_concurrent_stages_shorten_the_pipeline(void **state)
 {
-    /* of 3 positions and 4 micro-batches */
+    /* makespans for 3 positions and 4 micro-batches */
     const struct {
         const char *name;
         double training, inference;

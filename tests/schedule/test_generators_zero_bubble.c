@@ -101,8 +101,8 @@ static void assert_figures(const char *name, uint32_t p, uint32_t m, figures fou
                  (unsigned)m, found.within, found.whole, (unsigned)found.kept, within, whole, (unsigned)kept);
 }
 
-/* Table 2 of the paper, in which B is the half for the gradients of inputs: (p - 1)(F + B - W) and p for ZB-H1, (p -
- * 1)(F + B - 2 W) and 2 p - 1 for ZB-H2. */
+/* Checks the bubbles and stashed micro-batches of table 2 of the paper, in which B is the half for the gradients of
+ * inputs: (p - 1)(F + B - W) and p for ZB-H1, (p - 1)(F + B - 2 W) and 2 p - 1 for ZB-H2. */
 static void test_zb_h1_and_h2(void **state)
 {
     (void)state;
