@@ -192,7 +192,7 @@ static void shares_of_batches_are_lightnings(void **state)
     static const struct {
         double fit, validate, every;
         uint64_t number, epochs;      /* batch_limits, validate_epochs */
-        int batches, validations, of; /* the batches of a validation */
+        int batches, validations, of; /* `of`: the batches of a validation */
     } cases[] = {
         {1.0, 1.0, 0.0, BG_ALL_BATCHES, 1, 8, 1, 8},
         {0.5, 0.25, 0.0, BG_ALL_BATCHES, 1, 4, 1, 2},

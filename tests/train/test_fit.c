@@ -269,7 +269,7 @@ static void sources_agree(void **state)
         infeed_options.repeat = true;
         if (way == 1)
             require(bg_infeed_create_dataset(samples.dataset, &infeed_options, &data.infeed, &error), &error, "infeed");
-        if (way == 1) { /* its data have no end, so a limit makes epochs */
+        if (way == 1) { /* the infeed has no end, so a limit makes epochs */
             bg_trainer_options limited = options;
             bg_trainer_destroy(trainers[way]);
             limited.batch_limits[BG_TRAINER_FIT] = 2;
@@ -288,8 +288,8 @@ static void sources_agree(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* With canonical reductions the number of replicas does not change results, even for a smaller last batch, or the
- * metric, which covers the micro-batches that the output mode returns. */
+/* With canonical reductions the number of replicas changes neither the weights, even for a smaller last batch, nor the
+ * metric, which covers all samples with output mode ALL. */
 static void canonical_fits_agree(void **state)
 {
     static const fit_case cases[] = {{"1 x 8", 2 * 32 + 11, 2, 0, 2, 8, 1, 1, true, true, true, .clip = 0.05},

@@ -313,7 +313,7 @@ static bg_weights *copy_without(bg_weights *weights, const char *name)
     return copy;
 }
 
-/* Without weights, the session is an error, or its parameters get their initial values, rounded. */
+/* Missing weights are an error, unless initialize_missing is set; matrices then have their initial values, rounded. */
 static void test_missing(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];

@@ -346,7 +346,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "accumulate_grad_batches is 2 and training_options have"));
     assert_non_null(strstr(error.message, "gradient_clip is 1 and training_options have"));
 
-    /* The unit in which samples are counted. */
+    /* The input groups, by which samples are counted, must divide the replicas. */
     memset(&error, 0, sizeof error);
     options = options_for(&net);
     training.replicas.count = 4, training.replicas.input_group_size = 3;
@@ -369,8 +369,8 @@ static void problems_are_listed(void **state)
     bg_trainer_destroy(NULL);
 }
 
-/* If the option gives the devices of all copies together, the plan determines the number of copies. Training and test
- * then work as with that number of replicas. */
+/* If total_devices gives the devices of all copies together, the plan determines the number of copies. Training and
+ * test then work as with that number of replicas. */
 static void total_devices_are_copies(void **state)
 {
     const test_net net = {.device_count = 2};
