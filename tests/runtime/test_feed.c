@@ -586,8 +586,7 @@ static void *leave(void *argument)
     leaver *l = argument;
 
     sleep_ms(30);
-    atomic_store(&l->is_leaving,
-                 true); /* set first, because the run may end before bg_outfeed_destroy returns */
+    atomic_store(&l->is_leaving, true); /* set first, because the run may end before bg_outfeed_destroy returns */
     bg_outfeed_destroy(l->outfeed);
     return NULL;
 }
