@@ -418,7 +418,8 @@ static void expect_clean_failures(const model *m, const bg_options *options)
         const bool have_failed = test_allocations_have_failed();
         test_allocations_fail(0);
         if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK &&
-            (status != BG_ERROR_BUDGET || options->memory.device_memory_bytes == 0)) /* the only loss may be a held message */
+            (status != BG_ERROR_BUDGET ||
+             options->memory.device_memory_bytes == 0)) /* the only loss may be a held message */
             fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
         bg_plan_destroy(plan);
         assert_int_equal(test_allocations_live(), before);

@@ -22,7 +22,8 @@ typedef struct line {
     bgi_balance balance;
     bgi_balance_item items[MOST_ITEMS];
     bgi_kept kept[MOST_KEPT];
-    bool keeps[MOST_ITEMS][MOST_VALUES]; /* whether the item stashes the value; kept[] has the same in the form of the balance */
+    bool keeps[MOST_ITEMS]
+              [MOST_VALUES]; /* whether the item stashes the value; kept[] has the same in the form of the balance */
     size_t value_bytes[MOST_VALUES];
     double speeds[MOST_STAGES];
     size_t budgets[MOST_STAGES];

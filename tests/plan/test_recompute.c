@@ -469,7 +469,8 @@ static void test_rules(void **state)
     options.memory.recompute = BG_RECOMPUTE_STAGE;
     options.execution.ipu_limits = true;
     options.execution.auto_round_devices = true;
-    bg_plan_destroy(must_compile(&m, &options)); /* interleaved stages may recompute even with ipu_limits, if the graph has no checkpoints */
+    bg_plan_destroy(must_compile(
+        &m, &options)); /* interleaved stages may recompute even with ipu_limits, if the graph has no checkpoints */
     bg_graph_checkpoint(m.graph, m.marks[1]);
     assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "is a recomputation checkpoint, but the schedule is `interleaved`"));
