@@ -173,7 +173,7 @@ static void test_parts_between_checkpoints(void **state)
     part = find(graph, "a2", BGI_PHASE_BACKWARD);
     early = find(graph, "in", BGI_PHASE_BACKWARD);
     assert_true(part != SIZE_MAX && early != SIZE_MAX && early > part + 1);
-    /* With EAGER, a value is recomputed right before the op that reads it. */
+    /* With INTERLEAVED, a value is recomputed right before the op that reads it. */
     reader = part + 1;
     assert_true(graph->ops[reader].inputs[0].id == graph->ops[part].outputs[0].id ||
                 graph->ops[reader].inputs[1].id == graph->ops[part].outputs[0].id);
