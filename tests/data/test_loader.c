@@ -536,7 +536,8 @@ static void test_prefetch_crosses_epochs(void **state)
         assert_permutation(labels, 5);
     }
     bg_loader_destroy(loader);
-    /* No batch was made twice, and at most one ring more than was used, because begin_epoch kept prepared batches. */
+    /* begin_epoch kept prepared batches: no batch was made twice, and at most one ring of batches was made beyond those
+     * used. */
     assert_in_range(c.calls, 100, 100 + 4 * 5);
     bg_dataset_destroy(dataset);
 }
