@@ -94,7 +94,7 @@ static bg_weights *make_weights(uint64_t step)
 
 /* The results of an uninterrupted run: its losses, and the checkpoint of its last state as a file's bytes. */
 typedef struct expectation {
-    test_result losses; /* and the values that follow them */
+    test_result losses; /* losses, followed by all weights and states */
     char *file;
     size_t file_bytes;
 } expectation;
@@ -599,7 +599,7 @@ static void test_other_types_and_seeds(void **state)
     assert_scrambled(f);
 }
 
-/* A load into a session that trains in another way says so, with both sides. */
+/* Loading into a session with other training settings logs the settings of both. */
 static void test_other_settings(void **state)
 {
     fixture *f = *state;
@@ -996,7 +996,7 @@ static void test_files_that_cannot_be_removed(void **state)
     assert_non_null(strstr(error.message, ".tmp-"));
     assert_non_null(strstr(error.message, " was not removed: Device or resource busy"));
     assert_loads(f, STEP + 2);
-    /* The next save removes it, like the older ones. */
+    /* The next save removes the invalid file, like the older checkpoints. */
     save(f, STEP + 3, NULL);
     assert_int_equal(test_folder_count(f->folder), 1);
 }
