@@ -30,7 +30,7 @@ typedef struct parcel {
 typedef struct channel {
     bgi_counter credit, arrived;
     uint64_t posted, released;
-    char *windows; /* when equal to the sender's count: the number of slots of the link */
+    char *windows; /* the sender's messages: as many slots as the link has */
 } channel;
 
 /* A member's side of a group. */
