@@ -92,7 +92,7 @@ static void expect_near(double found, double expected, const char *what)
         fail_msg("%s: %.17g, expected %.17g", what, found, expected);
 }
 
-/* Checks that messages leave in order, as a schedule assumes. */
+/* Lets messages leave only at the end of their actions, as a schedule assumes. */
 static void hold_messages(bg_plan *plan)
 {
     for (uint32_t d = 0; d < plan->device_count; d++)
