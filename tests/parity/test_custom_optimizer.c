@@ -378,7 +378,7 @@ static void test_plans_are_not_kept(void **state)
     char folder[TEST_FOLDER_BYTES];
 
     (void)state;
-    revised.revision = 1; /* a new revision of the rule */
+    revised.revision = 1; /* with a revision, plans of models with this op can be cached */
     test_folder_create(folder);
     options.files.cache_dir = folder;
     bg_plan_destroy(test_train_plan(model, 4, &own, &options, "own"));
