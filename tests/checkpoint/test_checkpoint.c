@@ -64,7 +64,7 @@ static bg_options options_for(const way *w)
     return options;
 }
 
-/* Creates a session with these weights, which creates missing values. */
+/* Creates a session with these weights, and saves a checkpoint to `directory` or loads one from it. */
 static void with_session(const test_model *model, const bg_optimizer *optimizer, const way *w, bg_weights *weights,
                          const char *directory, bool is_save, const char *what)
 {
