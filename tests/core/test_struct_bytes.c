@@ -209,7 +209,7 @@ ATTEMPT(strategy_of_a_trainer)
     return status;
 }
 
-/* Adds to a graph and returns the graph's error. */
+/* Returns the graph's error, and destroys the graph. */
 static bg_status finish(bg_graph *graph, bg_error *error)
 {
     const bg_status status = bg_graph_check(graph, error);
