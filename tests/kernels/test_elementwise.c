@@ -482,7 +482,7 @@ static void test_range_count_of_pieces(void **state)
     }
 }
 
-/* Adds the operands parameter, gradient, hyper, scale, states. float32 results are bit-identical to the reference. */
+/* Adds the operands parameter, gradient, hyper, scale, states. */
 static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
                                 const double *hyper, uint32_t states)
 {
