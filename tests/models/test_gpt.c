@@ -92,7 +92,7 @@ static void take_first(float *to, const float *from, int count, uint32_t replica
 }
 
 /* The gradient of a key's bias is zero, because the bias adds the same number to all scores of a query. The computed
- * gradient is only rounding error, but Adam makes full steps from it, so only the initial values are compared. */
+ * gradient is only rounding error, but Adam makes full steps from it, so the tolerance for it is larger. */
 static double find_tolerance(const char *name, int64_t element)
 {
     return strstr(name, "c_attn.bias") != NULL && element >= HIDDEN && element < 2 * HIDDEN ? 1e-3 : 1e-5;
