@@ -195,7 +195,7 @@ static const bg_op_type scale = {
 
 /* ---- gradient rules with different errors ---- */
 
-/* This rule omits the second operand's gradient. */
+/* Omits the second operand's gradient. */
 static bg_status derive_half(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_status status = derive_swish(gradient, error);

@@ -152,7 +152,7 @@ static void test_losses_of_pairs(void **state)
         }
 }
 
-/* Builds similarities of zero vectors, which are 0; no result is infinite. */
+/* Adds the similarities of zero vectors, which are 0 and not infinite, to those of the inputs. */
 static bg_value build_zero_cosine(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const bg_value zeros = bg_scale(graph, NULL, inputs[0], 0.0, 0.0);

@@ -344,7 +344,7 @@ typedef struct many_update {
     bgi_test_interpreter interpreter;
 } many_update;
 
-/* Computes w -= rate g for many weights of 16 bits. */
+/* Builds the update w -= rate g of many weights, which have 16 bits each. */
 static void create_many(many_update *u, bg_dtype dtype, double rate, double weight, double gradient)
 {
     const bg_type type = bg_vector(dtype, MANY), gradients = bg_vector(BG_FLOAT32, MANY);
@@ -615,8 +615,7 @@ static void test_accumulate_sets_then_adds(void **state)
     }
 }
 
-/* Adds in the documented order, ((0 + 1) + (2 + 3)) + 4 and so on, for any count and any previous contents; returns the
- * sum. */
+/* Returns the sum in the documented order, ((0 + 1) + (2 + 3)) + 4 and so on. */
 static double add_leaves(bg_dtype dtype, const double *leaves, uint32_t count)
 {
     uint32_t left = 1;

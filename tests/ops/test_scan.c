@@ -53,7 +53,7 @@ static void step_rnn(void *user, bg_graph *graph, bg_scan_step *step)
     step->outputs[0] = step->states[0];
 }
 
-/* Differentiates the sum of the squares of y and of the last state, and runs the graph. */
+/* Differentiates the sum of the squares of y plus the sum of the last state, and runs the graph. */
 static void run(rig *r)
 {
     const bg_value operands[] = {r->x, r->h0, r->weight, r->bias};
@@ -151,8 +151,8 @@ static void test_gradients_are_cut_off(void **state)
     end(&r);
 }
 
-/* Adds a step with two sequences, two states, and two outputs. One output counts steps, and the other is the step
- * number that the body gets. */
+/* Adds a step with two sequences, two states, and two outputs. The first output is the second state; the other one is
+ * the first state plus the step number that the body gets. */
 static void step_pairs(void *user, bg_graph *graph, bg_scan_step *step)
 {
     const double value = (double)step->step;
