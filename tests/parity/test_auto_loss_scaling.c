@@ -260,8 +260,8 @@ static void test_skipped_updates(void **state)
         expect_skips(&optimizers[i]);
 }
 
-/* The step counts of Adam's corrections begin with the first update that is not skipped. The gradients are small here:
- * their squares would overflow. */
+/* The step counts of Adam's corrections begin with the first update that is not skipped. The gradients are small here,
+ * because the squares of large ones would overflow. */
 static void expect_own_count(const bg_optimizer *optimizer)
 {
     bg_options options = make_options();

@@ -38,7 +38,7 @@ static bg_value look_up(bg_graph *graph, const char *name, bg_value ids)
     return bg_embedding(graph, name, bg_graph_parameter(graph, name, &type, &normal), ids, -1);
 }
 
-/* Returns the loss. */
+/* Builds the model that is drawn above; returns the loss. */
 static bg_value build(bg_graph *graph)
 {
     static const int32_t words[] = {1}, features[] = {1, 2};

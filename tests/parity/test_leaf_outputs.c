@@ -124,7 +124,7 @@ static bg_options options_of(const manner *way, bool training)
     return options;
 }
 
-/* Returns the weight before the run, then the results of two runs. */
+/* Stores the weight before the first run in `first`, and the results of two runs. */
 static void run(const manner *way, bool training, const data *d, float (*first)[WIDTH], result *results)
 {
     const bg_options options = options_of(way, training);

@@ -160,7 +160,8 @@ static const struct {
     {BG_STRATEGY_PHASED, NULL, "B1@0|B2@1|B3@0|B4@1"},
 };
 
-/* Moves each class alone, all classes except one, and all classes. Other options change from case to case. */
+/* Moves each class alone, and all classes; the full matrix also has all classes except one, and some pairs. Other
+ * options change from case to case. */
 static void run_matrix(unsigned model_index)
 {
     static const unsigned classes[] = {1, 2, 4, 8, 15, 14, 13, 11, 7, 3, 10, 12};

@@ -323,7 +323,7 @@ static void stochastic_rounding(void **state)
     rounds_by_chance = false;
 }
 
-/* Returns the bytes of a device's remote stores. */
+/* Returns the bytes of the remote stores of all devices. */
 static size_t count_remote_bytes(const bg_plan *plan)
 {
     size_t sum = 0;
