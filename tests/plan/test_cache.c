@@ -177,7 +177,7 @@ static void set_proportions(bg_options *options)
     options->memory.matmul_proportion_count = 4;
 }
 
-/* With one micro-batch, no instruction has all calls of a backward action that is split into parts. */
+/* Splits the backward action into parts for the sums of gradients, so that no instruction has all of its calls. */
 static void set_parts(bg_options *options)
 {
     options->execution.strategy = BG_STRATEGY_SINGLE;
@@ -450,8 +450,6 @@ static bg_dtype choose_type(void *user, const char *name, const bg_type *type)
     return *(const bg_dtype *)user;
 }
 
-/* Options that do not affect the plan do not change the request. A new option changes the struct's size and must be
- * added to cache_key.c or to this test. */
 static bool never_stop(void *user)
 {
     (void)user;
@@ -490,6 +488,8 @@ static bool start_nothing(void *user, void (*function)(void *argument), void *ar
     return false;
 }
 
+/* Options that do not affect the plan do not change the request. A new option changes the struct's size and must be
+ * added to cache_key.c or to this test. */
 static void test_what_does_not_count(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

@@ -24,7 +24,7 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Blocks A, B, C, D of one linear layer; outputs "hidden" (of B), "logits", "loss". */
+/* Makes blocks A, B, C, D of one linear layer each, with the outputs "hidden" (of B), "logits" and "loss". */
 static model make_model(void)
 {
     static const char *const blocks[] = {"A", "B", "C", "D"};

@@ -151,8 +151,8 @@ static void check_places(const bgi_plan_device *on, const char *what)
     }
 }
 
-/* Joins the parts of each action, and each stage's sums, which gives the program of the plan that has all sums at the
- * end. */
+/* Checks that the parts of all actions together have the calls, sums and messages of the whole program, and need the
+ * same memory. */
 static void check_same_program(const bgi_plan_device *on, const bgi_plan_device *whole, const char *what)
 {
     uint32_t calls = 0, whole_calls = 0, sums = 0, whole_sums = 0, sends = 0, whole_sends = 0;
