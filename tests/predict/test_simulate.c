@@ -120,7 +120,7 @@ static double work_of_step(const bg_plan *plan)
     return ns;
 }
 
-/* Computes the costs of stages from the prices. */
+/* Returns the makespan of the plan's schedule, with the costs of stages computed from the prices. */
 static double scheduled_makespan(const bg_plan *plan, const char *what)
 {
     bg_stage_cost *costs = calloc(plan->stage_count, sizeof *costs);
