@@ -360,7 +360,7 @@ bg_transport *test_sockets_fork(uint32_t rank_count)
     return &s->base;
 }
 
-/* Waits until each child is done or dead: an end of file on a socket means that a child has died. */
+/* Waits until each child is done or has ended, and then lets the children exit. */
 static void wait_for_all(sockets *s, int codes[MOST_RANKS], bool has_ended[MOST_RANKS])
 {
     const struct timespec little = {.tv_nsec = 1000000};

@@ -133,7 +133,8 @@ static void expect_same(rig *a, rig *b)
     assert_int_equal(bg_session_step(a->session), bg_session_step(b->session));
 }
 
-/* Makes one folder for all ranks, or one for each. Rank 0 is the parent of the others. */
+/* Writes the path of one folder for all ranks, or of a separate folder for this rank. Rank 0 is the parent of the
+ * others. */
 static const char *folder_of(char path[PATH_BYTES], const char *name, bool is_shared)
 {
     snprintf(path, PATH_BYTES, "/tmp/brigade-parts-%ld-%s-%u", (long)(own_rank() == 0 ? getpid() : getppid()), name,

@@ -295,7 +295,8 @@ static void open_single_stage(rig *r)
     require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
 }
 
-/* Returns whether the sum ran between two calls of one instruction, while no thread was waiting for the sum. */
+/* Returns whether the sum ran during a backward action. The rank has one thread, so the sum ran between two calls of
+ * this action. */
 static bool is_within_a_backward(const rig *r, const bg_trace_event *sum)
 {
     for (uint32_t i = 0; i < bg_session_trace_count(r->session, own_rank(), 0); i++) {
