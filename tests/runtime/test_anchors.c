@@ -112,7 +112,7 @@ static result *run(const bg_graph *graph, bg_value loss, const bg_options *optio
     return r;
 }
 
-/* Finds at most `most` results of explicitly named ops that are not outputs. */
+/* Finds at most `most` results that are not outputs and whose names no other value has. */
 static uint32_t find_hidden(const bg_graph *graph, bg_value *out, uint32_t most)
 {
     uint32_t count = 0;

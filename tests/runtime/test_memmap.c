@@ -405,7 +405,7 @@ static void sessions_exclude_each_other(void **state)
     test_folder_remove(folder);
 }
 
-/* Changes one byte of a file; a second call restores it. */
+/* Checks that a file with one changed byte is refused, and restores the byte. */
 static void refuse_damage(const way *w, const bg_options *options, const char *path, long at, const char *words)
 {
     const int file = open(path, O_RDWR);

@@ -124,7 +124,7 @@ static void workers_stay_within_the_callers_affinity(void **state)
     assert_int_equal(pthread_join(bystander, NULL), 0);
 }
 
-/* Puts the last processor first; `user` counts the calls. */
+/* Reverses the order of the processors; `user` counts the calls. */
 static uint32_t reverse(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count)
 {
     assert_int_equal(pinning, BG_PINNING_COMPACT);

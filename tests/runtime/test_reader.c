@@ -322,7 +322,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Waits until each thread has made one more run, so that all threads take part even on a busy machine. */
+/* Waits until each thread has made one more whole run, so that all threads take part even on a busy machine. */
 static void wait_for(server servers[SERVERS])
 {
     for (int i = 0; i < SERVERS; i++) {

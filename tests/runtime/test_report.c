@@ -33,7 +33,7 @@ static toy_options impatient(void)
     return options;
 }
 
-/* Runs the plan once, which must fail; checks that the session is then unusable and can be destroyed. */
+/* Runs the plan once and returns the status. After a failure, the session is unusable and can be destroyed. */
 static bg_status run_to_failure(const bg_plan *plan, const toy_options *options, bg_error *error)
 {
     const size_t count = (size_t)options->micro_batches * options->iterations * options->replicas * TOY_WIDTH;
