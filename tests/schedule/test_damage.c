@@ -199,8 +199,8 @@ static bool has_bit(uint32_t bits, bg_action_kind kind)
     return (bits >> kind & 1) != 0;
 }
 
-/* Loads or stores an edge's values. A load must bring values that are not on the device. Values that were loaded or
- * stored in this step must not be loaded or stored again. */
+/* Loads or stores an edge's values. Micro-batches must be stored and loaded in order, once each, and only stored values
+ * can be loaded. */
 static outcome move_edge(world *w, const bg_action *a, uint32_t n)
 {
     const uint32_t b = a->index, m = a->micro_batch;

@@ -82,7 +82,7 @@ static size_t count_overlaps(const bg_schedule_timing *timing)
     return overlaps;
 }
 
-/* Returns the sum of the durations of all events. */
+/* Returns the sum of the durations of all actions, with transfers and messages. */
 static double sum_of_all(const made *m)
 {
     double sum = 0.0;
