@@ -472,7 +472,7 @@ static void optimizers_change_their_numbers(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* Runs a fit over the samples, in calls of `iterations` updates; the weights are the caller's. */
+/* Runs a fit over the samples, in calls of `iterations` updates; returns the weights, which the caller destroys. */
 static bg_weights *fit_in_calls(uint32_t iterations, bool for_updates, uint32_t epochs)
 {
     static const test_net net = {.device_count = 1};

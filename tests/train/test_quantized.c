@@ -58,8 +58,8 @@ static void generate(const bg_gpt_options *model, const bg_options *options, bg_
     bg_generator_destroy(generator);
 }
 
-/* Makes float32 weights whose matrices have the rounded values of the matrices that `from` has quantized. *out_count is
- * the number of these matrices. */
+/* Makes float32 weights whose matrices have the rounded values of the matrices that `weights` has quantized. *out_count
+ * is the number of these matrices. */
 static bg_weights *dequantize(bg_weights *weights, bg_weights_type type, uint32_t *out_count)
 {
     const uint32_t bits = type == BG_WEIGHTS_BFLOAT16 ? 16 : type == BG_WEIGHTS_INT8 ? 8 : 4;
