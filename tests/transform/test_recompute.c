@@ -348,8 +348,8 @@ static void test_cheapest_first(void **state)
     }
 }
 
-/* Builds in -> scale -> sigmoid -> scale -> sigmoid -> square: half of these values are needed only to recompute the
- * next one. */
+/* Builds in -> scale -> sigmoid -> scale -> sigmoid -> scale -> sigmoid -> square: half of these values are needed only
+ * to recompute the next one. */
 static bg_value build_pairs(bg_graph *graph)
 {
     bg_value x = small_linear(graph, "in", small_input(graph, "x"), small_weight(graph, "w"));
