@@ -825,7 +825,7 @@ static void test_out_of_memory(void **state)
 
 /* A file becomes a checkpoint only after it was read back under its temporary name. In this test the disk stores one
  * wrong byte and does not report this. */
-static int64_t flipped_byte = -1; /* its position in the file that is read */
+static int64_t flipped_byte = -1; /* the position of this byte in the file that is read; -1: no byte */
 static unsigned flips;
 
 ssize_t pread(int descriptor, void *out, size_t size_bytes, off_t offset)
