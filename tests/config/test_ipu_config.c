@@ -554,7 +554,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     (void)state;
 
     test_folder_create(folder);
-    strcat(folder, "/one/two"); /* written when the file is saved */
+    strcat(folder, "/one/two"); /* these folders are made when the file is saved */
     config = parse(file);
     if (bg_ipu_config_save(config, folder, &error) != BG_OK)
         fail_msg("%s", error.message);
