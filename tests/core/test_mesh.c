@@ -62,7 +62,7 @@ static void test_vectors_of_eight_replicas(void **state)
 }
 
 /* Computes groups by their definition: the first replica without a group forms one with replicas at multiples of the
- * stride after it. Returns false if such a replica already has a group or does not exist. */
+ * stride after it. Returns false if one of these replicas already has a group or does not exist. */
 static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *out)
 {
     uint32_t count = 0;
