@@ -146,7 +146,7 @@ static void test_scales(void **state)
          -1.0F,
          -0.058837890625F}, /* both are half a scale beyond level 7; 7.5 / 127.5, rounded up */
         {{0.0F, 0.0F, 0.0F}, 0.0F, 0.0F},
-        {{-8.01F, 0.0F, 0.0F}, 1.0078125F, 0.06298828125F}, /* the next bfloat16 */
+        {{-8.01F, 0.0F, 0.0F}, 1.0078125F, 0.06298828125F}, /* rounded up to the next bfloat16 */
     };
 
     (void)state;
