@@ -453,7 +453,7 @@ static double find_share_up(float value, uint32_t *out_down)
     open = 0;
     for (uint32_t chance = 0, is_open = 0; chance < 65536; chance++, open += is_open, is_open = 0)
         up += bgi_float16_by_chance(value, chance, &is_open) - *out_down;
-    return (double)up + (double)open / 2.0; /* bgi_float16_goes_up decides those */
+    return (double)up + (double)open / 2.0; /* bgi_float16_goes_up decides the open values */
 }
 
 /* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of the 65536 values does

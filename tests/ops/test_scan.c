@@ -169,8 +169,8 @@ static void test_several_of_each(void **state)
 {
     const bg_type sequence = bg_vector(BG_FLOAT64, 4), scalar = bg_scalar(BG_FLOAT64);
     const double a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8}, zero = 0.0;
-    const double products[] = {70, 65, 53, 32}, sums[] = {13, 11, 8, 4}; /* from the last step backward; plus the step
-                                                                            number */
+    /* Both are added up from the last step backward; the sums also contain the step number. */
+    const double products[] = {70, 65, 53, 32}, sums[] = {13, 11, 8, 4};
     bg_scan_options options = bg_scan_defaults();
     bg_value inputs[2], states[2], outputs[2];
     bgi_test_interpreter interpreter;
