@@ -418,7 +418,7 @@ static void state_comes_one_variable_at_a_time(void **state)
     assert_true(on_demand.device_bytes <= preload.device_bytes);
     free(on_demand.bytes);
     free(preload.bytes);
-    /* This also holds if one update has many variables: a load runs at most one variable ahead. */
+    /* Also in one update of many variables, a load runs at most one variable ahead. */
     options.execution.strategy = BG_STRATEGY_SINGLE;
     move_off(&options, 1u << BG_LOCATION_STATE, true);
     on_demand = run_deep(&options, "on demand, single");
@@ -433,9 +433,10 @@ static void state_comes_one_variable_at_a_time(void **state)
     free(preload.bytes);
 }
 
-/* This also holds on every device of a pipeline; run_plan compares the touched bytes with the plan. On three devices,
- * transient memory exceeds what an update of one variable needs, so the peak drops by exactly the state's bytes. Device
- * 2 has nearly all parameters in one matrix, so its memory includes that matrix's state while it is loaded. */
+/* Offloaded state also leaves every device of a pipeline; run_plan compares the touched bytes with the plan. On three
+ * devices, transient memory exceeds what an update of one variable needs, so the peak drops by exactly the state's
+ * bytes. Device 2 has nearly all parameters in one matrix, so its memory includes that matrix's state while it is
+ * loaded. */
 static void state_leaves_the_devices_to_the_byte(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);

@@ -485,7 +485,7 @@ static void test_one_replica_is_warned(void **state)
     for (uint32_t v = 0; v < plan->variable_count; v++)
         assert_int_equal(plan->variables[v].piece_count, 0);
     bg_plan_destroy(plan);
-    /* This also holds if sharding is requested only for some tensors. */
+    /* The warning is the same if sharding is requested only for some tensors. */
     options = options_for(&ways[0], 1, 1);
     options.reporting.log = note;
     options.reporting.log_user = &m;
@@ -561,7 +561,8 @@ static void expect_reductions_to_pieces(double norm, bool is_scaled)
     bg_plan_destroy(plan);
 }
 
-/* This also holds with clipping by the norm of all gradients, and with automatic loss scaling. */
+/* Sharded updates get shards of the gradients' sums, without and with clipping by the norm of all gradients, and with
+ * automatic loss scaling. */
 static void test_reductions_are_to_pieces(void **state)
 {
     (void)state;
