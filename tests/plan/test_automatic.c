@@ -191,7 +191,7 @@ static size_t counted_bytes(const bg_plan *plan, uint32_t device)
            bg_plan_memory_bytes(plan, device, BG_MEMORY_STATE) + bg_plan_memory_bytes(plan, device, BG_MEMORY_STASH);
 }
 
-/* The smallest budget in the error is the memory of the best plan. As an exception, small values that two items of one
+/* The smallest budget in the error is the memory of the best plan, except that small values which two items of one
  * stage read (the optimizer's settings) count twice. */
 static void test_budgets(void **state)
 {
@@ -419,7 +419,7 @@ static void expect_clean_failures(const model *m, const bg_options *options)
         test_allocations_fail(0);
         if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK &&
             (status != BG_ERROR_BUDGET ||
-             options->memory.device_memory_bytes == 0)) /* the only loss may be a held message */
+             options->memory.device_memory_bytes == 0)) /* the failure may only have lost a held message */
             fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
         bg_plan_destroy(plan);
         assert_int_equal(test_allocations_live(), before);

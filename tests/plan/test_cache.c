@@ -918,8 +918,8 @@ static double make_transformer(const char *folder, bool is_cached)
     return ms;
 }
 
-/* A second start is faster. The fastest of several tries counts, so that other load does not matter; the factor is
- * about 10 in practice. */
+/* A second start, with the plan in the cache, is faster. The fastest of several tries counts, so that other load does
+ * not matter; the factor is about 10 in practice. */
 static void test_second_start_is_faster(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

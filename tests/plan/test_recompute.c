@@ -117,7 +117,7 @@ static void test_stash_bytes(void **state)
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         kept = stash(&m, &options, k);
         assert_int_equal(all - kept, in_flight * 3 * VALUE);
-        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* plus, once, the values that R writes and B reads */
+        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* also, once, the values that R writes and B reads */
         assert_int_equal(stash(&m, &options, k), kept + 3 * VALUE);
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         options.memory.recompute = BG_RECOMPUTE_FRACTION; /* half of four values is two */
