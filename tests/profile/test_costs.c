@@ -157,7 +157,7 @@ static void test_costs_change_no_bit(void **state)
         split_count += plan->problem.splits_weights;
         bg_plan_destroy(plan);
     }
-    assert_true(order_count > 1 && split_count > 0); /* if not, the test would prove nothing */
+    assert_true(order_count > 1 && split_count > 0); /* otherwise the test would prove nothing */
     for (int i = 0; i < 8; i++)
         free(orders[i]);
     free(expected);
