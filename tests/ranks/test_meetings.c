@@ -340,7 +340,7 @@ static void report_names_the_silent_rank(void **state)
     if (rank_count() < 3)
         skip();
     open_rig(&r, false);
-    r.ranks.wait_limit_s = 2.0; /* half of it is longer than a busy machine stops a rank */
+    r.ranks.wait_limit_s = 2.0; /* half of the limit is longer than a busy machine stops a rank */
     may_be_lost = true;
     if (own == 0 || own == 2)
         assert_int_equal(bgi_ranks_hand(r.transport, from, own, &value, sizeof value, &error), BG_ERROR_TIMEOUT);

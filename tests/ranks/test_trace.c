@@ -171,7 +171,7 @@ static uint32_t count_overlaps(const events *e, const uint32_t *owners)
     return found;
 }
 
-/* ---- */
+/* ---- one trace of two ranks ---- */
 
 /* Shares a run between ranks. With `hosts`, the ranks pretend to be on two hosts, whose clocks are compared by
  * messages. Stages, and replicas of a stage, are on different ranks. */
