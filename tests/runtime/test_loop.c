@@ -246,7 +246,7 @@ static void an_integer_counts(void **state)
     execute(&r, &(bg_run){.carried_out = (void *[]){&last}});
     assert_int_equal(last, 10);
     execute(&r, &(bg_run){.carried_in = (const void *[]){&high}, .carried_out = (void *[]){&last}});
-    assert_int_equal(last, INT32_MIN + 6); /* it wraps around */
+    assert_int_equal(last, INT32_MIN + 6); /* the sum wraps around */
     close_rig(&r);
 }
 

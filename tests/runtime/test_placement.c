@@ -225,8 +225,8 @@ static bg_session *open_bound(bg_plan *plan, int *out_cpu)
     return session;
 }
 
-/* Two sessions that pin have separate processors, and a processor that one gives up is used by the next one. Another
- * program may be bound to one of them at the same time, so the test tries several times. */
+/* Two sessions that pin have separate processors, and a processor that one session gives up is used by the next
+ * session. Another program may be bound to such a processor at the same time, so the test tries several times. */
 static void pinned_sessions_avoid_each_other(void **state)
 {
     const cpu_set_t allowed = affinity_of(pthread_self());

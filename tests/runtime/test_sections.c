@@ -1,6 +1,7 @@
 /*
- * test_sections.c: weights that a model stores whole or in pieces. Each form starts from the same values and can
- * continue from weights that another form has trained, however they are passed. Inference without weights is an error.
+ * test_sections.c: weights that a model stores in several forms: whole or in pieces. Each form starts from the same
+ * values and can continue from weights that another form has trained, however they are passed. Inference without
+ * weights is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -239,7 +240,7 @@ static void move_on(machine *from, const form *f, bool training, road way, machi
         require(bg_checkpoint_save(from->session, folder, NULL, &error));
     if (way == CHECKPOINT_FOR_WEIGHTS)
         require(bg_checkpoint_load_weights(weights, folder, NULL, NULL, &error));
-    if (way == CHECKPOINT) { /* into the session */
+    if (way == CHECKPOINT) { /* loaded into the session */
         const bg_checkpoint_load_options all = {.struct_bytes = sizeof all,
                                                 .differences = training ? BG_CHECKPOINT_REFUSE : BG_CHECKPOINT_IGNORE};
         make_plan(to, f, training, true);
@@ -602,7 +603,7 @@ static void checkpoints_of_pieces_are_read(void **state)
 
 /* ---- files of remote buffers ---- */
 
-/* Pieces in files continue from their values, and other sessions have these values. */
+/* Pieces that are trained in files have the same values as in memory, and other sessions read these values. */
 static void files_keep_sections(void **state)
 {
     char folder[TEST_FOLDER_BYTES], other[TEST_FOLDER_BYTES];
