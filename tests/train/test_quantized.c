@@ -212,7 +212,8 @@ static void evaluate(const bg_gpt_options *model, bg_weights *weights, bg_weight
     bg_graph_destroy(graph);
 }
 
-/* A generator of a bfloat16 model casts its matrices once. Logits are those of a pass that casts them. */
+/* A generator of a bfloat16 model casts its matrices once. Logits are those of a whole pass, which casts the matrices
+ * itself. */
 static void test_casts(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];

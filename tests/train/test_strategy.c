@@ -248,8 +248,8 @@ static void count_messages(void *user, bg_log_level level, const char *text)
     counts->rest += strncmp(text, "the last, smaller batch: ", 25) == 0;
 }
 
-/* A call has 4 samples, so 7 samples need plans for 4, 2 and 1 of them, and the last two are compiled in each epoch.
- * Each gives the same warning, which is logged once. */
+/* A call has 4 samples, so 7 samples need plans for 4, 2 and 1 of them, and the plans for 2 and 1 are compiled in each
+ * epoch. Each plan gives the same warning, which is logged once. */
 static void warnings_are_not_repeated(void **state)
 {
     const test_net net = {.device_count = 1};
