@@ -194,7 +194,7 @@ static void check_not_finite(int64_t h, int64_t w, int64_t stride)
     finish_case(&input);
 }
 
-/* Rows of any width, of whole vectors, and images of a vector. */
+/* Rows have any width or whole vectors, and an image may be one vector. */
 static void test_not_finite(void **state)
 {
     (void)state;
