@@ -200,7 +200,7 @@ static void test_mesh(void **state)
     close_run(&all);
 }
 
-/* Values that inference writes are visible only to readers of the weights. */
+/* Values that inference writes can be read from the session's weights. */
 static void test_cache_is_shared(void **state)
 {
     const bg_gpt_options model = medium(BG_FLOAT32);
