@@ -243,7 +243,8 @@ static void one_member_a_rank(void **state)
     close_rig(&r);
 }
 
-/* If a transport needs a handshake for long messages, slightly longer messages are sent in parts. */
+/* Messages of up to eight times the length that a transport sends without a handshake are sent in parts of this
+ * length. */
 static void messages_are_cut_for_a_carrier_that_asks(void **state)
 {
     enum { EAGER = 512 };
@@ -306,7 +307,7 @@ static void two_members_on_a_rank(void **state)
     close_rig(&r);
 }
 
-/* A run moves and touches the bytes that the plan predicts. */
+/* A collective sends the bytes that bgi_ranks_meeting_bytes predicts. */
 static void bytes_are_as_foretold(void **state)
 {
     const uint32_t own = test_ranks_transport()->rank;
