@@ -376,7 +376,7 @@ static void test_no_torn_weights(void **state)
 
 /* ---- a call ---- */
 
-/* For a small model, even with more workers, the calling thread does all work and never waits. */
+/* For a small model, even if there are several processors, the calling thread does all work and never waits. */
 static void test_no_hand_over(void **state)
 {
     bg_plan *plan = make_inference(NULL);

@@ -156,8 +156,8 @@ static void messages_out_of_order(void **state)
     toy_plan_destroy(plan);
 }
 
-/* An undamaged plan cannot get into this state, because replicas run the same program, so the test calls the report
- * directly. */
+/* The report names the replica for which two others wait at a reduction. An undamaged plan cannot get into this state,
+ * because replicas run the same program, so the test calls the report directly. */
 static void a_replica_that_does_not_come(void **state)
 {
     toy_options options = impatient();
