@@ -48,7 +48,7 @@ typedef struct copying {
     bgi_transport base;
     channel *channels;
     party **parties;           /* for each group and member */
-    _Atomic uint32_t *pending; /* for each device: pieces */
+    _Atomic uint32_t *pending; /* for each device: pieces in transit */
     pthread_mutex_t moving;    /* one thread at a time delivers parcels */
     pthread_mutex_t mutex;
     parcel *first; /* guarded by the mutex, because any thread may send a note */
