@@ -1,6 +1,6 @@
 /*
- * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, and does not depend on the
- * micro-batch. The gradient has the same mask.
+ * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, and does not depend on how
+ * samples are divided into micro-batches. The gradient has the same mask.
  */
 #include <stdarg.h>
 #include <stddef.h>
