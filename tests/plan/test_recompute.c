@@ -248,8 +248,7 @@ static void test_marks_lower_the_peak(void **state)
     plan = must_compile(&m, &options);
     all = bg_plan_device_bytes(plan, 0);
     bg_plan_destroy(plan);
-    options.memory.recompute =
-        BG_RECOMPUTE_STAGE; /* the stage of the loss has no marks, because recomputation would not save memory */
+    options.memory.recompute = BG_RECOMPUTE_STAGE; /* the loss's stage would save no memory */
     plan = must_compile(&m, &options);
     assert_int_equal(bg_plan_device_bytes(plan, 0), all);
     assert_int_equal(bg_plan_summarize(plan).recomputed_op_count, 0);
