@@ -335,8 +335,8 @@ static void canonical_fits_agree(void **state)
         bg_trainer_destroy(trainers[i]);
 }
 
-/* If an infeed ends within a call, the updates before the end count; a loader's first ten updates give the expected
- * values. */
+/* If an infeed ends within a call, the updates before the end count. Their result is that of the first ten updates with
+ * a loader. */
 static void infeeds_end(void **state)
 {
     static const fit_case c = {"infeed", 42, 2, 0, 4, 2, 1, 1, true, false, false, .clip = 0};
