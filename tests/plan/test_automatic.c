@@ -152,7 +152,7 @@ static void test_measured_costs(void **state)
     assert_true(plan->problem.costs[0].forward_ns > 0.999e6 && plan->problem.costs[0].forward_ns < 1.001e6);
     assert_true(plan->problem.costs[1].backward_ns > 1.999e3 && plan->problem.costs[1].backward_ns < 2.001e3);
     bg_plan_destroy(plan);
-    options.execution.schedule = "zb-h1"; /* W apart */
+    options.execution.schedule = "zb-h1"; /* W is a separate action */
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
     assert_true(plan->problem.costs[1].backward_ns > 0.999e3 && plan->problem.costs[1].backward_ns < 1.001e3);
     assert_true(plan->problem.costs[1].weights_ns > 0.999e3 && plan->problem.costs[1].weights_ns < 1.001e3);
