@@ -188,7 +188,8 @@ static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
     return plan;
 }
 
-/* `auto` separates W if this makes the step end earlier. It is then as fast as the schedules that always separate W. */
+/* `auto` separates W if this makes the step end earlier. The step is then as fast as with the schedules that always
+ * separate W. */
 static void test_weights_apart(void **state)
 {
     static const char *const others[] = {"interleaved", "grouped", "zb-h1", "zb-h2"};
