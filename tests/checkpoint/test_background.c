@@ -1,7 +1,7 @@
 /*
  * test_background.c: checkpoints that are written in the background during training. They contain the state at the time
  * of the request, and report write failures at the end. The test also covers which older checkpoints are kept, by their
- * times.
+ * times or their metrics.
  */
 #include <stdarg.h>
 #include <stddef.h>
