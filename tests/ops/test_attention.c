@@ -133,8 +133,8 @@ static void test_mask_is_the_documented_one(void **state)
     assert_in_range(dropped, 1, ROWS * WIDTH * LENGTH / 2);
 }
 
-/* One micro-batch of two sequences equals two micro-batches of one sequence. In inference nothing is dropped. The
- * kernels choose the number of pieces. */
+/* One micro-batch of two sequences equals two micro-batches of one sequence. The requested number of pieces has no
+ * effect. In inference nothing is dropped. */
 static void test_what_changes_nothing(void **state)
 {
     const bg_kernel_env whole = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};

@@ -1,6 +1,7 @@
 /*
  * test_dot_product_attention.c: compares attention with masks, biases, windows, shared keys and slopes with PyTorch and
- * central differences. Without these options it equals attention.c. It also tests the dropout mask and errors.
+ * central differences. Without these options, results are those of bg_attention. The test also covers the dropout mask
+ * and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
