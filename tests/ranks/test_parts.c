@@ -321,7 +321,7 @@ static void older_parts_go(void **state)
         test_folder_remove(folder);
 }
 
-/* A write failure on one rank is an error on all, and no file remains. */
+/* A write failure on one rank is an error on all, and no file of that checkpoint remains. */
 static void a_rank_that_cannot_write(void **state)
 {
     char folder[PATH_BYTES];
