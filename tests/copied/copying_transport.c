@@ -121,7 +121,7 @@ static bool is_behind(const copying *c, const parcel *p)
     return false;
 }
 
-/* Removes the next parcel that has arrived. With `moves`, all other parcels need one call less to arrive. */
+/* Removes the next parcel that has arrived. With `moves`, first brings every parcel's arrival nearer by one call. */
 static parcel *take_arrived(copying *c, bool moves)
 {
     parcel *found = NULL;

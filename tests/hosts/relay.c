@@ -33,7 +33,7 @@
 typedef struct frame {
     int64_t due_ns;
     size_t size_bytes;
-    uint32_t to; /* the index of a host, or all other hosts */
+    uint32_t to; /* the index of a host, or EVERYBODY */
     unsigned char bytes[MAX_FRAME];
 } frame;
 

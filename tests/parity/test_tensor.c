@@ -428,7 +428,8 @@ static bool is_same_mesh(const cut *a, const cut *b)
     return memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0;
 }
 
-/* Resumes from the folder's checkpoint of `first`. */
+/* Resumes `first` from the folder's checkpoint under the division `to`, and compares the further losses with those of
+ * `whole`. */
 static void go_on(const char *folder, const cut *from, const cut *to, const run *first, const run *whole)
 {
     bg_error error = {0};

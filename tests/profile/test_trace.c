@@ -280,8 +280,8 @@ static void test_short_ring(void **state)
     check_run(&options, true);
 }
 
-/* The values that device 0 of a pipeline stashes for the backward pass are a large part of its memory, and are
- * visible. */
+/* The memory counter of device 0 of a pipeline includes the values stashed for the backward pass: at its highest it is
+ * above the bytes of everything else. */
 static void test_stash_is_in_the_counters(void **state)
 {
     bg_options options = make_options(true);

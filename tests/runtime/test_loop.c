@@ -402,8 +402,8 @@ static void integers_count_inside_graphs(void **state)
 
 /* ---- loops in loops ---- */
 
-/* The outer loop runs total += inner 5 times. The inner one doubles n while n < limit, at most 100 times: 1, 2, 4, 8.
- */
+/* The outer loop adds the inner loop's result to total, 5 times. The inner loop doubles n while n < limit, at most 100
+ * times: 1, 2, 4, 8. */
 static void loops_nest(void **state)
 {
     bg_graph *inner = NULL, *innermost = NULL, *condition = make_condition(8);

@@ -424,7 +424,7 @@ static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_prob
 }
 
 /* Checks that the verifier's depths are sufficient for two steps and equal the numbers of micro-batches that the
- * devices hold. */
+ * devices hold; an edge between devices may be deeper. */
 static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem *p, uint64_t seed)
 {
     uint32_t depths[MOST_EDGES];

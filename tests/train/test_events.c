@@ -333,7 +333,7 @@ static void an_early_stop_counts_the_epoch(void **state)
         assert_int_equal(bg_trainer_epoch(r.trainer), 1);
         assert_int_equal(stop.end_epoch, 1);
         assert_int_equal(stop.saves, 1);
-        /* The end of an epoch is the beginning of the next. */
+        /* The end of an epoch and the beginning of the next are the same place. */
         assert_true((stop.saved_epoch == 1 && stop.saved_batch == 0) ||
                     (stop.saved_epoch == 0 && stop.saved_batch == 2));
         close_rig(&r);
