@@ -355,7 +355,7 @@ static void test_outfeeds(void **state)
 
     (void)state;
 #ifdef TEST_RANKS
-    skip(); /* each rank has the rows that it computes */
+    skip(); /* a rank's outfeed has only the rows that this rank computes */
 #endif
     options.execution.device_iterations = 4;
     options.execution.strategy = BG_STRATEGY_PIPELINED;

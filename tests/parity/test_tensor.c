@@ -53,7 +53,7 @@ typedef struct run {
     bg_graph *graph;
     bg_plan *plan;
     bg_session *session;
-    uint32_t tensor, updates;    /* replicas of a copy of the model; number of updates made */
+    uint32_t tensor, updates;    /* replicas that share one copy of the model; number of updates made */
     double losses[MOST_UPDATES]; /* means over the batch */
     float norms[MOST_UPDATES];
 } run;
