@@ -171,7 +171,7 @@ static void test_larger_shapes(void **state)
         check(&shapes[i], &random);
 }
 
-/* Checks that a NaN affects only results whose windows include it. */
+/* Checks that a NaN or an infinity affects only results whose windows include it. */
 static void check_not_finite(int64_t h, int64_t w, int64_t stride)
 {
     random_state random = {79};

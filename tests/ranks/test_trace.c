@@ -190,7 +190,7 @@ static void share(const uint32_t *hosts)
     if (own_rank() == 1)
         r.session->engine->created_ns -= (hosts == NULL ? 1 : 3) * skew_ns;
     run(&r);
-    e = read_events(&r); /* events of its own devices */
+    e = read_events(&r); /* events of this rank's devices */
     for (uint32_t i = 0; i < e.count; i++)
         assert_int_equal(r.session->owners[e.all[i].replica * STAGES + e.all[i].device], own_rank());
     free(e.all);
