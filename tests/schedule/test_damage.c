@@ -11,7 +11,8 @@
  *     a schedule is valid    when no action is wrong, all actions of the problem are done, and two steps in a row end
  *                            with some number of slots (more slots never hurt, so the test uses one per micro-batch)
  *
- * For a valid schedule, the verifier's depths must also be sufficient and equal those counted from the lists.
+ * For a valid schedule, the verifier's depths must also be sufficient and equal those counted from the lists; only an
+ * edge between devices may be deeper.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -36,7 +36,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* Finds a parameter of the rig's net. */
+/* Finds a matrix among the parameters of the rig's net. */
 static void find_parameter(bg_weights *weights, bg_weight *out)
 {
     for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
