@@ -301,7 +301,7 @@ static void test_dualpipev(void **state)
         }
 }
 
-/* With fewer micro-batches than the published figures assume, idle time grows but memory does not. */
+/* With fewer micro-batches than the published figures assume, devices keep no more values. */
 static void test_few_micro_batches(void **state)
 {
     static const char *const names[] = {"zb-v", "v-half", "v-min", "dualpipev"};
