@@ -1,7 +1,7 @@
 /*
  * test_background.c: checkpoints that are written in the background during training. They contain the state at the time
  * of the request, and report write failures at the end. The test also covers which older checkpoints are kept, by their
- * times.
+ * times or their metrics.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -135,7 +135,7 @@ static void test_writing_beside_training(void **state)
     while (!is_written)
         assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &r.error), BG_OK);
     assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
-    assert_int_equal(test_folder_count(folder), 1); /* the previous one is removed */
+    assert_int_equal(test_folder_count(folder), 1); /* the previous checkpoint is removed */
     open_rig(&other);
     assert_int_equal(bg_checkpoint_load(other.session, folder, NULL, &found, &other.error), BG_OK);
     assert_string_equal(found.info, "beside");
@@ -338,7 +338,7 @@ static void test_best_ones(void **state)
             memset(name, 'x', sizeof name - 1); /* the string was valid only during the call */
             assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
         }
-        /* up to step 2 all are kept, later the newest and the two best */
+        /* up to step 2 all checkpoints are kept, later the newest and the two best */
         for (uint64_t old = 1; old <= step; old++) {
             const bool is_best = step <= 2   ? true
                                  : step == 3 ? old == 2 || old == 3

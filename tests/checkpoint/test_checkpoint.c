@@ -64,7 +64,7 @@ static bg_options options_for(const way *w)
     return options;
 }
 
-/* Creates a session with these weights, which creates missing values. */
+/* Creates a session with these weights, and saves a checkpoint to `directory` or loads one from it. */
 static void with_session(const test_model *model, const bg_optimizer *optimizer, const way *w, bg_weights *weights,
                          const char *directory, bool is_save, const char *what)
 {
@@ -94,7 +94,7 @@ static bg_weights *make_weights(uint64_t step)
 
 /* The results of an uninterrupted run: its losses, and the checkpoint of its last state as a file's bytes. */
 typedef struct expectation {
-    test_result losses; /* and the values that follow them */
+    test_result losses; /* losses, followed by all weights and states */
     char *file;
     size_t file_bytes;
 } expectation;
@@ -599,7 +599,7 @@ static void test_other_types_and_seeds(void **state)
     assert_scrambled(f);
 }
 
-/* A load into a session that trains in another way says so, with both sides. */
+/* Loading into a session with other training settings logs the settings of both. */
 static void test_other_settings(void **state)
 {
     fixture *f = *state;
@@ -825,7 +825,7 @@ static void test_out_of_memory(void **state)
 
 /* A file becomes a checkpoint only after it was read back under its temporary name. In this test the disk stores one
  * wrong byte and does not report this. */
-static int64_t flipped_byte = -1; /* its position in the file that is read */
+static int64_t flipped_byte = -1; /* the position of this byte in the file that is read; -1: no byte */
 static unsigned flips;
 
 ssize_t pread(int descriptor, void *out, size_t size_bytes, off_t offset)
@@ -996,7 +996,7 @@ static void test_files_that_cannot_be_removed(void **state)
     assert_non_null(strstr(error.message, ".tmp-"));
     assert_non_null(strstr(error.message, " was not removed: Device or resource busy"));
     assert_loads(f, STEP + 2);
-    /* The next save removes it, like the older ones. */
+    /* The next save removes the invalid file, like the older checkpoints. */
     save(f, STEP + 3, NULL);
     assert_int_equal(test_folder_count(f->folder), 1);
 }

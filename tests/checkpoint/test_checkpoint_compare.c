@@ -436,8 +436,8 @@ static void test_weights_without_a_session(void **state)
         }
         bg_weights_destroy(weights);
     }
-    /* A second session with such an optimizer on the same weights is an error too. An optimizer whose state has other
-     * names may resume from the checkpoint.
+    /* A second session on the same weights is an error too if its optimizer's state has the same names, but another
+     * meaning. An optimizer whose state has other names may train the weights.
      */
     open_training(&t, "adamw", 1);
     train(&t);

@@ -79,7 +79,7 @@ static bg_status train(bg_session *session, const char *directory, bg_error *err
         if (status == BG_OK)
             status = bg_checkpoint_save(session, directory, &options, error);
     }
-    /* Also cleans up after a run that was killed between its last checkpoint and the removal of older ones. */
+    /* Another save cleans up after a run that was killed between its last checkpoint and the removal of older ones. */
     if (status == BG_OK)
         status = bg_checkpoint_save(session, directory, &options, error);
     for (uint32_t i = 0; i < MOST_INPUTS; i++)

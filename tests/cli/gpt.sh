@@ -1,7 +1,7 @@
 # gpt.sh: code that the script tests of `brigade gpt` share. Source it after support.sh. It enters $folder.
 
 cd "$folder" || exit 1
-# Runs are slow under a sanitizer, so those that differ from others only in numbers are left out.
+# Runs are slow under a sanitizer. There, tests leave out runs that differ from other runs only in their numbers.
 quick=${BRIGADE_TEST_QUICK:-}
 one='--set tensor_parallel_1=1 tensor_parallel_2=1 stochastic_rounding=false'
 plain="$one precision=float32 maximum=0.003 warmup_proportion=0"

@@ -35,7 +35,7 @@ await_handler() {
     sleep 0.5
 }
 
-# fail NAME [DETAIL...]
+# fail NAME [DETAIL...]: counts a failure and prints it.
 fail() {
     echo "FAILED: ${case_name:+$case_name: }$*"
     failed=$((failed + 1))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# brigade checkpoint prints the content of a checkpoint, verifies it, compares two, and converts to weights of other
-# frameworks and back.
+# brigade checkpoint prints the content of a checkpoint, verifies it, compares two checkpoints, and converts them to
+# weights of other frameworks and back.
 . "$(dirname "$0")/support.sh"
 images=320 batch=4
 make_digits $images 80
@@ -92,7 +92,7 @@ check "of several files" test "$(ls hub/model-0*.safetensors | wc -l)" -gt 1
 check "with the same weights" "$program" checkpoint diff hub four.safetensors >/dev/null
 "$program" checkpoint convert saved half/ --floats bfloat16 --prefix net. --rename 'm.*=layer1.*' >out 2>err
 check "renamed: $(cat err)" sh -c "'$program' checkpoint inspect half --tensors | grep -q 'net.m.*bfloat16'"
-# Converts back: the weights of step 6 with the state of step 4.
+# Converts weights back to a checkpoint: those of step 6 get the state of step 4.
 "$program" checkpoint convert run six/ >out 2>err
 "$program" checkpoint convert six back --like saved >out 2>err
 check "back to a checkpoint: $(cat err)" "$program" checkpoint verify back >out

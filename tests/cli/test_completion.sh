@@ -13,7 +13,7 @@ END
 offers() {
     bash "$folder/bash.sh" "$root/share/completions/brigade.bash" "$program" "$@"
 }
-# has TEXT LINE
+# has TEXT LINE: succeeds if the text has this line.
 has() {
     printf '%s\n' "$1" | grep -q -x -F -e "$2"
 }

@@ -29,8 +29,8 @@ check "small files" grep -q '"subject":"limits","text":"A file may have at most'
 error 1 'no-such-folder' doctor --dir no-such-folder
 error 2 'brigade doctor: ' doctor --no-such-option
 
-# The launcher that started the process is recognized by its variables; with BRIGADE_MPI=none no MPI is needed. started
-# WANTED VARIABLE=VALUE...
+# started WANTED VARIABLE=VALUE...: checks that the launcher is recognized by these variables; with BRIGADE_MPI=none no
+# MPI is needed.
 started() {
     wanted=$1
     shift

@@ -9,7 +9,7 @@ small="$data --batch-size 10 --device-iterations 2 --gradient-accumulation 8 --t
 cd "$folder" || exit 1
 
 begin_case closed-descriptors
-# The next file that is opened must not become a standard stream.
+# If a standard stream is closed, the next file that is opened must not become this stream.
 (
     cd "$folder" || exit 1
     "$program" mnist $small --save closed.safetensors --log closed.jsonl >&- 2>closed.err
@@ -40,8 +40,8 @@ error 1 '--profile-dir' mnist $small --profile --profile-dir "$folder/file/profi
 error 1 '--profile-dir' mnist $small --profile --profile-dir /proc/profile
 error 1 '--log: ' mnist $small --log "$folder/none/log"
 
-# Existing targets that are not files are refused and remain. The test makes these device nodes, so that no real device
-# is at risk.
+# Existing targets that are not files are refused and remain. The test makes a pipe and a device node, so that no real
+# device is at risk.
 mkfifo "$folder/pipe"
 ln -s pipe "$folder/link-to-pipe"
 error 1 "--save: $folder/pipe: is a pipe, not a file" mnist $small --save "$folder/pipe"

@@ -47,7 +47,7 @@ error 1 'shard the state too' mnist $small --shard accumulators --replicas 2
 
 begin_case ipu-limits
 error 1 'gradient accumulation is 2' mnist $small --ipu-limits --gradient-accumulation 2
-# The default schedule, whether it is named or not.
+# The limit of the default schedule is the same whether the schedule is named or not.
 for schedule in '' '--schedule interleaved'; do
     error 1 'needs at least 7 (2 N - 1)' plan mnist --ipu-limits --gradient-accumulation 6 $schedule
     "$program" plan mnist --ipu-limits --gradient-accumulation 7 $schedule >/dev/null 2>"$folder/err"
@@ -74,7 +74,7 @@ else
 fi
 
 begin_case device-memory
-# The memory table follows the line.
+# The memory table follows the line of the error.
 "$program" mnist $small --device-memory 1320K >/dev/null 2>"$folder/err"
 check "too little memory is a failure" test $? -eq 1
 check "the first line says device, need and remedy" sh -c \

@@ -46,7 +46,7 @@ check "casts of bfloat16 are not told: $(cat cast.err)" test "$(cat cast.out)" =
 "$program" gpt eval --hf-model alternates.hf --input-files abab.txt --weights-type int8 >eval.out
 check "eval with weights of 8 bits" test "$(grep -cE '^Tokens: 799 |^Weights: ' eval.out)" -eq 2
 
-# The unchanged preset on its eight devices, with its learning rates; the losses are means over 50 updates.
+# Trains the unchanged preset on its eight devices with its learning rates, and compares means of 50 losses.
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config tiny --steps 600 --quiet --log tiny.jsonl >out 2>err
     check "the loss of the preset falls" awk "BEGIN { exit !($(values tiny loss | head -n 50 | paste -sd+) > \

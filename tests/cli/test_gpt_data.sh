@@ -48,7 +48,7 @@ train strides --steps 3 --input-files tokens.u16 --set sample_stride=4 vocab_siz
 check "windows are samples" cmp -s windows.safetensors strides.safetensors
 
 begin_case records
-# Records of the fuzz corpus with 5 and 6 tokens; the index of the second file has another order.
+# The data are records of the fuzz corpus with 5 and 6 tokens.
 tail -c +3 "$root/tests/fuzz/corpus/tfrecord/plain" >a.tfrecord
 train records --steps 1 --input-files a.tfrecord --set sequence_length=4 vocab_size=300 global_batch_size=2 --no-shuffle
 check "a TFRecord file" grep -q '^Data: a.tfrecord; 2 samples of 4 tokens$' records.out

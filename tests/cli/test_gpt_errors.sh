@@ -108,7 +108,7 @@ done
 
 # ---- files of configuration ----
 
-# file NAME CONTENT WORDS
+# file NAME CONTENT WORDS: a configuration file with this content is refused.
 file() {
     printf "$2" >"$1"
     error 2 "$3" gpt pretrain --config-file "$1" --quiet --steps 1
@@ -184,8 +184,8 @@ check "an older one, by its name" \
 check "is gone on from, to the same bits" cmp -s another/checkpoint_train_step_2.safetensors \
     saved/checkpoint_train_step_2.safetensors
 
-# With the guard, a loss that is not finite ends the run before its update, and leaves no checkpoint but a folder that
-# repeats the update. Without the guard the run ends after the update.
+# With the guard, a loss that is not finite ends the run before its update, and leaves no checkpoint, but a folder with
+# which the update can be repeated. Without the guard the run ends after the update.
 error 1 'the loss of weight update 2 is infinite or NaN: the update was refused' \
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save diverging
 check "no checkpoint: $(ls diverging)" test "$(ls diverging)" = refused-2

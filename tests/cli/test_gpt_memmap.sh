@@ -146,7 +146,7 @@ error 1 'did not end properly' gpt pretrain $tiny --memmap-dir ended.files --ste
 begin_case memory
 # ---- memory ----
 
-# 10.8 million parameters, 173 MB with gradients and moments, on two devices of 5 MB.
+# The model has 10.8 million parameters, 173 MB with gradients and moments, and is on two devices of 5 MB.
 large="--set $values layers=24 hidden_size=192 heads=4 vocab_size=512 sequence_length=32 max_positional_length=32
 global_batch_size=4 data_parallel=1 tensor_parallel_1=2 tensor_parallel_2=1"
 

@@ -31,7 +31,8 @@ for other in meshsingle meshpipelined meshresident; do
 done
 
 begin_case mesh-schedules
-# Stages of layers x tensor-parallel x data-parallel replicas, with every schedule of a pipeline.
+# Trains with stages of layers, tensor-parallel and data-parallel replicas, under two schedules of a pipeline; with
+# BRIGADE_TEST_ALL under all.
 schedules='interleaved zb-v'
 [ -n "${BRIGADE_TEST_ALL:-}" ] && schedules=$("$program" schedule list | awk 'NR > 1 && $1 != "phased" { print $1 }')
 train meshdata $mesh data_parallel=2

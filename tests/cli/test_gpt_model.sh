@@ -149,7 +149,7 @@ error 1 'cut.tfrecord: byte 0: ' gpt eval --hf-model many --input-files cut.tfre
 error 1 'tensor `wte.weight` is [257,4], but the configuration makes it [300,4]' gpt generate --hf-model zero --tokenizer bytes
 sed -i 's/300/100/' zero/config.json
 error 1 'the tokenizer has 257 tokens, but the model of zero has a vocabulary of 100' gpt generate --hf-model zero --tokenizer bytes
-# A model that the program trained, whose tokens are ASCII characters.
+# Generates with a model that the program trained; its tokens are ASCII characters.
 check pretrain "$program" gpt pretrain --config tiny --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 --steps 2 \
     --quiet --save-hf own >out 2>err
 check own "$program" gpt generate --hf-model own --prompt 'the ' --length 4 --temperature 0 >out

@@ -31,7 +31,7 @@ if [ -z "$quick" ]; then
 fi
 
 begin_case presets
-# Trains like the example, with float16 weights, stochastic rounding and float32 moments, without a warning.
+# Trains like the PopXL example, with float16 weights, stochastic rounding and float32 moments, without a warning.
 "$program" gpt pretrain --config tiny --steps 2 --quiet --save preset --save-weights preset.safetensors >out 2>err
 check "the preset trains without a warning: $(cat err)" test ! -s err
 check "the preset's weights are float16" sh -c 'grep -a -q "\"F16\"" preset.safetensors && ! grep -a -q "\"F32\"" preset.safetensors'
@@ -79,8 +79,8 @@ check "a folder of float16 weights comes and goes" cmp -s halfhf3/model.safetens
 check "its configuration says float16" grep -q '"torch_dtype": "float16"' halfhf3/config.json
 
 begin_case gradients
-# Accumulates like the example, with a running mean in the weights' type. In the largest preset this is 13.1 GB off the
-# device.
+# Accumulates like the PopXL example, with a running mean in the weights' type. The largest preset then keeps 13.1 GB
+# outside the device.
 running='--accumulation mean-running --accumulator-type same'
 train gradients --set precision=float16 loss_scaling=1024 $running
 train gradientspipelined --set precision=float16 loss_scaling=1024 $running --strategy pipelined --schedule gpipe

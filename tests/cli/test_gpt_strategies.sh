@@ -25,7 +25,7 @@ done
 begin_case trace
 train traced --phases parallel --trace trace.json
 same base traced
-# In the trace a replica is a process and a device a thread. Layers are on two devices, each with reductions and
+# In the trace a replica is a process, and a device is a thread. Layers are on two devices, each with reductions and
 # backward actions.
 for kind in REDUCE B; do
     for place in '"pid":0,"tid":0' '"pid":0,"tid":1' '"pid":1,"tid":0' '"pid":1,"tid":1'; do
@@ -34,7 +34,7 @@ for kind in REDUCE B; do
 done
 
 begin_case options
-# Options by name, and options that are passed directly to the library.
+# Passes options by name in a file, and others directly to the library in BRIGADE_OPTIONS.
 printf 'setExecutionStrategy(pipelined)\nschedule grouped\nseed 42\nplace_weights device\nmatmul_proportions 0.01\n' >run.txt
 BRIGADE_OPTIONS='cores=1 seed=7' train byoptions --options run.txt --seed 3
 same base byoptions

@@ -85,7 +85,7 @@ done
 for strategy in single sharded pipelined phased; do
     check "memory, $strategy" grep -q "^  $strategy  *[1-4]  *[0-9]*  *[0-9.]*  *[0-9.]*  *[0-9.]*$" inspect.out
 done
-# It prints the same memory as the plan.
+# `brigade inspect` prints the same memory as `brigade plan`.
 "$program" plan train "$net" --batch-size 8 >plan.out 2>&1
 bytes=$(sed -n 's/^device 0 *[0-9]* *[0-9]* *[0-9]* *[0-9]* *[0-9]* *[0-9]* *\([0-9]*\) .*/\1/p' plan.out)
 check "as the plan: $bytes" awk -v bytes="$bytes" '$1 == "single" { d = $4 * 1e6 - bytes; exit d > -501 && d < 501 ? 0 : 1 }' inspect.out

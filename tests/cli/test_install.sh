@@ -40,7 +40,8 @@ else
     skipped=$((skipped + 1))
 fi
 
-# Each function of the headers has the release's version; a program remembers it, so that a loader can refuse.
+# Each function of the headers has the release's version. A program contains this version, so that the loader can refuse
+# a library of another release.
 begin_case symbols
 library=$folder/usr/lib/libbrigade.so
 check "soname" sh -c 'readelf -d "$1" | grep -q "SONAME.*\[libbrigade\.so\.$2\]"' sh "$library" "$(sed -n 's/^SOVERSION := //p' "$root/Makefile")"
@@ -63,7 +64,7 @@ flags=$(PKG_CONFIG_PATH="$folder/moved/lib/pkgconfig" pkg-config --cflags --libs
 check "brigade.pc can be moved: $flags" sh -c 'case $2 in *"$1/usr"*) exit 1 ;; esac; set -- $2; test -e "${1#-I}/brigade.h" && test -e "${2#-L}/libbrigade.so"' sh "$folder" "$flags"
 mv "$folder/moved" "$folder/usr"
 
-# Prints loss and accuracy of three epochs, then of the test.
+# right_output FILE: succeeds if the file has loss and accuracy of three epochs, and of a test that is good enough.
 right_output() {
     [ "$(grep -c '^train: loss [0-9.]*, accuracy [0-9.]* %$' "$1")" -eq 3 ] &&
         grep -q '^test: loss 0\.[0-9]*, accuracy [0-9.]* %$' "$1" &&

@@ -118,8 +118,7 @@ for kill in $(seq $kills); do
     sleep $(awk -v c=$chosen 'BEGIN { print c / 1000 }')
     choose $ranks
     victim=$chosen
-    # Every other time another rank gets a signal to end while this one is dead; without the dead rank's part there is
-    # no checkpoint.
+    # Every other time another rank then gets a signal to end; without the dead rank's part there is no checkpoint.
     other=pid.$(((victim + 1) % ranks))
     if [ -s pid.$victim ]; then kill -KILL "$(cat pid.$victim)" 2>/dev/null; else kill -TERM $mpirun; fi
     [ $((kill % 2)) -eq 0 ] && [ -s $other ] && kill -TERM "$(cat $other)" 2>/dev/null

@@ -50,7 +50,7 @@ launch --ranks 2 --restart-on-failure 1 -- "$program" mnist $common --init=whole
 check "with an equals sign neither: $(cat err)" test "$(grep -c -e '--init' asked)" -eq 1
 check "and the last folder counts: $(ls c)" test -f c/checkpoint_train_step_6.safetensors
 
-# Another launcher, so that no model is trained: it ends at once, and the folder already has a checkpoint.
+# The program is a script that fails at once, so no model is trained; the folder already has a checkpoint.
 mkdir -p bin g
 cat >bin/brigade <<'END'
 #!/bin/sh
@@ -150,7 +150,7 @@ launch --hosts one:2,two:3 --min-ranks 4 --restart-on-failure 3 --probe 'test -e
 check "too few are an error" test $? -eq 1
 check "that says how many: $(cat err)" grep -q 'have slots for 2 ranks, fewer than the 4 that --min-ranks requires' err
 
-# ends PROGRAM...: checks that no process of the test's program is left.
+# A signal ends the command with a checkpoint. A command that ignores the signal is killed after the grace period.
 begin_case preemption
 : >failures
 rm -rf c

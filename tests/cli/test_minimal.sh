@@ -11,7 +11,7 @@ for room in $rooms; do
         [ -f "$source" ] && objects="$objects $build/${source%.c}.o"
     done
 done
-# The compiler options of the build folder's objects.
+# Finds the sanitizer that the build folder's objects have.
 sanitize=
 if nm "$build/src/core/error.o" | grep -q __asan_; then sanitize=address,undefined; fi
 if nm "$build/src/core/error.o" | grep -q __tsan_; then sanitize=thread; fi

@@ -78,7 +78,7 @@ interrupt TERM 143
 interrupt KILL 137
 [ -n "${BRIGADE_TEST_QUICK:-}" ] || interrupt INT 130
 
-# Refusals.
+# A checkpoint is refused without --resume, or with options that do not match it.
 error 1 'has a checkpoint of an earlier training, of weight update 300; add --resume' \
     mnist --data-dir data --checkpoint c1
 shape="--batch-size $batch --gradient-accumulation 2 --device-iterations 5 --strategy sharded"

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/support.sh"
 cd "$root" || exit 1
 
-# The compiler options of the build folder's objects.
+# Finds the sanitizer that the build folder's objects have.
 sanitize=
 if nm "$build/src/cli/main.o" | grep -q __asan_; then sanitize=address,undefined; fi
 if nm "$build/src/cli/main.o" | grep -q __tsan_; then sanitize=thread; fi
@@ -12,7 +12,7 @@ compile=${CC:-cc}
 [ "${sanitize#fuzzer}" = "$sanitize" ] || compile=clang
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L ${sanitize:+-fsanitize=$sanitize}"
 
-# The sources of the program with the new model, whose row follows the last one.
+# Copies the program's sources and adds the new model, whose row follows the last one.
 mkdir -p "$folder/src"
 cp -r src/cli "$folder/src/cli"
 cp tests/cli/third_model.c "$folder/src/cli/points.c"

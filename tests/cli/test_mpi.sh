@@ -28,7 +28,7 @@ for mpi in openmpi mpich; do
 done
 [ -z "${BRIGADE_TEST_QUICK:-}" ] || mpis=$full
 
-# in_full MPI
+# in_full MPI: succeeds if this MPI runs all tests.
 in_full() {
     case " $full " in *" $1 "*) true ;; *) false ;; esac
 }
@@ -107,7 +107,8 @@ for mpi in $mpis; do
     trained $? "$mpi, replicas of a stage together" whole-replicas w
 done
 
-# Ways to divide an update of 8 micro-batches: replicas, accumulation, ranks. The last batch of an epoch is smaller.
+# Divides an update of 8 micro-batches in several ways into replicas, accumulation and ranks. The last batch of an epoch
+# is smaller.
 begin_case canonical
 common="mnist --data-dir data --cores 1 --quiet --batch-size 4 --last-batch smaller --epochs 1 --canonical-reductions"
 common="$common --device-iterations 2 --output-mode all"
@@ -131,7 +132,7 @@ for share in "2 2" "4 1"; do
     done
 done
 
-# A model and data from files; each rank reads only the data that its devices need.
+# The model and the data are in files; each rank reads only the data that its devices need.
 begin_case train
 oracle=$root/tests/oracle/train
 train="train $oracle/net.onnx --input x=$oracle/images.npy --target $oracle/labels.npy --normalize 0.4,0.3 --cores 1"
@@ -268,7 +269,7 @@ for mpi in $mpis; do
     check "$mpi, none: each trains by itself" test "$? $(grep -c '^Testing' out)" = "0 2"
     rm -f w
 done
-# A launcher's environment if its MPI finds only one process, or is not installed.
+# Under MPICH's launcher, Open MPI finds only one process, which is an error.
 for mpi in $mpis; do
     [ $mpi = openmpi ] && continue
     case $mpis in *openmpi*) ;; *) continue ;; esac

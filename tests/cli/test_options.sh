@@ -4,7 +4,7 @@
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 
-# All commands that --help of the program and of its commands lists.
+# commands: prints all commands that --help of the program and of its commands lists.
 commands() {
     "$program" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' | while read -r command; do
         echo "$command"

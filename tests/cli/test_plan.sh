@@ -104,7 +104,7 @@ check "and after no other" test "$(grep -c '^After pass' fuse.out)" -eq 1
 check "of the other model too" grep -q '^After pass `programs`:$' gpt.out
 error 1 'dump_after is `fuze`; it must be a pass (anchors, copies, loop, precision, prune, quantize, fuse' plan mnist --dump-after fuze
 
-# row TABLE RANKS: that row of the table of ranks, its last figure
+# row TABLE RANKS: prints the last number in the row of these ranks.
 row() {
     sed -n "/^$1/,/^\$/p" ranks.out | sed -n "s/^$2  .* \([0-9.]* [kMGT]*B\)\$/\1/p"
 }

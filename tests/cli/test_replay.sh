@@ -7,7 +7,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset BRIGADE_MPI BRIGADE_OPTIONS
 make_digits 320 80
-# A learning rate that makes the weights so large that a later loss is not finite.
+# This learning rate makes the weights so large that a later loss is not finite.
 digits="mnist --data-dir data --batch-size 4 --gradient-accumulation 4 --optimizer adamw --learning-rate 1e15 --cores 1
     --quiet --steps 12 --epochs 1"
 

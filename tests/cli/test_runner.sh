@@ -17,7 +17,7 @@ clear_tests() {
     rm -f "$tree"/tests/room/* "$tree"/build/tests/room/*
 }
 
-# expect CODE LAST_LINE
+# expect CODE LAST_LINE: checks the exit code of tests/run.sh and its last line.
 expect() {
     "$tree/tests/run.sh" "$tree/build" >"$folder/out" 2>&1
     run_code=$?

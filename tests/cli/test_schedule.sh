@@ -23,13 +23,14 @@ prints() {
 prints 'dev2 .  .  F0 .  F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 .  B7 .  .' show interleaved
 prints 'makespan 33, idle 27.3 %; 48 messages a step' show interleaved
 prints 'micro-batches kept, by device: 4 3 2 1' show interleaved
-# Names of other systems, and TensorFlow's timetable: M + 2 N - 1 steps.
+# Schedules also have the names of other systems. With --separate-loss, grouped has TensorFlow's timetable of M + 2 N -
+# 1 steps.
 prints 'makespan 33, idle 27.3 %; 48 messages a step' show 1F1B
 prints 'dev3 .    .    .    F0   F1B0 F2B1 F3B2 F4B3 F5B4 F6B5 F7B6 B7   .    .    .' show Grouped --separate-loss
 prints 'micro-batches kept, by device: 8 6 4 2' show grouped --separate-loss
 prints 'makespan 49, idle 2.0 %' show interleavedzerobubble --stages 4
 prints 'Interleaved1F1B        looped' --help
-# It is as fast as grouped and stashes less.
+# `auto` chooses a schedule that is as fast as grouped and stashes less.
 prints 'micro-batches kept, by device: 4 3 2 1' show auto
 prints 'messages a step, 49152 bytes' show interleaved --message 1K
 prints 'by device: 4 3 2 1; at most 4194304 bytes' show interleaved --stash 1M
@@ -138,7 +139,7 @@ prints 'valid' verify i.txt --stages 4 --micro-batches 8 --devices 4
 error 1 '--stages is 3, but i.txt has 4' schedule verify i.txt --stages 3
 error 1 '--micro-batches is 9, but i.txt has 8' schedule verify i.txt --micro-batches 9
 error 1 '--devices is 2, but i.txt has 4' schedule simulate i.txt --devices 2
-# Also if the value is the default without a file.
+# A number that contradicts the file is refused even if it is the default without a file.
 "$program" schedule show interleaved --stages 2 --micro-batches 2 --to text >two.txt
 error 1 '--stages is 4, but two.txt has 2' schedule verify two.txt --stages 4
 error 1 '--micro-batches is 8, but two.txt has 2' schedule verify two.txt --micro-batches 8

@@ -45,7 +45,7 @@ if [ -z "$browser" ]; then
     exit
 fi
 
-# The first six plain words in a row of a document.
+# phrase PAGE: prints the first six plain words in a row.
 phrase() {
     awk '!/^[|#`<! ]/ && match($0, /[A-Za-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+/) { print substr($0, RSTART, RLENGTH); exit }' "$root/$1.md"
 }
@@ -57,7 +57,7 @@ for page in $searched; do
     phrases="$phrases[\"$page\", \"$(phrase "$page")\"], "
 done
 
-# A page that shows the others in frames of phone and desktop width, measures them, and types into the search.
+# look.html shows the other pages in frames of phone and desktop width, measures them, and types into the search.
 cat >site/look.html <<END
 <!doctype html><html><body><pre id="results"></pre><script>
 const pages = ["index", "docs/options", "docs/strategies", "docs/troubleshooting", "commands", "schedules", "reference/index",

@@ -156,7 +156,7 @@ further() {
 }
 
 # brigade launch through srun: killed ranks are restarted from the last checkpoint, and a signal ends them with a new
-# one.
+# checkpoint.
 begin_case launch
 for interface in $interfaces; do
     rm -rf c launched

@@ -38,7 +38,7 @@ tokens special '120 256 256' s.txt --special-tokens
 check "text like any other" sh -c "'$program' data tokenize s.txt --output o.u16 | grep -q '^1 document, 15 tokens are in o.u16$'"
 check summary sh -c "'$program' data tokenize a.txt b.txt --length 3 --output o.u16 | grep -q '^2 windows of 3 tokens; 3 tokens at the ends of documents'"
 
-# The tokenizer of a folder, with more tokens than two bytes can represent.
+# Reads a tokenizer from a folder. Its vocabulary then grows beyond the tokens that two bytes can represent.
 mkdir bpe
 awk 'BEGIN {
     printf "{"
@@ -68,7 +68,8 @@ check "records" "$program" data tokenize a.txt h.txt --length 3 --overlap 1 --ou
 check "records: two files are named" grep -q '^2 documents, 18 tokens are in r.tfrecord, indexed by r.index$' out
 check "records: windows" grep -q '^6 windows of 3 tokens; ' out
 check "records: the index" test "$(tr '\n' ' ' <r.index)" = '0 40 40 41 81 40 121 40 161 40 201 41 '
-# The first record, written by hand: length, masked CRC-32C of the length, example, masked CRC-32C of the example.
+# The bytes of the first record were computed by hand: length, masked CRC-32C of the length, example, masked CRC-32C of
+# the example.
 check "records: the bytes" test "$(head -c 40 r.tfrecord | od -An -v -tx1 | tr -d ' \n')" = \
     1800000000000000a37f4b220a160a140a09696e7075745f69647312071a050a03616263126953d4
 cp r.tfrecord kept.tfrecord && cp r.index kept.index

@@ -68,7 +68,7 @@ for batches in 1 4; do
     done
 done
 check "something was learned" sh -c '! cmp -s single.onnx "$1"' - "$files/net.onnx"
-# Two replicas of two micro-batches have the samples of one of four.
+# Two replicas with two micro-batches each have the same samples as one replica with four.
 train halves "$files/net.onnx" $data --gradient-accumulation 2 --replicas 2 --epochs 2 --last-batch drop --canonical-reductions --quiet --save halves.onnx
 train whole "$files/net.onnx" $data --gradient-accumulation 4 --epochs 2 --last-batch drop --canonical-reductions --quiet --save whole.onnx
 check "replicas" cmp -s halves.onnx whole.onnx

@@ -38,7 +38,7 @@ train mse "$files/table.onnx" --input "x=$table:0,1,2" --target "$table:price" $
 as_recorded mse
 check "a metric of numbers: $(head -1 mse.jsonl)" grep -q '^{"step":1,"epoch":1,"loss":0.5179[0-9]*,"mae":0.6320[0-9]*,' mse.jsonl
 
-# Losses in the model's element type.
+# Losses have the model's element type, here float64.
 begin_case types
 train mse "$files/table64.onnx" --input "x=$table:0,1,2" --target "$table:price" $numbers --metric mae
 as_recorded mse
@@ -76,7 +76,7 @@ cp "$files/images.npy" 'odd:name/a:b.npy'
 train colons "$files/net.onnx" --input 'x=odd:name/a:b.npy' --target "$files/labels.npy" --epochs 1 --quiet
 check "colons of a name that is there" test "$(losses colons.jsonl | wc -l)" -eq 2
 
-# Outputs of exported scikit-learn models: chosen labels, and maps of classes as rows of numbers.
+# Exported scikit-learn models have labels as outputs, and maps of classes, which become rows of numbers.
 begin_case imitations
 infer_scikit() { # MODEL OUTPUT TYPE NAME
     "$program" infer "$files/$1.onnx" --input "X=$files/table.csv:area,rooms,age" --output "$2=scikit.npy" --quiet
@@ -134,7 +134,7 @@ train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$fil
     --gradient-accumulation 4 $validation
 check "of which a call is one batch: $(cat fixed.err)" grep -q '"validation":' fixed.jsonl
 
-# MODEL INPUT... -- TARGET: checks 50 updates against tests/oracle/onnx.txt.
+# learn MODEL TARGET ARGUMENT...: compares the losses of 50 updates with tests/oracle/onnx.txt, for two optimizers.
 begin_case models
 onnx_data=$files/onnx.npz
 learn() {

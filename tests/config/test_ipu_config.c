@@ -180,7 +180,7 @@ static void test_every_type(void **state)
     static const char *const values[] = {"true", "1", "0.5", "\"x\"", "[1]", "[0.5]", "{\"a\": 1}", "null"};
     static const struct {
         const char *names[12];
-        const char *taken; /* indexed by value: a string that may be set without other fields */
+        const char *taken; /* for each of `values`: y if these fields accept it without other fields */
     } kinds[] = {
         {{"auto_loss_scaling", "enable_half_partials", "execute_encoder_on_cpu_for_generation", "explicit_ir_inference",
           "optimizer_state_offchip", "recompute_checkpoint_every_layer", "replicated_tensor_sharding"},
@@ -317,7 +317,7 @@ static void test_unknown_keys(void **state)
     assert_string_equal(text, "{\n  \"enable_half_first_order_momentum\": true,\n  \"foo\": {\n    \"b\": 1\n  },\n"
                               "  \"optimum_version\": \"1.6.1\"\n}\n");
     free(text);
-    /* These fields remain after a change too. */
+    /* Unknown and deprecated fields remain after a change too. */
     assert_int_equal(bg_ipu_config_set(config, "replication_factor",
                                        &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 2}, NULL),
                      BG_OK);
@@ -554,7 +554,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     (void)state;
 
     test_folder_create(folder);
-    strcat(folder, "/one/two"); /* written when the file is saved */
+    strcat(folder, "/one/two"); /* these folders are made when the file is saved */
     config = parse(file);
     if (bg_ipu_config_save(config, folder, &error) != BG_OK)
         fail_msg("%s", error.message);

@@ -92,7 +92,7 @@ static void test_deep_copies(void **state)
     assert_string_equal(view->execution.block_costs[0].name, "B1");
     assert_int_equal(view->execution.device_mapping[1], 1);
     assert_true(view->memory.matmul_proportions[1] == 0.25);
-    /* The named options are applied, with anchors. */
+    /* Applies the options that were set, with anchors, and no others. */
     assert_true(bg_run_options_is_given(clone, "deviceIterations"));
     assert_false(bg_run_options_is_given(clone, "replicas"));
     to.replicas.count = 5;
@@ -253,7 +253,8 @@ static void test_every_value_comes_back(void **state)
     bg_run_options_destroy(again);
 }
 
-/* Reading a value that JSON cannot represent is an error; in a plain struct, printing reports the value. */
+/* A text that is not UTF-8, which JSON cannot represent, is an error when it is read; in a plain struct, it is an error
+ * when the options are printed. */
 static void test_texts_are_utf8(void **state)
 {
     bg_options plain = bg_options_defaults();

@@ -30,7 +30,7 @@ typedef struct parcel {
 typedef struct channel {
     bgi_counter credit, arrived;
     uint64_t posted, released;
-    char *windows; /* when equal to the sender's count: the number of slots of the link */
+    char *windows; /* the sender's messages: as many slots as the link has */
 } channel;
 
 /* A member's side of a group. */
@@ -48,7 +48,7 @@ typedef struct copying {
     bgi_transport base;
     channel *channels;
     party **parties;           /* for each group and member */
-    _Atomic uint32_t *pending; /* for each device: pieces */
+    _Atomic uint32_t *pending; /* for each device: pieces in transit */
     pthread_mutex_t moving;    /* one thread at a time delivers parcels */
     pthread_mutex_t mutex;
     parcel *first; /* guarded by the mutex, because any thread may send a note */
@@ -121,7 +121,7 @@ static bool is_behind(const copying *c, const parcel *p)
     return false;
 }
 
-/* Removes the next parcel that has arrived. With `moves`, all other parcels need one call less to arrive. */
+/* Removes the next parcel that has arrived. With `moves`, first brings every parcel's arrival nearer by one call. */
 static parcel *take_arrived(copying *c, bool moves)
 {
     parcel *found = NULL;

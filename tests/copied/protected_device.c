@@ -200,7 +200,7 @@ static void launch(bgi_device *device, const bg_kernel *kernel, const bg_kernel_
     protected_device *d = of(device);
 
     if (d->kernel != NULL)
-        abort(); /* nobody waited */
+        abort(); /* no thread has waited for the previous launch */
     d->kernel = kernel;
     d->call = call;
     d->how = *how;

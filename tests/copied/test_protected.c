@@ -29,7 +29,8 @@ static bgi_device *create_device(void)
     return device;
 }
 
-/* Touches, in a separate process, a byte of a device after another device was entered. */
+/* In a separate process, touches a byte of a device after another device or, with `is_entered`, this device was
+ * entered; returns the exit status. */
 static int touch(bool in_store, bool is_entered, char *text, size_t size)
 {
     int ends[2], status = 0;

@@ -439,7 +439,7 @@ static void test_folder_create_and_join(void **state)
     free(bare);
 }
 
-/* Another process that removes incomplete files from the folder is the usual reason. */
+/* If the temporary file is gone, the error names the usual reason: another process may be writing to the folder. */
 static void test_temporary_file_that_vanished(void **state)
 {
     fixture *f = *state;

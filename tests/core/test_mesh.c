@@ -39,7 +39,7 @@ static void test_vectors_of_eight_replicas(void **state)
         {{2, 4}, {4, 1}, "0 1 2 3 0 1 2 3", "0 0 0 0 1 1 1 1"}, /* dp */
         {{0, 2}, {2, 1}, "0 1 0 1 0 1 0 1", "0 0 1 1 2 2 3 3"}, /* a missing size is replicas / stride */
         {{8, 1}, {1, 1}, "0 0 0 0 0 0 0 0", "0 1 2 3 4 5 6 7"},
-        {{1, 7}, {8, 1}, "0 1 2 3 4 5 6 7", "0 0 0 0 0 0 0 0"}, /* a size of 1 has stride 1 */
+        {{1, 7}, {8, 1}, "0 1 2 3 4 5 6 7", "0 0 0 0 0 0 0 0"}, /* with a size of 1 the stride has no effect */
     };
     uint32_t groups[8], transposed[8];
     bg_replica_group constant;
@@ -62,7 +62,7 @@ static void test_vectors_of_eight_replicas(void **state)
 }
 
 /* Computes groups by their definition: the first replica without a group forms one with replicas at multiples of the
- * stride after it. Returns false if such a replica already has a group or does not exist. */
+ * stride after it. Returns false if one of these replicas already has a group or does not exist. */
 static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *out)
 {
     uint32_t count = 0;

@@ -14,7 +14,7 @@
 
 enum { INFINITE = 0x7c00 };
 
-/* Computes the value from its parts. Infinity gets the value that the next exponent would have. */
+/* Computes the value of a float16 from its parts. Infinity gets the value that the next exponent would have. */
 static double value_of(uint32_t half)
 {
     const int exponent = (int)(half >> 10 & 31);
@@ -24,7 +24,8 @@ static double value_of(uint32_t half)
     return half & 0x8000 ? -size : size;
 }
 
-/* Finds the nearest to a positive number by bisection; of two equally near ones, the one whose last bit is 0. */
+/* Finds by bisection the float16 that is nearest to a positive number; of two equally near ones, the one whose last bit
+ * is 0. */
 static uint32_t find_nearest(double value)
 {
     uint32_t low = 0, high = INFINITE;

@@ -48,7 +48,7 @@ static void test_a_busy_machine(void **state)
     bgi_pace pace = {.is_free = is_free, .user = &m};
 
     (void)state;
-    bgi_pace_wait(&pace); /* before the first piece */
+    bgi_pace_wait(&pace); /* before the first piece nothing is owed */
     assert_int_equal(m.looks, 0);
     for (int i = 0; i < 3; i++) {
         uint64_t begin_ns, end_ns;

@@ -81,7 +81,7 @@ static void test_uniform_range_and_mean(void **state)
         assert_true(value >= 0.0f && value < 1.0f);
         sum += value;
     }
-    /* Six standard deviations of the mean of COUNT uniform values. */
+    /* The tolerance is six standard deviations of the mean of COUNT uniform values. */
     assert_true(fabs(sum / COUNT - 0.5) < 6 * sqrt(1.0 / 12 / COUNT));
     assert_true(bgi_uniform_from_word(0xffffffff) == 1.0f - 0x1p-24f);
     assert_true(bgi_uniform_from_word(0xff) == 0.0f);

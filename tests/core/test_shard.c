@@ -59,8 +59,8 @@ static uint32_t coordinate_of(const bg_mesh *at, bg_mesh_axis axis)
     return axis == BG_MESH_TENSOR_1 ? at->tensor_1 : axis == BG_MESH_TENSOR_2 ? at->tensor_2 : 0;
 }
 
-/* Checks that every element of every shard is the one of the definition, and that joining all shards gives the whole
- * tensor. */
+/* Checks that every element of every shard is the element that the definition gives, and that joining all shards gives
+ * the whole tensor. */
 static void check_shard(const bg_mesh *mesh, const bg_shard *shard)
 {
     int32_t whole[MOST], piece[MOST], joined[MOST];

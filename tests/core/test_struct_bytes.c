@@ -209,7 +209,7 @@ ATTEMPT(strategy_of_a_trainer)
     return status;
 }
 
-/* Adds to a graph and returns the graph's error. */
+/* Returns the graph's error, and destroys the graph. */
 static bg_status finish(bg_graph *graph, bg_error *error)
 {
     const bg_status status = bg_graph_check(graph, error);
@@ -694,7 +694,7 @@ static void open_room(room *out)
     const bg_gpt_options model = tiny_gpt(sizeof model);
     bg_graph *graph = begin();
 
-    options.numerics.initialize_missing = true; /* names of the generator's weights */
+    options.numerics.initialize_missing = true; /* the generator's weights get initial values */
     assert_int_equal(create_dataset(0, &out->dataset, NULL), BG_OK);
     bg_graph_output(graph, "y", bg_relu(graph, image(graph)));
     assert_int_equal(bg_plan_create_inference(graph, &options, &out->plan, NULL), BG_OK);

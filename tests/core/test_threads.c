@@ -164,7 +164,7 @@ static void test_pages(void **state)
     for (int i = 0; i < COUNT; i++)
         for (int k = 0; k < COUNT; k++) {
             const uintptr_t offset = (uintptr_t)small[k] - (uintptr_t)whole[i];
-            assert_true(offset >= PAGE_BYTES); /* below `whole` it wraps around */
+            assert_true(offset >= PAGE_BYTES); /* an offset below `whole` wraps around */
         }
     for (int i = 0; i < COUNT; i++) {
         free(whole[i]);

@@ -22,7 +22,7 @@ static void assert_converts(const bgi_levels *levels, float mean, float deviatio
 
     for (size_t i = 0; i < MOST_BYTES; i++)
         bytes[i] = (unsigned char)(i * 97 + 5);
-    /* Every remainder of a vector, and every start within a vector. */
+    /* Counts leave every remainder by the width of a vector, and begin at different positions. */
     for (size_t count = 0; count < MOST_BYTES; count = count < 70 ? count + 1 : count * 3 / 2) {
         const size_t start = count % 7;
 

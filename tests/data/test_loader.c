@@ -536,7 +536,8 @@ static void test_prefetch_crosses_epochs(void **state)
         assert_permutation(labels, 5);
     }
     bg_loader_destroy(loader);
-    /* No batch was made twice, and at most one ring more than was used, because begin_epoch kept prepared batches. */
+    /* begin_epoch kept prepared batches: no batch was made twice, and at most one ring of batches was made beyond those
+     * used. */
     assert_in_range(c.calls, 100, 100 + 4 * 5);
     bg_dataset_destroy(dataset);
 }
@@ -782,7 +783,7 @@ static void test_statistics(void **state)
     begin(loader, 0);
     read_epoch(loader, 0, labels);
     assert_int_equal(bg_loader_statistics_of(loader).batch_count, SAMPLES);
-    assert_int_equal(bg_loader_statistics_of(loader).miss_count, SAMPLES); /* made on request */
+    assert_int_equal(bg_loader_statistics_of(loader).miss_count, SAMPLES); /* each batch was made on request */
     bg_loader_destroy(loader);
     clear_samples(&s);
 }
@@ -910,7 +911,7 @@ static void test_nothing_to_help_with(void **state)
     begin(loader, 0);
     for (int batch = 0; batch < 50; batch++) {
         next(loader);
-        assert_false(bg_loader_help(loader)); /* a callback is for the loader's threads */
+        assert_false(bg_loader_help(loader)); /* only the loader's threads call the callback */
     }
     bg_loader_destroy(loader);
     bg_dataset_destroy(dataset);
@@ -1036,7 +1037,7 @@ static void borrow_all(bool streamed)
     for (bg_batch batch = next(loader); batch.sample_count > 0; batch = next(loader))
         count += batch.sample_count;
     assert_int_equal(count, SAMPLES);
-    bg_loader_destroy(loader); /* has waited for the threads */
+    bg_loader_destroy(loader); /* waits for the functions on the lent threads */
     for (int i = 0; i < 2; i++)
         pthread_join(l.threads[i], NULL);
     expect_all_back(&l);

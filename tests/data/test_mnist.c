@@ -434,7 +434,7 @@ static void test_failed_downloads_leave_nothing(void **state)
     a->options.progress = cancel;
     assert_download_fails(a, *state, "g", BG_ERROR_CANCELED, "canceled");
     a->options.progress = NULL;
-    /* A complete file, but not the published MNIST. */
+    /* A complete file that is not of the published MNIST is an error too. */
     a->options.mirrors = a->mirrors;
     a->options.mirror_count = 1;
     a->options.md5 = NULL;

@@ -122,7 +122,7 @@ static void test_column_values(void **state)
     bg_array_clear(&array);
 }
 
-/* The first line is a header if its first field is a name; if that is missing, by the other fields. */
+/* The first line is a header if its first field is a name; if the first field is empty, the other fields decide. */
 static void test_header_lines(void **state)
 {
     static const struct {

@@ -502,7 +502,7 @@ static void test_sampler(void **state)
             assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_NOT_FOUND);
             assert_string_equal(error.message, "loader: epoch 0, batch 1: list 4 of the sampler: no list");
             bg_loader_destroy(loader);
-            /* Two lists, of which a batch takes three. */
+            /* There are only two lists, but a batch takes three. */
             options.sampler_list_count = 2;
             bg_error_clear(&error);
             assert_int_equal(bg_loader_create(dataset, &options, &loader, &error),

@@ -44,8 +44,8 @@ static bg_dataset *make_places(uint64_t count, _Atomic uint64_t *calls)
     return dataset;
 }
 
-/* Reads one epoch in order into `pairs`: the epoch of sample i at 2 * i, its index at 2 * i + 1. Optionally frees the
- * data set. */
+/* Reads one epoch in order into `pairs`: the epoch of sample i at 2 * i, its index at 2 * i + 1. Returns the number of
+ * samples. */
 static uint64_t read_epoch(bg_dataset *dataset, uint64_t epoch, uint32_t workers, int32_t *pairs)
 {
     bg_loader_options options = bg_loader_options_defaults();

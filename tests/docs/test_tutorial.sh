@@ -5,7 +5,7 @@
 . "$(dirname "$0")/pages.sh"
 prepare_pages
 
-# chapter NAME: a page with commands.
+# chapter NAME: checks the chapter's page, which must have commands.
 chapter() {
     run_page "docs/tutorial/$1.md"
     check "$1 has commands" test "$commands" -ge 1

@@ -498,7 +498,7 @@ static void try_infeed(int threads)
 /* ---- progress ---- */
 
 typedef struct progress {
-    uint64_t calls, works, last, total, cancel_at; /* works[0]: the plan; works[1]: the session */
+    uint64_t calls, works, last, total, cancel_at; /* `works` counts what begins: the plan, then the session */
     bool rises;
     char what[64];
 } progress;

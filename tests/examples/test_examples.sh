@@ -44,7 +44,7 @@ expect first "" "$(awk '/^<!-- output: first -->$/ { on = 1; next } /^<!-- end -
 listing=$(awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' README.md)
 check "the listing is examples/first.c" test "$listing" = "$(sed -n '/^#include/,$p' examples/first.c)"
 
-# Averaged gradients over replicas: the weights of one replica with the same global batch.
+# Gradients averaged over replicas give the weights of one replica with the same global batch.
 begin_case replicas
 lines=$("$build/examples/replicas")
 check "replicas: $lines" test "$(echo "$lines" | grep -c 'weights are those of one')" -eq 3

@@ -67,7 +67,7 @@ lesson custom_op
 begin_case custom_optimizer
 lesson custom_optimizer
 
-# Invalid arguments of a lesson.
+# Invalid arguments of a lesson are errors.
 begin_case errors
 lines=$("$build/examples/mlp" doubled 2>&1)
 check "an unknown strategy" test $? -eq 1

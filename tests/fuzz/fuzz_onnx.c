@@ -37,7 +37,7 @@ static void build(bg_onnx *onnx)
     bg_graph_destroy(graph);
 }
 
-/* Returns whether the tensors inside a model are small; for a small input they must not need gigabytes. */
+/* Returns whether the dimensions of the inputs are small, so that a model in a small file does not need gigabytes. */
 static bool is_small(const bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

@@ -33,7 +33,7 @@
 typedef struct frame {
     int64_t due_ns;
     size_t size_bytes;
-    uint32_t to; /* the index of a host, or all other hosts */
+    uint32_t to; /* the index of a host, or EVERYBODY */
     unsigned char bytes[MAX_FRAME];
 } frame;
 
@@ -98,7 +98,7 @@ static int open_interface(const char *name)
     return interface;
 }
 
-/* Returns the host that receives a frame: the last byte of the frame's address if the address is a host's. */
+/* Returns the index of the host that has the frame's address, or EVERYBODY if no host has it. */
 static uint32_t find_receiver(const relay *r, const unsigned char *bytes)
 {
     static const unsigned char ours[5] = {2, 0, 0, 0, 0};

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs ranks on several hosts (make check-hosts). The hosts are network namespaces of this machine, each with a name and
-# an address, which a relay connects that can be slow (relay.c). Checks that two and four hosts, over slow and late
+# an address. A relay, which can be slow (relay.c), connects them. Checks that two and four hosts, over slow and late
 # links, give the same bits, and that runs end as documented when a link is cut or a rank dies. Needs root, `ip` and an
 # MPI; if one is missing, reports that and skips. BRIGADE_BUILD: the build folder, build by default.
 . "$(dirname "$0")/../cli/support.sh"

@@ -123,8 +123,8 @@ static void test_large_scores(void **state)
     }
 }
 
-/* Only results that depend on a NaN in a query, key or value are NaN. (In causal attention, it also affects the other
- * results of its block.) */
+/* Only results that depend on a NaN in a query, key or value are NaN. (In causal attention, a NaN also affects the
+ * other results of its block.) */
 static void test_no_numbers(void **state)
 {
     const attention_shape shape = {1, 2, 100, 4};

@@ -171,7 +171,7 @@ static void test_larger_shapes(void **state)
         check(&shapes[i], &random);
 }
 
-/* Checks that a NaN affects only results whose windows include it. */
+/* Checks that a NaN or an infinity affects only results whose windows include it. */
 static void check_not_finite(int64_t h, int64_t w, int64_t stride)
 {
     random_state random = {79};
@@ -194,7 +194,7 @@ static void check_not_finite(int64_t h, int64_t w, int64_t stride)
     finish_case(&input);
 }
 
-/* Rows of any width, of whole vectors, and images of a vector. */
+/* Rows have any width or whole vectors, and an image may be one vector. */
 static void test_not_finite(void **state)
 {
     (void)state;

@@ -363,7 +363,7 @@ static void test_accumulate_shares(void **state)
     }
 }
 
-/* Runs on all pieces, or on one of them. */
+/* The operands of a case are whole, or one of the pieces that replicas have. */
 static void test_square_sum(void **state)
 {
     random_state random = {17};
@@ -482,7 +482,7 @@ static void test_range_count_of_pieces(void **state)
     }
 }
 
-/* Adds the operands parameter, gradient, hyper, scale, states. float32 results are bit-identical to the reference. */
+/* Adds the operands parameter, gradient, hyper, scale, states. */
 static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
                                 const double *hyper, uint32_t states)
 {
@@ -645,7 +645,7 @@ static void test_other_rules(void **state)
     }
 }
 
-/* Runs on all pieces, or on one of them. */
+/* The operands of a case are whole, or one of the pieces that replicas have. */
 static void test_lamb_moments(void **state)
 {
     random_state random = {10};

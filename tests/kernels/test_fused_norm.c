@@ -17,7 +17,7 @@ typedef struct shape {
 
 static const bgi_norm_attributes norm = {.epsilon = 1e-5, .momentum = 0.1};
 
-/* Runs one kernel on `isa` and keeps its outputs in `outputs`. Inputs that the kernel changes are not kept. */
+/* Runs one kernel on `isa` and keeps its outputs in `out`. Inputs that the kernel changes are not kept. */
 static void run_kernel(bgi_kernel_id id, bgi_isa isa, bool trains, const bg_type *types, uint32_t inputs,
                        uint32_t outputs, const void *attributes, void *const *operands, void *const *out)
 {

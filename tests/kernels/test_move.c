@@ -238,7 +238,7 @@ static bool run_kernel(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
     return true;
 }
 
-/* Runs it with the instruction set's kernel if that exists, otherwise with the reference. */
+/* Runs the instruction set's kernel if it takes the case, otherwise the reference. */
 static void run_either(bgi_kernel_id id, bgi_isa isa, const void *attributes, const bg_kernel_env *env, bg_type *types,
                        void *const *operands, uint32_t inputs, uint32_t outputs)
 {

@@ -1,7 +1,7 @@
 /*
  * test_quantized.c: tests weights that are rounded to 16, 8 and 4 bits: the error of each weight, and products and rows
- * of the rounded matrices. Fast kernels are compared with the reference, and with products over the same rounded matrix
- * in float32 or, where weights and x are bfloat16, in bfloat16, whose bits they have.
+ * of the rounded matrices. Fast kernels are compared with the reference. Products of float32 x, and those of bfloat16 x
+ * with weights of 16 bits, must have the bits of a product over the same rounded matrix in the type of x.
  */
 #include "core/quantized.h"
 #include "kernels/kernel_case.h"
@@ -146,7 +146,7 @@ static void test_scales(void **state)
          -1.0F,
          -0.058837890625F}, /* both are half a scale beyond level 7; 7.5 / 127.5, rounded up */
         {{0.0F, 0.0F, 0.0F}, 0.0F, 0.0F},
-        {{-8.01F, 0.0F, 0.0F}, 1.0078125F, 0.06298828125F}, /* the next bfloat16 */
+        {{-8.01F, 0.0F, 0.0F}, 1.0078125F, 0.06298828125F}, /* rounded up to the next bfloat16 */
     };
 
     (void)state;

@@ -58,7 +58,7 @@ static void test_variants(void **state)
     assert_true(fast > 0);
 }
 
-/* Tests which processors have the instructions of others. */
+/* Tests which instruction sets include the instructions of which others. */
 static void test_instruction_sets(void **state)
 {
     (void)state;

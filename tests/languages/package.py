@@ -1,5 +1,6 @@
-"""The Python package: its layout of structs against the C compiler's, its calls, its errors. Prints each failure, then a
-count. Arguments: a folder for files, and the C compiler's layout (tools/make_bindings.py layout)."""
+"""Tests the Python package: its layout of structs (compared with the C compiler's), its calls and its errors. Prints
+each failure, then a count. Arguments: a folder for files, and the C compiler's layout (tools/make_bindings.py
+layout)."""
 import ctypes
 import gc
 import pathlib
@@ -29,7 +30,7 @@ def expect_error(function, kind, words, what):
     expect(False, what + ": no error")
 
 
-# ---- the border: what the C compiler says of sizes, offsets and constants ----
+# ---- sizes, offsets and constants, compared with those of the C compiler ----
 
 wrong = []
 for line in open(layout):
@@ -341,7 +342,7 @@ silent = bg.Options(progress=refuse)
 silent["progress"] = None
 expect(bg.Session.training(*build(), bg.sgd(0.1), silent) is not None, "progress that was removed")
 
-# ---- lifetimes: what an object borrows stays while it lives ----
+# ---- lifetimes: an object keeps what it borrows ----
 
 made = bg.Session(bg.Plan.training(*build(), bg.sgd(0.1)))
 gc.collect()

@@ -1,6 +1,7 @@
 /*
- * wrapper.cpp: the C++ wrapper: what it owns goes, failures are exceptions with status and message, and exceptions of
- * the program's own functions come back out of the library. Prints a line for each check that fails, then a count.
+ * wrapper.cpp: tests the C++ wrapper: objects free what they own, failures are exceptions with status and message, and
+ * exceptions of the program's own functions pass through the library to its caller. Prints a line for each check that
+ * fails, then a count.
  */
 #include <brigade/brigade.hpp>
 
@@ -23,7 +24,7 @@ void expect(bool holds, const char *what)
     }
 }
 
-/* `function` throws a brigade::error of this status whose message has `words`. */
+/* Checks that `function` throws a brigade::error of this status whose message has `words`. */
 template <class Function> void expect_error(Function function, bg_status status, const char *words, const char *what)
 {
     try {
@@ -169,7 +170,7 @@ void try_session(const std::string &folder)
         },
         BG_ERROR_SHAPE, "output `guess` has 32 bytes but its memory has 12", "an output that does not fit");
 
-    /* Weights leave and come back. */
+    /* Weights are saved and loaded again. */
     const std::string path = folder + "/w.safetensors";
     brigade::weights::save(session.weights(), path);
     brigade::weights loaded;
@@ -189,7 +190,7 @@ void try_session(const std::string &folder)
         },
         BG_ERROR_SHAPE, "gets 2 elements", "a weight of another size");
 
-    /* Objects move; a session outlives a graph and a name of its weights. */
+    /* A session can be moved, and runs after it was moved back. */
     brigade::session moved = std::move(session);
     expect(session.get() == nullptr && moved.get() != nullptr, "a session moves");
     session = std::move(moved);

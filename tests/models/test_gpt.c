@@ -80,7 +80,8 @@ static void set_weights(bg_weights *weights)
     assert_int_equal(k, 2 + 2 * 12 + 2);
 }
 
-/* Checks that all replicas have the same values, which are innermost by replica; returns those of replica 0. */
+/* Checks that all replicas have the same values; the replica is the innermost dimension of `from`. Stores those of
+ * replica 0. */
 static void take_first(float *to, const float *from, int count, uint32_t replicas)
 {
     for (int i = 0; i < count; i++) {
@@ -90,8 +91,8 @@ static void take_first(float *to, const float *from, int count, uint32_t replica
     }
 }
 
-/* The gradient of a key's bias is zero: it adds the same to all scores of a query. The computed gradient is only
- * rounding error, but Adam makes full steps from it, so only the initial values are compared. */
+/* The gradient of a key's bias is zero, because the bias adds the same number to all scores of a query. The computed
+ * gradient is only rounding error, but Adam makes full steps from it, so the tolerance for it is larger. */
 static double find_tolerance(const char *name, int64_t element)
 {
     return strstr(name, "c_attn.bias") != NULL && element >= HIDDEN && element < 2 * HIDDEN ? 1e-3 : 1e-5;

@@ -107,7 +107,7 @@ static void run_whole(const run *r, bg_dtype dtype, float *logits)
         logits[i] = bgi_narrow_to_float(dtype, halves[i]);
 }
 
-/* Runs a step with `count` tokens and padding; returns the logits of the last token. */
+/* Runs a step with `count` tokens and padding; stores the logits of the last token. */
 static void run_step(const run *r, int64_t first, int64_t count, float *logits)
 {
     int32_t tokens[LENGTH], positions[LENGTH];
@@ -200,7 +200,7 @@ static void test_mesh(void **state)
     close_run(&all);
 }
 
-/* Values that inference writes are visible only to readers of the weights. */
+/* Values that inference writes can be read from the session's weights. */
 static void test_cache_is_shared(void **state)
 {
     const bg_gpt_options model = medium(BG_FLOAT32);

@@ -203,7 +203,8 @@ static void test_several_files(void **state)
 
 static uint16_t to_half(float value)
 {
-    /* All values are normal numbers, truncated. */
+    /* All values are normal float16 numbers, so only the bias of the exponent changes, and the fraction is
+     * truncated. */
     uint32_t bits;
 
     memcpy(&bits, &value, sizeof bits);

@@ -24,7 +24,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* Adds an input [ROWS, columns] of normal numbers with mean 3, whose columns are sharded along the axis. */
+/* Adds a parameter [ROWS, columns] of normal numbers with mean 3, whose columns are sharded along the axis. */
 static bg_value add_cut(bg_graph *graph, const char *name, int64_t columns, bg_mesh_axis axis, uint32_t multiple)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -75,8 +75,8 @@ static bg_value build_wide(bg_graph *graph)
     return probe(graph, bg_parallel_linear_layer(graph, "wide", x, OUT, &options), OUT, BG_MESH_TENSOR_1);
 }
 
-/* Builds a layer with weights [in, out] that computes three results in one product, and a layer whose result is sharded
- * along axis 2 again. */
+/* Builds two layers with weights [in, out]; the result of the second layer is sharded along axis 2, like the input of
+ * the first one. */
 static bg_value build_there_and_back(bg_graph *graph)
 {
     const bg_initializer normal = {.kind = BG_INITIALIZE_TRUNCATED_NORMAL, .b = 0.3};
@@ -146,7 +146,7 @@ typedef struct step {
     float loss, norm;
 } step;
 
-/* Copies the values before the first step. */
+/* Compiles the layer on the mesh and opens a session, whose weights still have their initial values. */
 static void take_first(step *s, build_function build, const bg_mesh *mesh)
 {
     const bg_optimizer optimizer = bg_sgd(1.0);

@@ -1,6 +1,6 @@
-"""Checks the files that test_save has written: python3-onnx's checker with full shape inference, and the shapes that it
-infers beside those of the outputs; with "opencv" the numbers of OpenCV's dnn beside the library's, where it can load
-a file. A line for each failure, and one that counts."""
+"""Checks the files that test_save has written. With "check", python3-onnx's checker must accept them with full shape
+inference, and infer the shapes of the outputs. With "opencv", the results of OpenCV's dnn must be the library's, for
+the files that it can load. Prints a line for each failure, and one with the counts."""
 import glob
 import os
 import sys
@@ -32,7 +32,7 @@ def check(path):
 def opencv(path):
     import cv2
     if os.path.basename(path).startswith("pools."):
-        return False  # whether its means count padding depends on the producer's name, not on the attribute
+        return False  # whether OpenCV's means count padding depends on the producer's name, not on the attribute
     inputs, expected = arrays(path[:-5], "in"), arrays(path[:-5], "out")
     if any(a.dtype != np.float32 for a in list(inputs.values()) + list(expected.values())):
         return False
@@ -45,7 +45,7 @@ def opencv(path):
         return False  # an op that OpenCV does not have
     for name, value in expected.items():
         if got[name].size != value.size:
-            return False  # its shapes are fixed when the file is read
+            return False  # OpenCV fixes shapes when it reads the file
         worst = np.abs(got[name].reshape(value.shape) - value).max()
         assert worst <= 1e-5 * max(1.0, np.abs(value).max()), "output %s differs by %g" % (name, worst)
     return True

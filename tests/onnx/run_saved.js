@@ -1,5 +1,5 @@
-// Runs the files that test_save has written with onnxruntime-web: node run_saved.js MODULE FOLDER. A line for each
-// failure, and one that counts.
+// Runs the files that test_save has written with onnxruntime-web: node run_saved.js MODULE FOLDER. Prints a line
+// for each failure, and one with the counts.
 const fs = require('fs');
 const path = require('path');
 const ort = require(process.argv[2]);

@@ -67,7 +67,7 @@ static void good_files_are_read(void **state)
     free(bytes);
 }
 
-/* Every proper prefix of a file is an error. */
+/* Every proper prefix of a file is read, or gives an error that names the file, without a read beyond the prefix. */
 static void cut_files_are_refused(void **state)
 {
     test_model_file file;

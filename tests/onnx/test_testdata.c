@@ -386,7 +386,7 @@ static void write_table(const char *path)
     fclose(file);
 }
 
-/* Writes a line "node/test_x: reason" for each unsupported model. */
+/* Returns a text with a line "node/test_x: reason" for each unsupported model. */
 static char *list_of_refusals(void)
 {
     bgi_string text = {0};

@@ -73,7 +73,7 @@ typedef struct run {
     float losses[UPDATES];
 } run;
 
-/* Moves the classes to the last axis, where cross-entropy needs them. */
+/* Adds the model's loss: the squared error, or cross-entropy, which needs the classes on the last axis. */
 static bg_value add_loss(bg_graph *graph, const run *r, bg_value y, bg_value x)
 {
     const bg_type type = bg_graph_type(graph, y);

@@ -228,7 +228,8 @@ static void note_kernels(const bg_graph *graph, kernel_list *list, int dtype, bo
     }
 }
 
-/* Counts the operands of a float32 graph in *out_operands, and those that get gradients in *out_gradients. */
+/* Lists the kernels of the row's ops. Also counts the operands of a float32 graph in *out_operands, and those that get
+ * gradients in *out_gradients. */
 static void find_kernels(const row *r, const bool *taken, kernel_list *list, uint32_t *out_operands,
                          uint32_t *out_gradients)
 {

@@ -85,7 +85,7 @@ static void attend(const bgi_attention_attributes *given, const bg_kernel_env *e
     bg_graph_destroy(graph);
 }
 
-/* Computes the formula of attributes.h directly. */
+/* Computes the dropout factor of one weight by the formula in attributes.h. */
 static double documented_factor(const bg_kernel_env *env, uint32_t sample, uint32_t head, uint32_t i, uint32_t j)
 {
     const uint32_t counter[4] = {(head * LENGTH + i) * ((LENGTH + 3) / 4) + j / 4, sample, 7, (uint32_t)env->step};
@@ -133,8 +133,8 @@ static void test_mask_is_the_documented_one(void **state)
     assert_in_range(dropped, 1, ROWS * WIDTH * LENGTH / 2);
 }
 
-/* One micro-batch of two sequences equals two micro-batches of one sequence. In inference nothing is dropped. The
- * kernels choose the number of pieces. */
+/* One micro-batch of two sequences equals two micro-batches of one sequence. The requested number of pieces has no
+ * effect. In inference nothing is dropped. */
 static void test_what_changes_nothing(void **state)
 {
     const bg_kernel_env whole = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};

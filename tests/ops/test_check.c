@@ -42,7 +42,7 @@ static void run_swish(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Both parts read the steepness from scratch, after their sums. */
+/* Stores the steepness in scratch, behind the two parts' sums; both parts read it. */
 static void prepare_swish_backward(const bg_kernel_call *call)
 {
     ((double *)call->scratch)[2] = read_element(call, 2, 0);
@@ -195,7 +195,7 @@ static const bg_op_type scale = {
 
 /* ---- gradient rules with different errors ---- */
 
-/* This rule omits the second operand's gradient. */
+/* Omits the second operand's gradient. */
 static bg_status derive_half(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_status status = derive_swish(gradient, error);

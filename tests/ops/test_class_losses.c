@@ -152,7 +152,7 @@ static void test_losses_of_pairs(void **state)
         }
 }
 
-/* Builds similarities of zero vectors, which are 0; no result is infinite. */
+/* Adds the similarities of zero vectors, which are 0 and not infinite, to those of the inputs. */
 static bg_value build_zero_cosine(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const bg_value zeros = bg_scale(graph, NULL, inputs[0], 0.0, 0.0);
@@ -176,7 +176,7 @@ static bg_value build_count(bg_graph *graph, const bg_value *inputs, const void 
                                   *(const int64_t *)argument);
 }
 
-/* The labels are the second class, the third class, and no class. */
+/* The labels are the class with the second largest logit, the class with the third largest, and no class. */
 static void test_labels_among_the_largest(void **state)
 {
     static const double logits[] = {1, 3, 2, 0, -1, -1, 2, 2, 1, 0, 0, 0};

@@ -44,8 +44,8 @@ static bg_value add_squares(bg_graph *graph, bg_value x)
     return bg_reduce(graph, NULL, BG_REDUCE_SUM, bg_elementwise_unary(graph, NULL, BG_SQUARE, x), NULL, 0, false);
 }
 
-/* Builds column- and row-parallel products over axis 1, with a product between them whose operands are sharded by
- * axis 2. Then each collective follows, and members use its result in different ways. */
+/* Builds column- and row-parallel products over axis 1, and then products along axis 2, between which are all
+ * collectives; members use their results in different ways. */
 static bg_value build(bg_graph *graph, const bg_mesh *mesh)
 {
     const uint32_t one = BG_MESH_TENSOR_1, two = BG_MESH_TENSOR_2;

@@ -70,7 +70,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_conv_transpose2d, &attributes, types, 2, -1, 1);
 }
 
-/* Checks that the last op has the given name. */
+/* The last op that a function adds has the given name. */
 static void test_names(void **state)
 {
     bg_graph *graph = NULL;

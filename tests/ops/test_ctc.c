@@ -145,7 +145,7 @@ static void test_gradients_are_derivatives(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Targets may be too long, and lengths and classes may be invalid. */
+/* Tests targets that need more steps than there are, and invalid lengths and classes. */
 static void test_what_cannot_be(void **state)
 {
     static const int32_t twice[2] = {2, 2}, blank[2] = {0, 1}, beyond[2] = {1, 3}, below[2] = {-1, 1};

@@ -1,6 +1,7 @@
 /*
  * test_dot_product_attention.c: compares attention with masks, biases, windows, shared keys and slopes with PyTorch and
- * central differences. Without these options it equals attention.c. It also tests the dropout mask and errors.
+ * central differences. Without these options, results are those of bg_attention. The test also covers the dropout mask
+ * and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,7 +99,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_dot_product_attention, &attributes, (const bg_type[]){q, k, k}, 3, -1, 1);
 }
 
-/* Interleaves the rows of three tensors, or puts one tensor after the other. */
+/* Runs attention with queries, keys and values in one packed tensor, or in three tensors. */
 static void attend(bool is_packed, bool drops, double *out)
 {
     enum { SAMPLES = 2, LENGTH = 5, HEADS = 2, DEPTH = 3, WIDTH = HEADS * DEPTH };

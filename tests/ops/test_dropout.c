@@ -1,6 +1,6 @@
 /*
- * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, and does not depend on the
- * micro-batch. The gradient has the same mask.
+ * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, and does not depend on how
+ * samples are divided into micro-batches. The gradient has the same mask.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,8 @@ static uint32_t count_kept(const double *y, double *out_differences, const doubl
     return kept;
 }
 
-/* Each coordinate changes the random numbers, and the share of kept elements is about the requested one. */
+/* Another seed, step, micro-batch or random_id changes the mask, and the share of kept elements is about the requested
+ * one. */
 static void test_masks_differ(void **state)
 {
     const bg_kernel_env base = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};

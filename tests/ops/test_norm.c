@@ -192,7 +192,7 @@ static void test_batch_norm_needs_variables(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A channel with one value has no variance, so training it is an error. */
+/* A channel with one value has no variance, so training with it is an error. */
 static void test_batch_norm_gradient_needs_two_values(void **state)
 {
     const bg_type types[] = {bg_matrix(BG_FLOAT32, 1, 3), bg_vector(BG_FLOAT32, 3), bg_vector(BG_FLOAT32, 3),

@@ -115,7 +115,7 @@ typedef struct update_graph {
     bgi_test_interpreter interpreter;
 } update_graph;
 
-/* Computes the result of three replicas. */
+/* Adds LAMB as for a parameter whose updates are sharded over three replicas. */
 static void add_lamb(update_graph *u)
 {
     const bg_type type = bg_graph_type(u->graph, u->parameter);
@@ -344,7 +344,7 @@ typedef struct many_update {
     bgi_test_interpreter interpreter;
 } many_update;
 
-/* Computes w -= rate g for many weights of 16 bits. */
+/* Builds the update w -= rate g of many weights, which have 16 bits each. */
 static void create_many(many_update *u, bg_dtype dtype, double rate, double weight, double gradient)
 {
     const bg_type type = bg_vector(dtype, MANY), gradients = bg_vector(BG_FLOAT32, MANY);
@@ -443,8 +443,8 @@ static void test_beyond_the_largest(void **state)
     destroy_many(&u);
 }
 
-/* Returns the probability of rounding up over all 65536 values of 16 random bits, and over 128 more bits if the first
- * 16 do not decide. */
+/* Counts for how many of the 65536 values of 16 random bits the value is rounded up; a value of the bits that does not
+ * decide counts half. */
 static double find_share_up(float value, uint32_t *out_down)
 {
     uint32_t open = 0, up = 0;
@@ -453,7 +453,7 @@ static double find_share_up(float value, uint32_t *out_down)
     open = 0;
     for (uint32_t chance = 0, is_open = 0; chance < 65536; chance++, open += is_open, is_open = 0)
         up += bgi_float16_by_chance(value, chance, &is_open) - *out_down;
-    return (double)up + (double)open / 2.0; /* at most half of those round up; the check requires no more */
+    return (double)up + (double)open / 2.0; /* bgi_float16_goes_up decides the open values */
 }
 
 /* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of the 65536 values does
@@ -615,8 +615,7 @@ static void test_accumulate_sets_then_adds(void **state)
     }
 }
 
-/* Adds in the documented order, ((0 + 1) + (2 + 3)) + 4 and so on, for any count and any previous contents; returns the
- * sum. */
+/* Returns the sum in the documented order, ((0 + 1) + (2 + 3)) + 4 and so on. */
 static double add_leaves(bg_dtype dtype, const double *leaves, uint32_t count)
 {
     uint32_t left = 1;

@@ -89,7 +89,8 @@ static void test_pytorch_moves_the_same(void **state)
     bgi_test_build_case(*state, "tile", BG_FLOAT32, build_move, &tile, 1e-6, 1e-6);
 }
 
-/* Checks that the last op has the given name, and that a roll by the whole axis adds no op. */
+/* The last op that a function adds has the given name. A roll by the whole axis and a tiling with one copy add no
+ * op. */
 static void test_names_of_what_is_composed(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 2, 3);

@@ -83,7 +83,7 @@ static void test_given_sizes(void **state)
             }
 }
 
-/* Checks that the last op has the given name. */
+/* The last op that a function adds has the given name. */
 static void test_names(void **state)
 {
     static const int64_t sizes[] = {3, 4, 5}, same[] = {6, 4, 6};

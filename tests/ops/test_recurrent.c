@@ -53,7 +53,7 @@ static void test_gradients_are_derivatives(void **state)
     }
 }
 
-/* Computes one step of a single unit by the formulas. */
+/* A step of a single unit gives the values of the formulas. */
 static void test_formulas(void **state)
 {
     const bg_type three = bg_tensor3(BG_FLOAT64, 1, 1, 3), column = bg_matrix(BG_FLOAT64, 3, 1);

@@ -124,7 +124,7 @@ static void test_gradients_are_derivatives(void **state)
             bgi_test_gradient(&bgi_op_resample, &attributes, &x, 1, -1, 1);
 }
 
-/* An unchanged dimension is only copied, in every mode. */
+/* The result has the given name. Each dimension has the given size, the scaled size, or its size in the operand. */
 static void test_names_and_sizes(void **state)
 {
     const bg_type type = bg_type_make(BG_FLOAT16, 5, (int64_t[]){2, 3, 4, 5, 6});

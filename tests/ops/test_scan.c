@@ -53,7 +53,7 @@ static void step_rnn(void *user, bg_graph *graph, bg_scan_step *step)
     step->outputs[0] = step->states[0];
 }
 
-/* Differentiates the sum of the squares of y and of the last state, and runs the graph. */
+/* Differentiates the sum of the squares of y plus the sum of the last state, and runs the graph. */
 static void run(rig *r)
 {
     const bg_value operands[] = {r->x, r->h0, r->weight, r->bias};
@@ -151,8 +151,8 @@ static void test_gradients_are_cut_off(void **state)
     end(&r);
 }
 
-/* Adds a step with two sequences, two states, and two outputs. One output counts steps, and the other is the step
- * number that the body gets. */
+/* Adds a step with two sequences, two states, and two outputs. The first output is the second state; the other one is
+ * the first state plus the step number that the body gets. */
 static void step_pairs(void *user, bg_graph *graph, bg_scan_step *step)
 {
     const double value = (double)step->step;
@@ -169,8 +169,8 @@ static void test_several_of_each(void **state)
 {
     const bg_type sequence = bg_vector(BG_FLOAT64, 4), scalar = bg_scalar(BG_FLOAT64);
     const double a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8}, zero = 0.0;
-    const double products[] = {70, 65, 53, 32}, sums[] = {13, 11, 8, 4}; /* from the last step backward; plus the step
-                                                                            number */
+    /* Both are added up from the last step backward; the sums also contain the step number. */
+    const double products[] = {70, 65, 53, 32}, sums[] = {13, 11, 8, 4};
     bg_scan_options options = bg_scan_defaults();
     bg_value inputs[2], states[2], outputs[2];
     bgi_test_interpreter interpreter;

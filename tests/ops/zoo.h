@@ -55,7 +55,7 @@ static bg_value operand(zoo *z, uint32_t rank, const int64_t *dims)
     }
 #define OPERAND(...) operand(z, DIMS(__VA_ARGS__))
 
-/* Adds an operand of whole numbers from 0 to below - 1. */
+/* Adds an operand of whole numbers from 0 to `below` - 1. */
 static bg_value numbers(zoo *z, bg_dtype dtype, int64_t below, uint32_t rank, const int64_t *dims)
 {
     const bg_type type = bg_type_make(dtype, rank, dims);
@@ -77,7 +77,7 @@ static bg_value buffer(zoo *z, const char *name, bg_type type)
     return bg_graph_variable(z->graph, name, &type, BG_ROLE_BUFFER, NULL);
 }
 
-/* ---- the ops of the zoo; each has `kinds` ---- */
+/* ---- the ops of the zoo; `kind` selects a variant ---- */
 
 static bg_value unary(zoo *z, int kind)
 {

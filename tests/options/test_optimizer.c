@@ -295,7 +295,7 @@ static void test_every_setting_has_a_row(void **state)
     assert_null(bgi_optimizer_sentence((bg_optimizer_kind)99));
 }
 
-/* A default is in its range, and settings that an optimizer lacks are 0. */
+/* An optimizer that is parsed from its name has the table's defaults; settings that it lacks are 0. */
 static void test_defaults_are_the_table(void **state)
 {
     const bgi_setting *setting;

@@ -36,8 +36,8 @@ static bool is_list(const bgi_option *option)
 
 /* ---- rows ---- */
 
-/* No byte of the struct is in two rows, and bytes in no row are padding: fewer than the next member's size, before that
- * member. A bool between other members could be mistaken for padding, so the test also checks the total. */
+/* No byte of the struct is in two rows, and bytes in no row are padding: fewer than 8 in succession. A bool between
+ * other members could be mistaken for padding, so the test also checks the total. */
 static void test_every_member_has_one_row(void **state)
 {
     enum { PADDING = 159 };

@@ -38,7 +38,7 @@ def differentiate(case, function, *operands):
 
 
 def slopes(heads, most):
-    """The slopes of the paper's code, for any number of heads."""
+    """Returns the slopes of the paper's code, for any number of heads."""
     def powers(n):
         return [2 ** (-most * (i + 1) / n) for i in range(n)]
     if math.log2(heads).is_integer():

@@ -62,7 +62,7 @@ def functions():
 
 
 def losses():
-    """The first row has operands where the pieces of a loss meet."""
+    """Writes the losses; the first row has operands where the pieces of a loss meet."""
     p, t = draw(3, 5, low=-3.0, high=3.0), draw(3, 5, low=-3.0, high=3.0)
     p[0], t[0] = torch.tensor([0.0, 1.0, -0.5, 2.0, 2.0]), torch.tensor([0.0, 0.0, 0.0, 0.5, -1.0])
     probability, share = draw(3, 5, low=0.05, high=0.95), draw(3, 5, low=0.05, high=0.95)

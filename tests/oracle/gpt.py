@@ -6,8 +6,8 @@ and the weights after them.
 
 Weights and tokens come from formulas, which tests/models/test_gpt.c also uses. The run has AdamW 0.01 with epsilon
 1e-6, decay 0.1 only of matrices, gradients clipped to a norm of 1, batches of 4 sequences, and some ignored labels, in
-float64. The weights are those of a second run at 0.001: for a gradient of nearly zero, Adam turns a rounding error into
-a step as large as the rate.
+float64. The weights are those of a second run with the rate 0.001: for a gradient of nearly zero, Adam turns a rounding
+error into a step as large as the rate.
 """
 import math
 

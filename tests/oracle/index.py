@@ -17,7 +17,7 @@ def emit(case, name, tensor):
 
 
 def draw(*dims):
-    """Multiples of 1/16, which every float type represents; equal numbers occur."""
+    """Returns multiples of 1/16, which every float type represents; equal numbers occur."""
     return (torch.randint(-32, 33, dims) / 16).double()
 
 

@@ -110,7 +110,7 @@ def split(x, heads):
 
 
 def attend(q, k, v, mask=None):
-    """Attention over [N, heads, S, D]; `mask` is added to the scores."""
+    """Computes attention over [N, heads, S, D]; `mask` is added to the scores."""
     scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])
     y = torch.softmax(scores if mask is None else scores + mask, -1) @ v
     return y.transpose(1, 2).flatten(2)

@@ -36,7 +36,7 @@ def two(w, logits, a, b):
 
 
 def ignored(w, logits, a, b):
-    """The same labels, with a different ignored label in each mean."""
+    """Uses the same labels b twice, with a different ignored label in each mean."""
     means = 0.5 * mean_of_counted(logits.tanh(), b, 2) - 0.25 * mean_of_counted(logits, b, 4)
     return mean_of_counted(logits, a, -100) + means
 
@@ -47,7 +47,7 @@ def all_kinds(w, logits, a, b):
 
 
 def weighted(w, logits, a, b):
-    """Means that are divided by the weights of labels instead of their number."""
+    """Has means that are divided by the weights of labels instead of their number."""
     weights = torch.tensor([1.0, 0.5, 2.0, 1.5, 0.25])
 
     def mean(total, labels, ignored):

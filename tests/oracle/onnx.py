@@ -414,7 +414,7 @@ class Tied(nn.Module):
 
 
 def draw(seed, *dims):
-    """Multiples of 1/8, which are short as text."""
+    """Returns multiples of 1/8, which are short as text."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(-8, 9, (SAMPLES, *dims), generator=generator) / 8.0
 

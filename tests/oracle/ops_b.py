@@ -116,7 +116,7 @@ def shapes():
 
 
 def optimize(case, make, states):
-    """Eight float32 steps; the learning rate is halved before the fifth. The gradient of step i is in `gradients`."""
+    """Makes eight float32 steps; the rate is halved before the fifth. The gradient of step i is in `gradients`."""
     p = draw(6).requires_grad_(True)
     gradients = draw(8, 6)
     gradients[2, 3] = 0.0
@@ -136,7 +136,7 @@ def optimize(case, make, states):
 
 
 def by_formula(case, step):
-    """Optimizers that torch.optim lacks, by the published formula in float64; steps are those of `optimize`."""
+    """Makes the steps of `optimize` by a published formula in float64, for optimizers that torch.optim lacks."""
     p, gradients, state, history = draw(6), draw(8, 6), {}, []
     gradients[2, 3] = 0.0
     emit(case, "start", p)
@@ -163,7 +163,7 @@ def adamax_uncorrected(p, g, state, lr):
 
 
 def sgd_combined(momentum, dampening, scaling, nesterov):
-    """PopART's combined variant: the velocity starts from 0 and is multiplied by a scaling."""
+    """Returns a step of PopART's combined variant: the velocity starts from 0 and is multiplied by a scaling."""
     def step(p, g, state, lr):
         g = scaling * (g + 0.05 * p)
         velocity = state["momentum_buffer"] = momentum * state.get("momentum_buffer", 0.0) + (1 - dampening) * g
@@ -172,7 +172,7 @@ def sgd_combined(momentum, dampening, scaling, nesterov):
 
 
 def rmsprop_tf(momentum, centered):
-    """TensorFlow's RMSprop: epsilon inside the root, the learning rate inside the momentum."""
+    """Returns a step of TensorFlow's RMSprop: epsilon is inside the root, and the learning rate inside the momentum."""
     def step(p, g, state, lr):
         state["square_avg"] = 0.9 * state.get("square_avg", 0.0) + 0.1 * g * g
         variance = state["square_avg"]
@@ -188,7 +188,7 @@ def rmsprop_tf(momentum, centered):
 
 
 def lamb(beta1, beta2, epsilon, decay, most):
-    """You et al., 2019, algorithm 2: phi is min(|w|, most)."""
+    """Returns a step of You et al., 2019, algorithm 2: phi is min(|w|, most)."""
     def step(p, g, state, lr):
         t = state["t"] = state.get("t", torch.zeros(())) + 1
         state["exp_avg"] = beta1 * state.get("exp_avg", 0.0) + (1 - beta1) * g

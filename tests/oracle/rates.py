@@ -32,7 +32,7 @@ def run(case, make, count=STEPS):
 
 
 def warm(after):
-    """Linear warm-up from 0 over ten updates, then `after(update, number of updates after the warm-up)`."""
+    """Has a linear warm-up from 0 over ten updates, then `after(update, number of updates after the warm-up)`."""
     return lambda o: s.LambdaLR(o, lambda i: i / 10 if i < 10 else after(i - 10, STEPS - 10))
 
 

@@ -22,7 +22,7 @@ def emit(case, name, tensor):
 
 
 def draw(*dims):
-    """Multiples of 1/4, whose sums of products have few digits."""
+    """Returns multiples of 1/4, whose sums of products have few digits."""
     return torch.randint(-8, 9, dims) / 4
 
 
@@ -97,7 +97,7 @@ def interpolations():
 
 
 def onnx_matrix(size, out, scale, mode, coordinates, nearest, a=-0.75):
-    """Row o has the weight of each element in element o, by the operator's text."""
+    """Returns a matrix whose row o has the weight of each input element in output element o, by the operator's text."""
     matrix = torch.zeros(out, size, dtype=torch.float64)
     for o in range(out):
         at = {"half_pixel": (o + 0.5) / scale - 0.5, "asymmetric": o / scale,
@@ -125,7 +125,7 @@ def onnx_matrix(size, out, scale, mode, coordinates, nearest, a=-0.75):
 
 
 def onnx():
-    """Cases with scales that are not quotients of sizes, and with enlarging and reducing together."""
+    """Writes cases with scales that are not quotients of sizes, and with enlarging and reducing together."""
     x, scales = draw(1, 2, 4, 5), (1.8, 0.7)
     out = [math.floor(n * s) for n, s in zip(x.shape[2:], scales)]
     for coordinates in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):

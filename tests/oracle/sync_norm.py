@@ -6,8 +6,8 @@ of 4 samples.
 
 torch.nn.SyncBatchNorm computes the same for replicas that divide the micro-batch, but needs GPUs;
 torch.nn.functional.batch_norm on the whole micro-batch does not. Two micro-batches are one update, whose loss is the
-mean over its counted labels. `mean` is a mean over logits' squares instead. The last lines are logits in evaluation
-mode.
+mean over its counted labels. The loss of the case `mean` is a mean over the logits' squares. The last lines are logits
+in evaluation mode.
 """
 import torch
 import torch.nn.functional as F

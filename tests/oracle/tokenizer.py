@@ -3,9 +3,9 @@
 
     python3 tests/oracle/tokenizer.py > tests/oracle/tokenizer.txt
 
-Two tokenizers: `trained`, whose merges are the most frequent pairs of a text, and `odd`, whose merges are random pairs of
-tokens in a random order, so that some merges precede those that make their parts. Bytes are written as numbers. The
-pattern's \\p{L} and \\p{N} are written out from unicodedata, because the module `re` lacks them.
+It has two tokenizers: `trained`, whose merges are the most frequent pairs of a text, and `odd`, whose merges are random
+pairs of tokens in a random order, so that some merges precede those that make their parts. Bytes are written as
+numbers. The pattern's \\p{L} and \\p{N} are written out from unicodedata, because the module `re` lacks them.
 """
 import json
 import random

@@ -116,7 +116,8 @@ static void copy_weight(rig *r, const char *name, void *to)
 
 /* ---- the rule ---- */
 
-/* The values of three gradients of 1, 2, 3, 4 are counted separately; 4 x 1024 < 8188 < 4 x 2048. */
+/* Each of three micro-batches has the gradient 1, 2, 3, 4. The scale falls if 4 times the scale is above 8188, so it
+ * ends by alternating between 1024 and 2048. */
 static void test_rule(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.125);
@@ -225,7 +226,7 @@ static void expect_skips(const bg_optimizer *optimizer)
     r = open_rig(optimizer, &options);
     for (int u = 0; u < 12; u++) {
         float scale;
-        /* Then good updates are followed by more that overflow. */
+        /* The larger gradient of update 9 overflows again, after updates that did not. */
         const float size = u == 9 ? 3e38f : 1e33f;
         copy_weight(&r, "w", before);
         scale = update(&r, size);
@@ -259,8 +260,8 @@ static void test_skipped_updates(void **state)
         expect_skips(&optimizers[i]);
 }
 
-/* The step counts of Adam's corrections begin with the first update that is not skipped. The gradients are small here:
- * their squares would overflow. */
+/* The step counts of Adam's corrections begin with the first update that is not skipped. The gradients are small here,
+ * because the squares of large ones would overflow. */
 static void expect_own_count(const bg_optimizer *optimizer)
 {
     bg_options options = make_options();

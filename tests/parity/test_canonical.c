@@ -1,7 +1,7 @@
 /*
  * test_canonical.c: with canonical reductions the bits of losses, weights and state do not depend on how the
- * micro-batches of an update are divided over replicas. This holds for all other options. Results list losses in the
- * order of the whole batch.
+ * micro-batches of an update are divided over replicas. This holds with every option that may be combined with
+ * canonical reductions. Results list losses in the order of the whole batch.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ enum { UPDATES = 3, MICRO_BATCH = 2 };
 
 /* ---- models ---- */
 
-static bg_mesh mesh; /* the mesh of the GPT; its data axis is not used */
+static bg_mesh mesh; /* the mesh of the GPT; train() sets its data axis */
 
 /* Builds a small GPT-2. Labels of 3 are ignored, so that micro-batches have different counts. */
 static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
@@ -69,7 +69,7 @@ static test_result train(const test_model *model, set_function set, const share 
 
     options.execution.gradient_accumulation = s->accumulation;
     options.replicas.count = s->replicas * tensor;
-    if (s->replicas % 2 == 0) /* with the backward pass in parts */
+    if (s->replicas % 2 == 0) /* gradients are reduced during the backward pass */
         options.replicas.reduce_bytes = 1;
     options.numerics.canonical_reductions = canonical;
     options.numerics.seed = 11;
@@ -243,7 +243,7 @@ static void test_any_count(void **state)
     check(test_model_at(3), "16 bits", narrow, of_12, COUNT(of_12));
 }
 
-/* State and gradients are sharded, or they are in remote stores. */
+/* State and gradients are sharded, on the devices or in remote stores. */
 static void test_pieces(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void test_numbers(void **state)
     check(&gpt, "lamb", lamb, of_8, COUNT(of_8));
 }
 
-/* Differences in the last bits of LAMB's norms are visible only in float64. */
+/* Builds a float64 model, because differences in the last bits of LAMB's norms are visible only in float64. */
 static bg_value build_double(bg_graph *graph, int64_t micro_batch)
 {
     const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 1.0};
@@ -282,7 +282,7 @@ static void test_norms(void **state)
     check(&wide, "lamb", lamb, of_8, COUNT(of_8));
 }
 
-/* A mesh of tensor-parallel and data-parallel replicas. */
+/* Tests meshes that have tensor-parallel and data-parallel replicas. */
 static void test_meshes(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static float feed(const share *s, float *losses)
     return first;
 }
 
-/* The elements of an iteration are also in the order of the whole batch. */
+/* With an infeed, the losses of an iteration are also in the order of the whole batch. */
 static void test_infeeds(void **state)
 {
     float expected[64], losses[64];

@@ -29,7 +29,7 @@ static bg_status infer_update(const bg_op_signature *op, bg_type *outputs, bg_er
     return bg_error_set(error, BG_ERROR_SHAPE, "the numbers are not those of an update");
 }
 
-/* Does the float operations of the plain kernel in the same order. */
+/* Does the float operations of SGD's reference kernel in the same order. */
 static void run_update(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
@@ -378,7 +378,7 @@ static void test_plans_are_not_kept(void **state)
     char folder[TEST_FOLDER_BYTES];
 
     (void)state;
-    revised.revision = 1; /* the rule that an op of a model uses */
+    revised.revision = 1; /* with a revision, plans of models with this op can be cached */
     test_folder_create(folder);
     options.files.cache_dir = folder;
     bg_plan_destroy(test_train_plan(model, 4, &own, &options, "own"));

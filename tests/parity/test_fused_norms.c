@@ -1,7 +1,7 @@
 /*
- * test_fused_norms.c: a training whose batch norms absorb the ops after them has the bits of the separate ops, losses
- * and weights, under every strategy. This holds with every kind of recomputation, in float32, bfloat16 and float16,
- * with the kernels of the processor and the reference's.
+ * test_fused_norms.c: training with batch norms that are fused with the ops after them gives the same losses and
+ * weights, to the bit, as separate ops, under every strategy. This holds with every kind of recomputation, in float32,
+ * bfloat16 and float16, with the processor's kernels and the reference kernels.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -185,8 +185,8 @@ static void expect_same(const test_model *model, const bg_options *options, cons
     close_rig(&r);
 }
 
-/* The model runs in stages, with sharded state and gradients, and with state off the devices. It also runs with
- * clipping; the first update's norm is then that of the unclipped gradients. */
+/* Checks that the norms are the same with stages, with sharded state and gradients, and with state off the devices.
+ * Norms are positive, and those of the first two updates differ. */
 static void expect_same_everywhere(const test_model *model, bg_options options)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED, BG_STRATEGY_PHASED};
@@ -209,7 +209,7 @@ static void expect_same_everywhere(const test_model *model, bg_options options)
             continue;
         options.memory.locations[BG_LOCATION_STATE].sharded = true;
         options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = i == 1;
-        for (size_t minimum = 1; minimum <= 30; minimum += 29) { /* whether the smallest tensors are also in pieces */
+        for (size_t minimum = 1; minimum <= 30; minimum += 29) { /* with 1, the smallest tensors are sharded too */
             options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = minimum;
             options.memory.locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = minimum;
             expect_same(model, &options, &single);
@@ -341,7 +341,7 @@ static bg_outfeed *open_outfeed(const bg_outfeed_options *options)
     return outfeed;
 }
 
-/* The output has one row for each update; in one group with losses it requires sums of losses. */
+/* The output has one row for each update; an outfeed that also has the losses must accumulate them. */
 static void test_outfeeds(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.1);
@@ -355,7 +355,7 @@ static void test_outfeeds(void **state)
 
     (void)state;
 #ifdef TEST_RANKS
-    skip(); /* each rank has the rows that it computes */
+    skip(); /* a rank's outfeed has only the rows that this rank computes */
 #endif
     options.execution.device_iterations = 4;
     options.execution.strategy = BG_STRATEGY_PIPELINED;

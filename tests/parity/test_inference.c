@@ -38,7 +38,7 @@ static bg_value look_up(bg_graph *graph, const char *name, bg_value ids)
     return bg_embedding(graph, name, bg_graph_parameter(graph, name, &type, &normal), ids, -1);
 }
 
-/* Returns the loss. */
+/* Builds the model that is drawn above; returns the loss. */
 static bg_value build(bg_graph *graph)
 {
     static const int32_t words[] = {1}, features[] = {1, 2};
@@ -121,7 +121,7 @@ static bg_session *train(bg_plan **out_plan, const data *d)
     return session;
 }
 
-/* The rows of each output: those of all micro-batches, in each mode. */
+/* The rows of all micro-batches for each output, and the outputs of other modes. */
 typedef struct metrics {
     float early[BATCHES][ROWS];
     int32_t guess[BATCHES][ROWS][LENGTH];
@@ -154,7 +154,7 @@ static void check_messages(const bg_plan *plan, const char *what)
     }
 }
 
-/* Rows are at the same positions whether a run has three micro-batches or all of them. */
+/* Evaluates all micro-batches in one run, and stores each output at its place in `out`. */
 static void evaluate(const manner *way, bg_weights *weights, const data *d, metrics *out, const char *what)
 {
     static const bg_output_request requests[] = {{"early", "early.sum", BG_OUTPUT_SUM, 0},

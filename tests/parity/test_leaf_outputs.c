@@ -114,7 +114,7 @@ static bg_options options_of(const manner *way, bool training)
         options.memory.recompute = BG_RECOMPUTE_STAGE;
     if (way->is_remote)
         options.memory.locations[BG_LOCATION_WEIGHTS] = (bg_tensor_location){.place = BG_PLACE_REMOTE};
-    if (way->is_split) { /* each is half of an update */
+    if (way->is_split) { /* each replica has half of the micro-batches */
         options.replicas.count = 2;
         if (training)
             options.execution.gradient_accumulation = ACCUMULATION / 2;
@@ -124,7 +124,7 @@ static bg_options options_of(const manner *way, bool training)
     return options;
 }
 
-/* Returns the weight before the run, then the results of two runs. */
+/* Stores the weight before the first run in `first`, and the results of two runs. */
 static void run(const manner *way, bool training, const data *d, float (*first)[WIDTH], result *results)
 {
     const bg_options options = options_of(way, training);
@@ -243,7 +243,8 @@ static void test_every_strategy(void **state)
                 each.strategy = (bg_strategy)strategy, each.schedule = NULL;
             check_way(&each, training == 1, &d, expected);
         }
-        /* Sums over replicas round differently, and rows are ordered by replica. */
+        /* Sums over replicas round differently, and rows are ordered by replica, so these results are not compared with
+         * `expected`. */
         memset(found, 0, sizeof found);
         run(&split, training == 1, &d, first, found);
         check(&split, training == 1, &d, first, found);

@@ -31,7 +31,7 @@ typedef struct way {
     bg_strategy strategy;
     const char *schedule;
     uint32_t replicas;
-    bool scales; /* with an automatic loss scale, an op processes the optimizer's settings */
+    bool scales; /* with an automatic loss scale; an op then processes the optimizer's settings */
 } way;
 
 static const way ways[] = {

@@ -89,7 +89,8 @@ static const char *phases_of(uint32_t devices, bool *out_parallel)
     return stages[devices - 1];
 }
 
-/* Places B2 and B3 on different devices, if there are enough, so that they run at the same time. */
+/* Returns stages that place B2 and B3 on different devices, so that they run at the same time, if the schedule and the
+ * number of devices allow it. */
 static const char *branches_of(const char *schedule, uint32_t devices)
 {
     static const char *const shared[] = {"B1@0|B2@0|B3@0|B4@0", "B1@0|B2@0&B3@1|B4@1", "B1@0|B2@1&B3@2|B4@0",
@@ -262,8 +263,8 @@ static size_t stash_and_all(const char *schedule, uint32_t micro_batches, uint32
     return stash;
 }
 
-/* In 1F1B, a stage has at most as many micro-batches in flight as its distance from the end. GPipe has all
- * micro-batches in flight, which shows that the number can grow. */
+/* In 1F1B, a stage has at most as many micro-batches in flight as there are stages from it to the last one. GPipe has
+ * all micro-batches in flight, which shows that the number can grow. */
 static void test_the_peak_of_1f1b_does_not_grow(void **state)
 {
     (void)state;

@@ -160,7 +160,8 @@ static const struct {
     {BG_STRATEGY_PHASED, NULL, "B1@0|B2@1|B3@0|B4@1"},
 };
 
-/* Moves each class alone, all classes except one, and all classes. Other options change from case to case. */
+/* Moves each class alone, and all classes; the full matrix also has all classes except one, and some pairs. Other
+ * options change from case to case. */
 static void run_matrix(unsigned model_index)
 {
     static const unsigned classes[] = {1, 2, 4, 8, 15, 14, 13, 11, 7, 3, 10, 12};
@@ -417,7 +418,7 @@ static void state_comes_one_variable_at_a_time(void **state)
     assert_true(on_demand.device_bytes <= preload.device_bytes);
     free(on_demand.bytes);
     free(preload.bytes);
-    /* This also holds if one update has many variables: a load runs at most one variable ahead. */
+    /* Also in one update of many variables, a load runs at most one variable ahead. */
     options.execution.strategy = BG_STRATEGY_SINGLE;
     move_off(&options, 1u << BG_LOCATION_STATE, true);
     on_demand = run_deep(&options, "on demand, single");
@@ -432,9 +433,10 @@ static void state_comes_one_variable_at_a_time(void **state)
     free(preload.bytes);
 }
 
-/* This also holds on every device of a pipeline; run_plan compares the touched bytes with the plan. On three devices,
- * transient memory exceeds what an update of one variable needs, so the peak drops by exactly the state's bytes. Device
- * 2 has nearly all parameters in one matrix, so its memory includes that matrix's state while it is loaded. */
+/* Offloaded state also leaves every device of a pipeline; run_plan compares the touched bytes with the plan. On three
+ * devices, transient memory exceeds what an update of one variable needs, so the peak drops by exactly the state's
+ * bytes. Device 2 has nearly all parameters in one matrix, so its memory includes that matrix's state while it is
+ * loaded. */
 static void state_leaves_the_devices_to_the_byte(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -482,7 +484,7 @@ static void phases_keep_nothing_by_default(void **state)
     given = run_deep(&options, "remote");
     assert_int_equal(all.device_bytes, given.device_bytes);
     assert_int_equal(all.remote_bytes, given.remote_bytes);
-    /* Weights, accumulators, two moments, and activations. */
+    /* The weights, accumulators, two moments and activations are remote. */
     assert_true(all.remote_bytes > 4 * LAYERS * (matrix + bias));
     move_off(&options, 0, false);
     none = run_deep(&options, "device");
@@ -506,7 +508,8 @@ static void phases_keep_nothing_by_default(void **state)
     free(none.bytes);
 }
 
-/* Recomputation with remote activations, with R as a separate action and inside B, and under a budget. */
+/* Recomputes with remote activations: between the ops of B, in a separate action R, and as much as a memory budget
+ * requires. */
 static void recomputation_is_the_same(void **state)
 {
     bg_options options = make_options();
@@ -673,7 +676,8 @@ static void micro_batches_are_steps_of_rows(void **state)
             assert_int_equal(plan->edges[e].depth, DEEP_ACCUMULATION);
             rows[count++] = &plan->edges[e];
         }
-    /* The values that layers send forward and backward, and those that each layer except the first stashes. */
+    /* The rows are the values that layers send forward and backward, and those that each layer except the first
+     * stashes. */
     assert_int_equal(count, 3 * (LAYERS - 1));
     qsort(rows, count, sizeof rows[0], compare_rows);
     for (uint32_t r = 0; r + 1 < count; r++)

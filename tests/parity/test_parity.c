@@ -164,7 +164,7 @@ static void test_tied(void **state)
     run_matrix(2, 1);
 }
 
-/* A tied embedding whose gradient is kept in rows. */
+/* The model has a tied embedding whose gradient is kept in rows. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -430,7 +430,7 @@ static void test_mapped_devices(void **state)
     }
 }
 
-/* Checks that the comparison can fail: another data seed or learning rate gives different bits. */
+/* Checks that the comparison can fail: another number of replicas gives different bits. */
 static void test_the_comparison_sees_a_difference(void **state)
 {
     const cell a = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};

@@ -95,7 +95,8 @@ static bg_options options_of(size_t way)
     return options;
 }
 
-/* Returns the number of cells that recomputed something. */
+/* Compares the cells of a sample with the single device. Returns how many of all cells would recompute something,
+ * estimated from the sample. */
 static unsigned run_matrix(unsigned model_index)
 {
     const test_model *model = test_model_at(model_index);

@@ -164,7 +164,8 @@ static void hash_weights(bgi_crc64 *hash, bg_weights *weights, const char *what)
     }
 }
 
-/* Makes `iterations` calls. The data do not depend on how they are divided into calls and replicas. */
+/* Makes `calls` calls; returns the hash of the losses and of the trained weights. The data do not depend on how they
+ * are divided into calls and replicas. */
 static uint64_t train(bg_plan *plan, bool is_gpt, uint32_t calls, const char *what)
 {
     void *inputs[MOST_STREAMS] = {NULL}, *outputs[MOST_STREAMS] = {NULL};
@@ -342,7 +343,7 @@ static void bfloat16_has_its_bits(void **state)
         if (missing < ways)
             assert_int_equal(missing, 0);
         else
-            unrecorded++; /* no machine with these instructions has recorded them yet */
+            unrecorded++; /* no machine with these instructions has recorded hashes yet */
     }
     finish(unrecorded == count ? count : 0, count);
 }

@@ -92,7 +92,8 @@ static void run_matrix(unsigned model_index, unsigned optimizer_index)
                 if (number++ % 5 != 0 && is_quick)
                     continue;
                 options.memory.offload_optimizer = offload != 0;
-                /* Weights in a window are gathered there and then stored. */
+                /* In most cases with offload every class is remote, and in some of these the weights are sharded
+                 * too. */
                 for (int k = 0; offload != 0 && number % 3 != 0 && k < BG_LOCATION_COUNT; k++)
                     options.memory.locations[k].place = BG_PLACE_REMOTE;
                 options.memory.locations[BG_LOCATION_WEIGHTS].sharded = offload != 0 && number % 3 == 1;
@@ -119,7 +120,7 @@ static void test_convolutions(void **state)
     run_matrix(1, 2);
 }
 
-/* A weight with accumulators in three stages and copies that are refreshed. */
+/* The model has a weight with accumulators in three stages, and with copies that are refreshed. */
 static void test_tied_weights(void **state)
 {
     (void)state;
@@ -146,8 +147,8 @@ static void copy_weights(bg_weights *from, bg_weights **out)
     }
 }
 
-/* Makes three updates, copies all weights and state into new weights, and makes three more. `pieces` has the number of
- * shards for each half.
+/* Makes three updates, copies all weights and state into new weights, and makes three more. Each argument says whether
+ * the state is sharded in that half.
  */
 static test_result train_in_halves(bool first_pieces, bool second_pieces)
 {
@@ -484,7 +485,7 @@ static void test_one_replica_is_warned(void **state)
     for (uint32_t v = 0; v < plan->variable_count; v++)
         assert_int_equal(plan->variables[v].piece_count, 0);
     bg_plan_destroy(plan);
-    /* This also holds if sharding is requested only for some tensors. */
+    /* The warning is the same if sharding is requested only for some tensors. */
     options = options_for(&ways[0], 1, 1);
     options.reporting.log = note;
     options.reporting.log_user = &m;
@@ -560,7 +561,8 @@ static void expect_reductions_to_pieces(double norm, bool is_scaled)
     bg_plan_destroy(plan);
 }
 
-/* This also holds with clipping by the norm of all gradients, and with automatic loss scaling. */
+/* Sharded updates get shards of the gradients' sums, without and with clipping by the norm of all gradients, and with
+ * automatic loss scaling. */
 static void test_reductions_are_to_pieces(void **state)
 {
     (void)state;

@@ -115,8 +115,9 @@ static void set_weights(bg_session *session)
 
 typedef struct trained {
     float variables[VARIABLES][MOST];
-    float running[STEPS * 4 * HIDDEN]; /* losses of the last update: [micro-batch][replica] */
-    float logits[SAMPLES * CLASSES];   /* the loss in inference with these weights */
+    float
+        running[STEPS * 4 * HIDDEN]; /* running means of `vector` in the last update: [micro-batch][replica][channel] */
+    float logits[SAMPLES * CLASSES]; /* the result of inference with these weights */
 } trained;
 
 static void infer(bg_weights *weights, const float *x, const bg_options *from, uint32_t replicas, trained *out)

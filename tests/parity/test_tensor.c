@@ -53,13 +53,13 @@ typedef struct run {
     bg_graph *graph;
     bg_plan *plan;
     bg_session *session;
-    uint32_t tensor, updates;    /* replicas of a copy of the model; number of updates made */
+    uint32_t tensor, updates;    /* replicas that share one copy of the model; number of updates made */
     double losses[MOST_UPDATES]; /* means over the batch */
     float norms[MOST_UPDATES];
 } run;
 
 static bool uses_lamb, rounds_by_chance;
-static bg_dtype narrow_dtype; /* the seed of stochastic rounding */
+static bg_dtype narrow_dtype; /* type of the parameters and the first moments with rounds_by_chance */
 
 static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
 {
@@ -323,7 +323,7 @@ static void stochastic_rounding(void **state)
     rounds_by_chance = false;
 }
 
-/* Returns the bytes of a device's remote stores. */
+/* Returns the bytes of the remote stores of all devices. */
 static size_t count_remote_bytes(const bg_plan *plan)
 {
     size_t sum = 0;
@@ -428,7 +428,8 @@ static bool is_same_mesh(const cut *a, const cut *b)
     return memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0;
 }
 
-/* Resumes from the folder's checkpoint of `first`. */
+/* Resumes `first` from the folder's checkpoint under the division `to`, and compares the further losses with those of
+ * `whole`. */
 static void go_on(const char *folder, const cut *from, const cut *to, const run *first, const run *whole)
 {
     bg_error error = {0};
@@ -556,7 +557,7 @@ static void kept_updates(void **state)
 
 /* ---- the number of collectives ---- */
 
-/* Counts the REDUCE events inside forward and backward actions of each stage, for one micro-batch on one replica. */
+/* Counts the REDUCE events of each stage in the trace of replica 0, which has all micro-batches of one update. */
 static void count_collectives(run *r, uint32_t stage_count, uint32_t *out_counts)
 {
     memset(out_counts, 0, stage_count * sizeof *out_counts);
@@ -588,8 +589,8 @@ static void as_many_as_published(void **state)
     open_run(&r, &mesh, &model, &options);
     train(&r, 1);
     count_collectives(&r, 4, counted);
-    /* The stages have 1, 8 and 5 collectives, and two for each norm. The loss's stage has two more in each update, for
-     * the squares of gradients. */
+    /* For each micro-batch the embedding has 1 collective, a layer 8 and the head 5, and each norm has two. The last
+     * stage has three more in each update. */
     assert_int_equal(counted[0], BATCH * 1);
     assert_int_equal(counted[1], BATCH * (8 + 4));
     assert_int_equal(counted[2], BATCH * (8 + 4));

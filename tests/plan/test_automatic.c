@@ -152,7 +152,7 @@ static void test_measured_costs(void **state)
     assert_true(plan->problem.costs[0].forward_ns > 0.999e6 && plan->problem.costs[0].forward_ns < 1.001e6);
     assert_true(plan->problem.costs[1].backward_ns > 1.999e3 && plan->problem.costs[1].backward_ns < 2.001e3);
     bg_plan_destroy(plan);
-    options.execution.schedule = "zb-h1"; /* W apart */
+    options.execution.schedule = "zb-h1"; /* W is a separate action */
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
     assert_true(plan->problem.costs[1].backward_ns > 0.999e3 && plan->problem.costs[1].backward_ns < 1.001e3);
     assert_true(plan->problem.costs[1].weights_ns > 0.999e3 && plan->problem.costs[1].weights_ns < 1.001e3);
@@ -191,7 +191,7 @@ static size_t counted_bytes(const bg_plan *plan, uint32_t device)
            bg_plan_memory_bytes(plan, device, BG_MEMORY_STATE) + bg_plan_memory_bytes(plan, device, BG_MEMORY_STASH);
 }
 
-/* The smallest budget in the error is the memory of the best plan. As an exception, small values that two items of one
+/* The smallest budget in the error is the memory of the best plan, except that small values which two items of one
  * stage read (the optimizer's settings) count twice. */
 static void test_budgets(void **state)
 {
@@ -341,7 +341,7 @@ static void test_budgets_are_met_when_a_cut_meets_them(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The cache has the plan that fits, and its messages. */
+/* The cache has the plan that fits, and the messages of that plan. */
 static void test_the_cache_keeps_the_cut_that_fits(void **state)
 {
     static const bg_device_model devices[] = {{1, 1100000}, {1, 2700000}};
@@ -418,7 +418,8 @@ static void expect_clean_failures(const model *m, const bg_options *options)
         const bool have_failed = test_allocations_have_failed();
         test_allocations_fail(0);
         if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK &&
-            (status != BG_ERROR_BUDGET || options->memory.device_memory_bytes == 0)) /* a held message may be lost */
+            (status != BG_ERROR_BUDGET ||
+             options->memory.device_memory_bytes == 0)) /* the failure may only have lost a held message */
             fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
         bg_plan_destroy(plan);
         assert_int_equal(test_allocations_live(), before);

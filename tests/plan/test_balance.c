@@ -22,7 +22,8 @@ typedef struct line {
     bgi_balance balance;
     bgi_balance_item items[MOST_ITEMS];
     bgi_kept kept[MOST_KEPT];
-    bool keeps[MOST_ITEMS][MOST_VALUES]; /* the number of items that kept[] describes */
+    bool keeps[MOST_ITEMS]
+              [MOST_VALUES]; /* whether the item stashes the value; kept[] has the same in the form of the balance */
     size_t value_bytes[MOST_VALUES];
     double speeds[MOST_STAGES];
     size_t budgets[MOST_STAGES];
@@ -236,11 +237,11 @@ static void test_brute_force(void **state)
         check_line(&l, seed);
         refused += bgi_balance_cut(&l.balance, first, &longest, NULL) != BG_OK;
     }
-    /* Both outcomes occurred. */
+    /* Some sequences had a cut within the budgets, and others had none. */
     assert_in_range(refused, count / 50, count - count / 10);
 }
 
-/* A thousand items are cut into a hundred stages in a short time, because the inner loop ends early. */
+/* Four thousand items are cut into a hundred stages in a short time, because the inner loop ends early. */
 static void test_long_lines(void **state)
 {
     enum { ITEMS = 4000, STAGES = 100 };

@@ -345,7 +345,7 @@ static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t ex
 
     if (found != (expected == NOT_THERE ? BGI_NO_INSTRUCTION : expected))
         fail_msg("%s: instruction %u, expected %u", what, found, expected);
-    assert_int_equal(has_work, expected > 1); /* the backward actions before it */
+    assert_int_equal(has_work, expected > 1); /* if backward actions run before that instruction */
 }
 
 /* An operand, an operand's row of slots, or a kernel's scratch touches the sum if they have one byte in common. */

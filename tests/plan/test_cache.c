@@ -177,7 +177,7 @@ static void set_proportions(bg_options *options)
     options->memory.matmul_proportion_count = 4;
 }
 
-/* With one micro-batch, no instruction has all calls of a backward action that is split into parts. */
+/* Splits the backward action into parts for the sums of gradients, so that no instruction has all of its calls. */
 static void set_parts(bg_options *options)
 {
     options->execution.strategy = BG_STRATEGY_SINGLE;
@@ -286,7 +286,7 @@ static void test_notes_are_said_again(void **state)
     assert_non_null(strstr(said[0].text, "plan: compiled in"));
     assert_non_null(strstr(said[1].text, "plan: loaded from cache in"));
     assert_null(strstr(said[1].text, "plan: compiled in"));
-    /* The file has each message once for each plan. */
+    /* The log file has each message twice, once for each plan. */
     snprintf(path, sizeof path, "%s/brigade.log", log_folder);
     assert_int_equal(bgi_file_load(path, (size_t)1 << 20, &text, &size, NULL), BG_OK);
     for (const char *at = text; (at = strstr(at, " warning: gradient accumulation is 2, below the")) != NULL; at++)
@@ -298,7 +298,7 @@ static void test_notes_are_said_again(void **state)
     assert_non_null(strstr(text, " info: plan: loaded from cache in"));
     free(text);
 
-    /* The messages also exist without a callback and without a cache. */
+    /* Without a callback and without a cache, the log file has the messages too. */
     assert_int_equal(remove(path), 0);
     options.reporting.log = NULL;
     options.files.cache_dir = NULL;
@@ -450,8 +450,6 @@ static bg_dtype choose_type(void *user, const char *name, const bg_type *type)
     return *(const bg_dtype *)user;
 }
 
-/* Options that do not affect the plan do not change the request. A new option changes the struct's size and must be
- * added to cache_key.c or to this test. */
 static bool never_stop(void *user)
 {
     (void)user;
@@ -490,6 +488,8 @@ static bool start_nothing(void *user, void (*function)(void *argument), void *ar
     return false;
 }
 
+/* Options that do not affect the plan do not change the request. A new option changes the struct's size and must be
+ * added to cache_key.c or to this test. */
 static void test_what_does_not_count(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -918,8 +918,8 @@ static double make_transformer(const char *folder, bool is_cached)
     return ms;
 }
 
-/* A second start is faster. The fastest of several tries counts, so that other load does not matter; the factor is
- * about 10 in practice. */
+/* A second start, with the plan in the cache, is faster. The fastest of several tries counts, so that other load does
+ * not matter; the factor is about 10 in practice. */
 static void test_second_start_is_faster(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

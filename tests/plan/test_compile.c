@@ -24,7 +24,7 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Blocks A, B, C, D of one linear layer; outputs "hidden" (of B), "logits", "loss". */
+/* Makes blocks A, B, C, D of one linear layer each, with the outputs "hidden" (of B), "logits" and "loss". */
 static model make_model(void)
 {
     static const char *const blocks[] = {"A", "B", "C", "D"};
@@ -665,8 +665,8 @@ static void test_large_models_compile_fast(void **state)
         options.execution.strategy = single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
         options.execution.gradient_accumulation = 32;
         assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, NULL), BG_OK);
-        /* It took about 200 ms on the developer's machine; a quadratic step would take many seconds. Sanitizers are
-         * slow. */
+        /* Compiling took about 200 ms on the developer's machine; a quadratic step would take many seconds. Sanitizers
+         * are slow. */
         ms = 1e3 * (double)(clock() - begin) / CLOCKS_PER_SEC;
         if (ms > (getenv("BRIGADE_TEST_QUICK") != NULL ? 30000 : 5000))
             fail_msg("%u ops take %.0f ms", bg_graph_op_count(m.graph), ms);
@@ -740,8 +740,8 @@ static bool stop_at_limit(void *user)
     return a->count++ >= a->limit;
 }
 
-/* When the callback requests a stop, compiling ends at once and without a plan. If it never does, the plan is made and
- * the callback is not called again. */
+/* When the callback requests a stop, compiling ends soon and without a plan. If the callback never requests a stop, the
+ * plan is made. */
 static void test_a_plan_is_stopped_anywhere(void **state)
 {
     static const char *const schedules[] = {"interleaved", "auto"};

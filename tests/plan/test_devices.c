@@ -259,8 +259,8 @@ typedef struct limit_case {
     uint32_t accumulation, replicas;
     bg_auto_stage auto_stage;
     bool inference;
-    const char *refusal; /* the error with ipu_limits; NULL: no error */
-    const char *warning; /* the error without them; NULL: no error */
+    const char *refusal; /* part of the error with ipu_limits; NULL: no error */
+    const char *warning; /* part of the warning without ipu_limits; NULL: no warning */
 } limit_case;
 
 static const limit_case limit_cases[] = {

@@ -48,7 +48,7 @@ static bg_options make_options(size_t way, uint32_t reduce_bytes)
     options.replicas.count = 2;
     options.replicas.reduce_bytes = reduce_bytes;
     options.numerics.max_gradient_norm = 1.0;
-    options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* phases wait in their sums */
+    options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* devices wait for the sums of their phases */
     for (int k = 0; k < BG_LOCATION_COUNT; k++)
         options.memory.locations[k].place = ways[way].is_remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
     options.memory.locations[BG_LOCATION_STATE].sharded = ways[way].is_sharded;
@@ -151,8 +151,8 @@ static void check_places(const bgi_plan_device *on, const char *what)
     }
 }
 
-/* Joins the parts of each action, and each stage's sums, which gives the program of the plan that has all sums at the
- * end. */
+/* Checks that the parts of all actions together have the calls, sums and messages of the whole program, and need the
+ * same memory. */
 static void check_same_program(const bgi_plan_device *on, const bgi_plan_device *whole, const char *what)
 {
     uint32_t calls = 0, whole_calls = 0, sums = 0, whole_sums = 0, sends = 0, whole_sends = 0;
@@ -277,7 +277,7 @@ static void messages_leave_behind_the_same_call(void **state)
         assert_int_equal(find_departure(on, sends), find_departure(&whole->devices[1], sends));
         sends++;
     }
-    assert_int_equal(sends, MICRO_BATCHES + 1); /* includes the squares of its gradients */
+    assert_int_equal(sends, MICRO_BATCHES + 1); /* one message has the squares of the stage's gradients */
     assert_int_equal(inside, 1);
     bg_plan_destroy(plan);
     bg_plan_destroy(whole);
@@ -384,7 +384,7 @@ static void gradients_that_are_not_final_are_refused(void **state)
     assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
     for (uint32_t sum = 0; sum < on->instruction_count; sum++)
         for (uint32_t i = sum + 3; i < on->instruction_count;
-             i++) { /* another sum is between them, so that one is complete */
+             i++) { /* another sum lies between them, so the first sum is complete */
             const bgi_instruction *part = &on->instructions[i];
 
             if (on->instructions[sum].action.kind != BG_ACTION_REDUCE || part->action.kind != BG_ACTION_BACKWARD)

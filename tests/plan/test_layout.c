@@ -54,7 +54,7 @@ static void test_random_inference(void **state)
     }
 }
 
-/* Models have scratch, and stashes of several slots whose free slots are used by transients. */
+/* The models have scratch, and stashes of several slots whose free slots are used by transients. */
 static void test_zoo(void **state)
 {
     static const struct {

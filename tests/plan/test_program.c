@@ -136,7 +136,8 @@ static void test_messages_leave_when_they_are_whole(void **state)
     assert_true(count > 0);
 }
 
-/* Loads and stores are traced as such and are in one update. No other instruction touches remote memory. */
+/* Calls that load or store are traced as such, there are as many stores as loads, and no other call touches remote
+ * memory. */
 static void test_offload(void **state)
 {
     bgi_test_model model = bgi_test_random_model(4);

@@ -110,14 +110,14 @@ static void test_stash_bytes(void **state)
         size_t all, kept;
         options.memory.recompute = BG_RECOMPUTE_NONE;
         all = stash(&m, &options, k);
-        /* The stage's input, the linear layer's result, and two squares. A message has more slots, for values that are
-         * sent ahead of time. */
+        /* The stage stashes its input, the linear layer's result, and two squares. A message has more slots, for values
+         * that are sent ahead of time. */
         assert_in_range(all, in_flight * 4 * VALUE, in_flight * 4 * VALUE + (k == 0 ? 0 : 2 * VALUE));
         options.memory.recompute = BG_RECOMPUTE_STAGE;
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         kept = stash(&m, &options, k);
         assert_int_equal(all - kept, in_flight * 3 * VALUE);
-        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* plus, once, the values that R writes and B reads */
+        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* also, once, the values that R writes and B reads */
         assert_int_equal(stash(&m, &options, k), kept + 3 * VALUE);
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         options.memory.recompute = BG_RECOMPUTE_FRACTION; /* half of four values is two */
@@ -248,8 +248,7 @@ static void test_marks_lower_the_peak(void **state)
     plan = must_compile(&m, &options);
     all = bg_plan_device_bytes(plan, 0);
     bg_plan_destroy(plan);
-    options.memory.recompute =
-        BG_RECOMPUTE_STAGE; /* the stage of the loss has no marks, because recomputation would not save memory */
+    options.memory.recompute = BG_RECOMPUTE_STAGE; /* the loss's stage would save no memory */
     plan = must_compile(&m, &options);
     assert_int_equal(bg_plan_device_bytes(plan, 0), all);
     assert_int_equal(bg_plan_summarize(plan).recomputed_op_count, 0);
@@ -469,8 +468,8 @@ static void test_rules(void **state)
     options.memory.recompute = BG_RECOMPUTE_STAGE;
     options.execution.ipu_limits = true;
     options.execution.auto_round_devices = true;
-    bg_plan_destroy(must_compile(&m, &options)); /* IPU software accepts it too when the graph has no recomputation
-                                                    checkpoints */
+    bg_plan_destroy(must_compile(
+        &m, &options)); /* interleaved stages may recompute even with ipu_limits, if the graph has no checkpoints */
     bg_graph_checkpoint(m.graph, m.marks[1]);
     assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "is a recomputation checkpoint, but the schedule is `interleaved`"));

@@ -94,7 +94,7 @@ static void test_searched_plans_see_what_they_use(void **state)
     options.execution.schedule = NULL;
     options.execution.stages = "auto-ops:3";
     expect_plans(&options);
-    options.memory.device_memory_bytes = 20000; /* attempts, and the table of the smallest choice */
+    options.memory.device_memory_bytes = 20000; /* too few for any choice of recomputation */
     assert_int_equal(plan_model(0, &options, NULL), BG_ERROR_BUDGET);
 
     options = bg_options_defaults();

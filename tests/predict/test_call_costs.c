@@ -305,7 +305,7 @@ static void helpers_are_measured(void **state)
 static void calls_are_measured_once(void **state)
 {
     bg_plan *plan = make_naps();
-    /* As brigade doctor leaves it: only the link is known. */
+    /* The costs are as `brigade doctor` leaves them: no call is known. */
     bgi_call_costs costs = {.cores = 2,
                             .rank_link = {.bytes_per_ns = 2.5, .latency_ns = 450.0},
                             .core_ratios = {1.125, 0.875},

@@ -43,7 +43,7 @@ static void values_arrive(void **state)
     assert_true(model.network.bytes_per_ns == 1e10 * 1e-9 && model.remote_bytes == 4e9);
 }
 
-/* Returns `good` with one string replaced by another. */
+/* Stores `good` in `out`, with one string replaced by another. */
 static void with(const char *from, const char *to, char *out, size_t capacity)
 {
     const char *at = strstr(good, from);

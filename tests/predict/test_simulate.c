@@ -92,7 +92,7 @@ static void expect_near(double found, double expected, const char *what)
         fail_msg("%s: %.17g, expected %.17g", what, found, expected);
 }
 
-/* Checks that messages leave in order, as a schedule assumes. */
+/* Lets messages leave only at the end of their actions, as a schedule assumes. */
 static void hold_messages(bg_plan *plan)
 {
     for (uint32_t d = 0; d < plan->device_count; d++)
@@ -120,7 +120,7 @@ static double work_of_step(const bg_plan *plan)
     return ns;
 }
 
-/* Computes the costs of stages from the prices. */
+/* Returns the makespan of the plan's schedule, with the costs of stages computed from the prices. */
 static double scheduled_makespan(const bg_plan *plan, const char *what)
 {
     bg_stage_cost *costs = calloc(plan->stage_count, sizeof *costs);
@@ -368,8 +368,8 @@ static double received_bytes(const bg_plan *plan, uint32_t device)
     return bytes;
 }
 
-/* The core of a rank copies received data. If stages alternate, the copy takes as long as the link. Otherwise it is
- * additional work of the receiver. */
+/* The core of a rank copies received data. If stages alternate, the copy takes the same time as the transfer over the
+ * link. Otherwise it is additional work of the receiver. */
 static void cores_of_ranks_copy_messages(void **state)
 {
     bgi_device_model model = free_model();
@@ -390,7 +390,7 @@ static void cores_of_ranks_copy_messages(void **state)
     expect_near(found.first_step_ns, base, "free links");
     bgi_simulation_clear(&found);
     model.link = (bgi_link_model){.latency_ns = 1000.0, .bytes_per_ns = 1e-3};
-    /* Devices count values for the update; only the count on device 0, which ends last, adds to the time. */
+    /* Devices send counts for the update; only the message to device 0, which ends last, adds to the time. */
     for (uint32_t e = 0; e < plan->edge_count; e++)
         if (plan->edges[e].from_device != plan->edges[e].to_device &&
             (!plan->edges[e].per_step || plan->edges[e].to_device == 0))

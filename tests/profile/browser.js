@@ -1,7 +1,7 @@
 /*
- * browser.js: what a user does with a report, for test_browser.sh, which puts it behind a report's own script: zooms,
- * searches, clicks an action, reads the memory at a moment, sorts, changes the theme. The last line of the page's text is
- * what came of it.
+ * browser.js: does what a user does with a report: zooms, searches, clicks an action, reads the memory at a moment,
+ * sorts, changes the theme. test_browser.sh puts it after the report's own script. The page's last element, `results`,
+ * has a line for each check.
  */
 'use strict';
 (function () {

@@ -157,7 +157,7 @@ static void test_costs_change_no_bit(void **state)
         split_count += plan->problem.splits_weights;
         bg_plan_destroy(plan);
     }
-    assert_true(order_count > 1 && split_count > 0); /* if not, the test would prove nothing */
+    assert_true(order_count > 1 && split_count > 0); /* otherwise the test would prove nothing */
     for (int i = 0; i < 8; i++)
         free(orders[i]);
     free(expected);
@@ -188,7 +188,8 @@ static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
     return plan;
 }
 
-/* `auto` separates W if this makes the step end earlier. It is then as fast as the schedules that always separate W. */
+/* `auto` separates W if this makes the step end earlier. The step is then as fast as with the schedules that always
+ * separate W. */
 static void test_weights_apart(void **state)
 {
     static const char *const others[] = {"interleaved", "grouped", "zb-h1", "zb-h2"};

@@ -71,7 +71,7 @@ typedef struct rig {
     bg_session *session;
 } rig;
 
-/* Runs blocks B1 to B4 in inference, with one worker for each device. */
+/* Opens a session for inference with blocks B1 to B4, and with one worker for each device. */
 static void open_rig(rig *r, const char *stages, const double *block_ns)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, WIDTH);

@@ -147,7 +147,7 @@ static void test_reads_back(void **state)
     test_folder_remove(folder);
 }
 
-/* Writes the largest step, with tags that are too long. */
+/* Writes the largest step, and as many scalars as possible with tags that are too long; one more is an error. */
 static void test_most(void **state)
 {
     bgi_scalar scalars[BGI_SCALARS_MOST + 1];

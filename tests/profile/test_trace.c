@@ -186,7 +186,8 @@ static double check_memory(const json_t *events, const traced_run *run, uint32_t
     return highest;
 }
 
-/* Counts the devices, and those with a second track for loads and stores. */
+/* Returns the number of tracks: one for each device, and a second one for the loads and stores of a device that has
+ * any. */
 static uint32_t count_tracks(const traced_run *run)
 {
     uint32_t count = 0;
@@ -279,8 +280,8 @@ static void test_short_ring(void **state)
     check_run(&options, true);
 }
 
-/* The values that device 0 of a pipeline stashes for the backward pass are a large part of its memory, and are
- * visible. */
+/* The memory counter of device 0 of a pipeline includes the values stashed for the backward pass: at its highest it is
+ * above the bytes of everything else. */
 static void test_stash_is_in_the_counters(void **state)
 {
     bg_options options = make_options(true);
@@ -512,7 +513,7 @@ static void test_refuses_bad_path(void **state)
 
 enum { LAYERS = 4, LOOKS = 60 };
 
-/* Runs a GPT on two data-parallel replicas. */
+/* Opens a session of a GPT with two data-parallel replicas. */
 static traced_run make_gpt(bg_options options, uint32_t cores)
 {
     traced_run run = {.path = ""};
@@ -538,7 +539,7 @@ static traced_run make_gpt(bg_options options, uint32_t cores)
     return run;
 }
 
-/* Runs a GPT in phases on one device for each replica, or on two devices that alternate. */
+/* Opens a session of a GPT in phases on one device for each replica, or on two devices that alternate. */
 static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
 {
     bg_options options = make_options(true);

@@ -52,7 +52,7 @@ typedef struct sockets {
     pid_t children[MOST_RANKS];
     int done[2], go[2]; /* children report that they are done, and wait until all children are */
     list out[MOST_RANKS], come;
-    item *in[MOST_RANKS]; /* the message has begun to arrive */
+    item *in[MOST_RANKS]; /* for each rank, the message from it that has begun to arrive */
     frame heads[MOST_RANKS];
     size_t head_bytes[MOST_RANKS];
     uint32_t lane_count;
@@ -299,7 +299,7 @@ static bg_status poll_lane(void *user, void *of, void **out_operations, uint32_t
 
 /* ---- creation and destruction ---- */
 
-/* Allows enough files, because this process has all sockets before it forks. */
+/* Allows this process `count` open files, because it has the sockets of all ranks before it forks. */
 static void allow_files(rlim_t count)
 {
     struct rlimit limit;
@@ -360,7 +360,7 @@ bg_transport *test_sockets_fork(uint32_t rank_count)
     return &s->base;
 }
 
-/* Waits until each child is done or dead: an end of file on a socket means that a child has died. */
+/* Waits until each child is done or has ended, and then lets the children exit. */
 static void wait_for_all(sockets *s, int codes[MOST_RANKS], bool has_ended[MOST_RANKS])
 {
     const struct timespec little = {.tv_nsec = 1000000};

@@ -120,7 +120,7 @@ static float train(rig *r)
     return losses[0];
 }
 
-/* The cases are in the order in which the message lists them. */
+/* With portable kernels, ranks on different processors give the bits of one process. */
 static void the_lowest_instructions_serve_all(void **state)
 {
     float loss, expected;

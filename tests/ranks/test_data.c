@@ -43,7 +43,7 @@ typedef struct fit {
     const char *layout;
     uint64_t max_steps;
     uint32_t wanted[2]; /* for each rank, the samples of an epoch */
-    uint32_t tested[2]; /* samples of a test after it; batches have CALL samples in inference too */
+    uint32_t tested[2]; /* samples of a test after the fit; batches have CALL samples in inference too */
 } fit;
 
 static void require(bg_status status, const bg_error *error, const char *what)
@@ -220,7 +220,7 @@ static void open_infeed(feeding how, feed *f, const bg_dataset *dataset, bg_infe
         require(bg_infeed_create(types, 2, next_element, f, &options, out, &error), &error, "infeed");
 }
 
-/* Returns the losses of a run whose infeed is used up. If `transport` is NULL, the run has only this rank. */
+/* Makes a run that uses up its infeed, and stores the losses. If `transport` is NULL, the run has only this rank. */
 static void run_fed(const fed *c, feeding how, bg_transport *transport, float losses[MOST_FED], feed *out)
 {
     const test_net net = {.device_count = c->devices};

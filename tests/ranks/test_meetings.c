@@ -24,7 +24,7 @@ enum {
     FIRST_LINK_TAG = 2 /* earlier lanes are for notes and hosts */
 };
 
-/* This runs before wrap.c reads the variable. */
+/* Runs before wrap.c reads the variable. */
 __attribute__((constructor)) static void ask_for_three(void)
 {
     setenv("BRIGADE_TEST_RANKS", "3", 0);
@@ -243,7 +243,8 @@ static void one_member_a_rank(void **state)
     close_rig(&r);
 }
 
-/* If a transport needs a handshake for long messages, slightly longer messages are sent in parts. */
+/* Messages of up to eight times the length that a transport sends without a handshake are sent in parts of this
+ * length. */
 static void messages_are_cut_for_a_carrier_that_asks(void **state)
 {
     enum { EAGER = 512 };
@@ -306,7 +307,7 @@ static void two_members_on_a_rank(void **state)
     close_rig(&r);
 }
 
-/* A run moves and touches the bytes that the plan predicts. */
+/* A collective sends the bytes that bgi_ranks_meeting_bytes predicts. */
 static void bytes_are_as_foretold(void **state)
 {
     const uint32_t own = test_ranks_transport()->rank;
@@ -327,7 +328,7 @@ static void bytes_are_as_foretold(void **state)
     close_rig(&r);
 }
 
-/* Rank 0 waits for rank 2, which waits for rank 1, which does nothing: both report rank 1. */
+/* Rank 0 waits for rank 2, which waits for rank 1, which does nothing: ranks 0 and 2 report rank 1. */
 static void report_names_the_silent_rank(void **state)
 {
     const uint32_t own = test_ranks_transport()->rank, from = own == 0 ? 2 : 1;
@@ -340,7 +341,7 @@ static void report_names_the_silent_rank(void **state)
     if (rank_count() < 3)
         skip();
     open_rig(&r, false);
-    r.ranks.wait_limit_s = 2.0; /* half of it is longer than a busy machine stops a rank */
+    r.ranks.wait_limit_s = 2.0; /* half of the limit is longer than a busy machine stops a rank */
     may_be_lost = true;
     if (own == 0 || own == 2)
         assert_int_equal(bgi_ranks_hand(r.transport, from, own, &value, sizeof value, &error), BG_ERROR_TIMEOUT);

@@ -28,7 +28,7 @@
 
 enum { RANKS = 3, UPDATES = 4, MICRO_BATCH = 4, PATH_BYTES = 192, WIDTH = 600, DEVICES = 4 };
 
-/* This runs before main, which forks. */
+/* Runs before main, which forks. */
 __attribute__((constructor)) static void want_three_ranks(void)
 {
     setenv("BRIGADE_TEST_RANKS", "3", 1);
@@ -98,7 +98,7 @@ typedef struct way {
     const char *stages;
     uint32_t replicas;
     bool is_sharded;
-    unsigned model, classes; /* the remote tensors */
+    unsigned model, classes; /* bit k of `classes`: the tensors of bg_location k are remote */
     const char *layout;      /* for the ranks that resume */
 } way;
 

@@ -114,7 +114,7 @@ static size_t copy_values(rig *r, unsigned char **out)
     return size;
 }
 
-/* Compares the weights of both by name. */
+/* Compares the weights of two rigs by name. */
 static void expect_same(rig *a, rig *b)
 {
     bg_weights *first = bg_session_weights(a->session), *second = bg_session_weights(b->session);
@@ -133,7 +133,8 @@ static void expect_same(rig *a, rig *b)
     assert_int_equal(bg_session_step(a->session), bg_session_step(b->session));
 }
 
-/* Makes one folder for all ranks, or one for each. Rank 0 is the parent of the others. */
+/* Writes the path of one folder for all ranks, or of a separate folder for this rank. Rank 0 is the parent of the
+ * others. */
 static const char *folder_of(char path[PATH_BYTES], const char *name, bool is_shared)
 {
     snprintf(path, PATH_BYTES, "/tmp/brigade-parts-%ld-%s-%u", (long)(own_rank() == 0 ? getpid() : getppid()), name,
@@ -320,7 +321,7 @@ static void older_parts_go(void **state)
         test_folder_remove(folder);
 }
 
-/* A write failure on one rank is an error on all, and no file remains. */
+/* A write failure on one rank is an error on all, and no file of that checkpoint remains. */
 static void a_rank_that_cannot_write(void **state)
 {
     char folder[PATH_BYTES];

@@ -144,7 +144,8 @@ static void a_rank_has_memory_for_its_own_devices(void **state)
     close_rig(&r);
 }
 
-/* ***out_polls is true if a waiting worker polls for a while, because no other rank needs its processor. */
+/* Returns the number of workers of this rank. Sets *out_polls if a waiting worker polls for a while, because no other
+ * rank needs its processor. */
 static uint32_t count_workers(const uint32_t *hosts, bool *out_polls)
 {
     bg_transport transport = *test_ranks_transport();

@@ -26,7 +26,7 @@ enum { RANKS = 64, WIDTH = 512, MICRO_BATCH = 1, LAYER_BYTES = WIDTH * WIDTH * 4
 /* Weights and velocities of all layers are 128 MiB. */
 enum { MOST_TO_START_KB = 12 << 10, MOST_TO_READ_KB = 6 << 10 };
 
-/* This runs before main, which forks. */
+/* Runs before main, which forks. */
 __attribute__((constructor)) static void want_many_ranks(void)
 {
     char text[16];

@@ -171,7 +171,7 @@ static uint32_t count_overlaps(const events *e, const uint32_t *owners)
     return found;
 }
 
-/* ---- */
+/* ---- one trace of two ranks ---- */
 
 /* Shares a run between ranks. With `hosts`, the ranks pretend to be on two hosts, whose clocks are compared by
  * messages. Stages, and replicas of a stage, are on different ranks. */
@@ -186,11 +186,11 @@ static void share(const uint32_t *hosts)
 
     transport.hosts = hosts;
     open_rig(&r, &transport);
-    /* Shifts this rank's start by this time relative to the other's. */
+    /* Shifts the start of rank 1 relative to that of rank 0, by skew_ns or three times as much. */
     if (own_rank() == 1)
         r.session->engine->created_ns -= (hosts == NULL ? 1 : 3) * skew_ns;
     run(&r);
-    e = read_events(&r); /* events of its own devices */
+    e = read_events(&r); /* events of this rank's devices */
     for (uint32_t i = 0; i < e.count; i++)
         assert_int_equal(r.session->owners[e.all[i].replica * STAGES + e.all[i].device], own_rank());
     free(e.all);
@@ -295,7 +295,8 @@ static void open_single_stage(rig *r)
     require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
 }
 
-/* Returns whether the sum ran between two calls of one instruction, while no thread was waiting for the sum. */
+/* Returns whether the sum ran during a backward action. The rank has one thread, so the sum ran between two calls of
+ * this action. */
 static bool is_within_a_backward(const rig *r, const bg_trace_event *sum)
 {
     for (uint32_t i = 0; i < bg_session_trace_count(r->session, own_rank(), 0); i++) {

@@ -112,7 +112,7 @@ static result *run(const bg_graph *graph, bg_value loss, const bg_options *optio
     return r;
 }
 
-/* Finds at most `most` results of explicitly named ops that are not outputs. */
+/* Finds at most `most` results that are not outputs and whose names no other value has. */
 static uint32_t find_hidden(const bg_graph *graph, bg_value *out, uint32_t most)
 {
     uint32_t count = 0;
@@ -273,7 +273,7 @@ static void anchors_have_modes_and_names(void **state)
     options.execution.device_iterations = 4;
     options.reporting.output_requests = requests;
     options.reporting.output_request_count = 4;
-    options.reporting.output_period = 4;    /* the error of requests that name no value */
+    options.reporting.output_period = 4;    /* must not affect the requests, which have their own modes */
     options.reporting.requests_only = true; /* l3 is left out */
     require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);

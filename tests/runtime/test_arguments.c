@@ -282,7 +282,8 @@ static void a_missing_argument_is_named(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Required options, lists with a count, and bytes that are read. */
+/* A NULL for required options, for a list that has a count, or for bytes to read is an error that names the
+ * parameter. */
 static void a_missing_list_is_named(void **state)
 {
     const bg_config_value integers = {.kind = BG_CONFIG_INTEGERS, .count = 2};
@@ -376,7 +377,7 @@ static void a_missing_list_is_named(void **state)
     bg_graph_destroy(graph);
 }
 
-/* An error of a builder is the graph's error. */
+/* Builders return no status: bg_graph_check returns their error. */
 #define FAILS_TO_BUILD(call, part)                                                                                     \
     do {                                                                                                               \
         const bg_type matrix = bg_matrix(BG_FLOAT32, 2, 12);                                                           \

@@ -315,7 +315,8 @@ static void test_measured_bubble_is_the_simulated_one(void **state)
         expect_simulated(&pipelines[i]);
 }
 
-/* In the ramp at the end each stage then waits only for dx of the next one: the ramp is shorter by (p - 1) W. */
+/* If messages leave before W, each stage in the ramp at the end waits only for dx of the next stage. The simulation
+ * assumes that messages leave after W, so its ramp is longer by (p - 1) W. */
 static void test_messages_do_not_wait_for_w(void **state)
 {
     static const pipeline p = {"interleaved", 16, 16, 16, {2 * MS, 2 * MS, 2 * MS}};
@@ -340,7 +341,8 @@ static void test_messages_do_not_wait_for_w(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Two stages on each device make a V. Times are F = B = W, as in the papers, and others. */
+/* Tests schedules in which B and W are separate actions; those with 16 stages place two on each of 8 devices, in the
+ * shape of a V. Times are F = B = W, as in the papers, and others. */
 static void test_measured_bubble_with_w_apart(void **state)
 {
     static const pipeline pipelines[] = {

@@ -233,7 +233,7 @@ static void stuck(void **state)
                              engine->transport, bgi_engine_group(engine, 0, BG_MESH_TENSOR_2, replica == 2 ? 2 : 0),
                              replica % 2, false));
     }
-    /* The last group is reported first, because the others are marked as done. */
+    /* The report names the last group, because the replicas of the first group look as if their run has ended. */
     for (uint32_t replica = 0; replica < 2; replica++)
         atomic_store(&engine->runners[replica].wait_counter, &engine->runs);
     assert_int_equal(bgi_report_stuck(engine, 2.0, &error), BG_ERROR_TIMEOUT);

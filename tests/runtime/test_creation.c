@@ -148,7 +148,7 @@ static void try_training(bool is_remote, const char *folder)
     uint64_t calls;
     bg_error error = {0};
 
-    /* Only the last part remains. */
+    /* At the last call, only the bytes of the last weight remain. */
     a = (asked){.calls = 0};
     require(bg_session_create(plan, NULL, &session, &error), &error);
     assert_int_equal(a.memory, is_remote ? 4 : 1);
@@ -195,7 +195,7 @@ static void test_files(void **state)
 
 /* ---- inference ---- */
 
-/* Given weights are as before; a reader's creation calls the callback too. */
+/* A canceled creation does not change the given weights; the creation of a reader calls the callback too. */
 static void test_inference(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, 2), weight = bg_matrix(BG_FLOAT32, 2, 2);

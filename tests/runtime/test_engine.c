@@ -226,7 +226,7 @@ static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, beh
     }
 }
 
-/* Checks in the trace that messages are sent, and begin to arrive, before their backward action ends. */
+/* Checks in the trace that each message is sent, and begins to arrive, before the backward action that made it ends. */
 static void expect_early_in_trace(const bg_session *session)
 {
     const uint32_t count = bg_session_trace_count(session, 0, 1);

@@ -90,7 +90,7 @@ typedef struct source {
     uint32_t tensor_count;
     bg_type types[4];
     unsigned char *data[4];
-    uint64_t next, end, fail_at; /* elements; UINT64_MAX: never */
+    uint64_t next, end, fail_at; /* numbers of elements; the source fails at element fail_at; UINT64_MAX: never */
     bool fails_silently;
     atomic_uint calls;
     atomic_bool *go; /* if not NULL, the last element arrives only when this is set, or after ten seconds */
@@ -586,8 +586,7 @@ static void *leave(void *argument)
     leaver *l = argument;
 
     sleep_ms(30);
-    atomic_store(&l->is_leaving,
-                 true); /* set before the result: the run continues, and may end, while this thread returns */
+    atomic_store(&l->is_leaving, true); /* set first, because the run may end before bg_outfeed_destroy returns */
     bg_outfeed_destroy(l->outfeed);
     return NULL;
 }
@@ -824,7 +823,7 @@ static void endless_runs_are_stopped(void **state)
     pthread_join(thread, NULL);
     assert_true(iterations > 0 && iterations < 50000);
     assert_int_equal(bg_session_step(r.session), iterations);
-    run.stop = "loss"; /* the value is above 0 at once */
+    run.stop = "loss"; /* the value is above 0 in the first iteration */
     expect_ok(&r, bg_session_execute(r.session, &run, &iterations, &r.error));
     assert_int_equal(iterations, 1);
     run.stop = "nothing";
@@ -1454,7 +1453,7 @@ static void a_run_allocates_nothing(void **state)
 
     (void)state;
 #ifdef TEST_COPIED
-    skip(); /* copies are allocated */
+    skip(); /* the copying transport allocates its copies */
 #endif
     if (!test_allocations_available())
         skip();

@@ -56,7 +56,7 @@ static void the_least_holds(void **state)
     expect(root, UINT64_MAX, false);
     put(root, "proc/meminfo", "MemTotal: 900000 kB\nMemFree: 7 kB\nMemAvailable:   300000 kB\nSwapFree:  100 kB\n");
     expect(root, 1024 * UINT64_C(300100), false);
-    /* Groups without a limit, or with a limit above the machine's memory. */
+    /* A group without a limit, or with a limit above the machine's memory, changes nothing. */
     put(root, "proc/self/cgroup", "0::/user/job\n");
     put(root, "sys/fs/cgroup/user/job/memory.max", "max\n");
     put(root, "sys/fs/cgroup/user/job/memory.current", "4096\n");
@@ -99,7 +99,7 @@ static void old_groups_and_mounts_of_a_container(void **state)
     test_folder_remove(root);
 }
 
-/* More replicas than any machine's memory can hold, because of their number. */
+/* Creates a session of 65535 replicas, whose memory exceeds that of any machine that the test is for. */
 static void a_session_that_does_not_fit_is_refused(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 4096, 1024);
@@ -112,7 +112,7 @@ static void a_session_that_does_not_fit_is_refused(void **state)
 
     (void)state;
     if (bgi_host_memory_read("").free_bytes > UINT64_C(1) << 40)
-        skip(); /* the system does not report it, or has a terabyte */
+        skip(); /* free memory is unknown, or more than a terabyte */
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     x = bg_graph_input(graph, "x", &type);
     bg_graph_output(graph, "y", bg_linear_layer(graph, "layer", x, 1024, true));

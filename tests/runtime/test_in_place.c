@@ -228,7 +228,7 @@ static bg_status choose_late(const bg_op_signature *op, bg_kernel_policy policy,
 static const bg_op_type late = {BG_OP_TYPE_DEFAULTS, .name = "late",      .minimum_inputs = 1,  .maximum_inputs = 1,
                                 .output_count = 1,   .infer = infer_same, .kernel = choose_late};
 
-/* The program drops session and weights while the kernel runs. */
+/* The program destroys the session and the weights while the kernel runs. */
 static void test_late_kernel(void **state)
 {
     const bg_type weight = bg_matrix(BG_FLOAT32, SIZE, SIZE);

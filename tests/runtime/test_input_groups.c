@@ -168,7 +168,8 @@ static uint32_t row_of(const training_case *c, uint32_t replica)
     return c->grouping == BG_GROUPING_ORTHOGONAL ? replica % row_count : replica / c->size;
 }
 
-/* Makes one micro-batch for each group; if `is_written_out` is set, copies it for each replica of the group. */
+/* Makes the input of all updates, with one micro-batch for each group; if `is_written_out` is set, each is copied for
+ * each replica of its group. */
 static void *make_input(const training_case *c, const bg_stream *stream)
 {
     const uint32_t row_count = c->replicas / c->size;

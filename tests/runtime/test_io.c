@@ -51,7 +51,8 @@ static uint64_t load_done(queue *q)
     return atomic_load(&q->runner.io_done.value);
 }
 
-/* Checks that all transfers before the current one are complete, and that no later transfer has begun. */
+/* Copies a piece of the first transfer that is not complete, and counts the copy; a piece outside this transfer, or a
+ * piece that is too large, is a mistake. */
 static void copy(bgi_device *base, void *to, const void *from, size_t size_bytes)
 {
     counted_device *device = (counted_device *)base;
@@ -166,7 +167,7 @@ static void many_threads_copy_each_byte_once(void **state)
     free(store);
 }
 
-/* From the second copy on, gives the device a call whose parts no worker has started. */
+/* At the second copy, gives the device a call whose only part no worker has started. */
 static void offer_parts(queue *q, uint32_t copies)
 {
     if (copies == 2)
@@ -281,7 +282,7 @@ static void pieces_of_a_huge_transfer_are_larger(void **state)
     destroy(&q);
 }
 
-/* Stops the engine; a canceled transfer copies no further piece. */
+/* Stops the engine at the third copy; a canceled transfer copies no further piece. */
 static void stop_engine(queue *q, uint32_t copies)
 {
     atomic_store(&q->engine.is_stopping, copies >= 3);

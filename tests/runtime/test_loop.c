@@ -246,7 +246,7 @@ static void an_integer_counts(void **state)
     execute(&r, &(bg_run){.carried_out = (void *[]){&last}});
     assert_int_equal(last, 10);
     execute(&r, &(bg_run){.carried_in = (const void *[]){&high}, .carried_out = (void *[]){&last}});
-    assert_int_equal(last, INT32_MIN + 6); /* it wraps around */
+    assert_int_equal(last, INT32_MIN + 6); /* the sum wraps around */
     close_rig(&r);
 }
 
@@ -256,7 +256,7 @@ static void comparisons_end_the_loop(void **state)
     static const int64_t base = ((int64_t)1 << 60) + 1;
     static const struct {
         bg_comparison comparison;
-        int64_t first, step, limit; /* from the base on, for int64 */
+        int64_t first, step, limit; /* for int64, `base` is added to `first` and `limit` */
         uint64_t iterations;
     } cases[] = {{BG_LESS, 0, 1, 7, 7},     {BG_LESS, 7, 1, 7, 0},           {BG_LESS_EQUAL, 0, 1, 7, 8},
                  {BG_GREATER, 9, -2, 2, 4}, {BG_GREATER_EQUAL, 9, -2, 1, 5}, {BG_NOT_EQUAL, -3, 3, 9, 4},
@@ -402,8 +402,8 @@ static void integers_count_inside_graphs(void **state)
 
 /* ---- loops in loops ---- */
 
-/* The outer loop runs total += inner 5 times. The inner one doubles n while n < limit, at most 100 times: 1, 2, 4, 8.
- */
+/* The outer loop adds the inner loop's result to total, 5 times. The inner loop doubles n while n < limit, at most 100
+ * times: 1, 2, 4, 8. */
 static void loops_nest(void **state)
 {
     bg_graph *inner = NULL, *innermost = NULL, *condition = make_condition(8);
@@ -562,7 +562,8 @@ static void wrong_loops_are_refused(void **state)
     bg_graph_destroy(other);
 }
 
-/* The content that a loop body in a graph may have; it has no gradient. */
+/* A loop in a graph must not be endless, its carried values must keep their types, and training through the loop is an
+ * error, because loops have no gradient. */
 static void wrong_inner_loops_are_refused(void **state)
 {
     const bg_type wide = bg_vector(BG_FLOAT32, 3);

@@ -35,7 +35,7 @@ typedef struct way {
     const char *stages;
     uint32_t replicas;
     bool is_sharded;
-    unsigned model, classes; /* the remote tensors */
+    unsigned model, classes; /* bit k of `classes`: the tensors of bg_location k are remote */
 } way;
 
 static const way ways[] = {{BG_STRATEGY_PHASED, "B1@0|B2@0|B3@0|B4@0", 1, false, 2, 15},
@@ -129,7 +129,8 @@ static void append_weights(bg_session *session, test_result *out)
     }
 }
 
-/* Runs a whole session: makes updates, writes losses to `out`, and reads weights if `note` is NULL, otherwise flushes.
+/* Runs a whole session: makes updates, writes losses to `out`, and flushes the session with `note`; if `note` is NULL,
+ * appends the weights instead.
  */
 static void train(const way *w, const bg_options *options, uint32_t first, uint32_t end, const char *note,
                   test_result *out)
@@ -343,7 +344,7 @@ static void runs_that_did_not_end_are_refused(void **state)
     refuse(w, &options, BG_ERROR_INVALID, "did not end properly");
     options.files.memmap_mode = BG_MEMMAP_RENEW;
     train(w, &options, 0, STOP, "", &r);
-    train(w, &options, STOP, UPDATES, "", &r); /* complete values are not renewed */
+    train(w, &options, STOP, UPDATES, "", &r); /* files of a complete run are not renewed */
     free(r.bytes);
     test_folder_remove(folder);
     /* After a second run that does not end properly, the index of the first run is gone. */
@@ -404,7 +405,7 @@ static void sessions_exclude_each_other(void **state)
     test_folder_remove(folder);
 }
 
-/* Changes one byte of a file; a second call restores it. */
+/* Checks that a file with one changed byte is refused, and restores the byte. */
 static void refuse_damage(const way *w, const bg_options *options, const char *path, long at, const char *words)
 {
     const int file = open(path, O_RDWR);

@@ -124,7 +124,7 @@ static void workers_stay_within_the_callers_affinity(void **state)
     assert_int_equal(pthread_join(bystander, NULL), 0);
 }
 
-/* Puts the last processor first; `user` counts the calls. */
+/* Reverses the order of the processors; `user` counts the calls. */
 static uint32_t reverse(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count)
 {
     assert_int_equal(pinning, BG_PINNING_COMPACT);
@@ -225,8 +225,8 @@ static bg_session *open_bound(bg_plan *plan, int *out_cpu)
     return session;
 }
 
-/* Two sessions that pin have separate processors, and a processor that one gives up is used by the next one. Another
- * program may be bound to one of them at the same time, so the test tries several times. */
+/* Two sessions that pin have separate processors, and a processor that one session gives up is used by the next
+ * session. Another program may be bound to such a processor at the same time, so the test tries several times. */
 static void pinned_sessions_avoid_each_other(void **state)
 {
     const cpu_set_t allowed = affinity_of(pthread_self());
@@ -514,7 +514,7 @@ typedef struct runner {
     uint64_t calls;
 } runner;
 
-/* Work of one thread that shares nothing with others. */
+/* Computes with a local variable only, so that threads share nothing. */
 static void calculate(void)
 {
     volatile float sum = 0.0f;

@@ -322,7 +322,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Waits until each thread has made one more run, so that all threads take part even on a busy machine. */
+/* Waits until each thread has made one more whole run, so that all threads take part even on a busy machine. */
 static void wait_for(server servers[SERVERS])
 {
     for (int i = 0; i < SERVERS; i++) {
@@ -376,7 +376,7 @@ static void test_no_torn_weights(void **state)
 
 /* ---- a call ---- */
 
-/* For a small model, even with more workers, the calling thread does all work and never waits. */
+/* For a small model, even if there are several processors, the calling thread does all work and never waits. */
 static void test_no_hand_over(void **state)
 {
     bg_plan *plan = make_inference(NULL);

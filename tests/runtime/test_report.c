@@ -33,7 +33,7 @@ static toy_options impatient(void)
     return options;
 }
 
-/* Runs the plan once, which must fail; checks that the session is then unusable and can be destroyed. */
+/* Runs the plan once and returns the status. After a failure, the session is unusable and can be destroyed. */
 static bg_status run_to_failure(const bg_plan *plan, const toy_options *options, bg_error *error)
 {
     const size_t count = (size_t)options->micro_batches * options->iterations * options->replicas * TOY_WIDTH;
@@ -156,8 +156,8 @@ static void messages_out_of_order(void **state)
     toy_plan_destroy(plan);
 }
 
-/* An undamaged plan cannot get into this state, because replicas run the same program, so the test calls the report
- * directly. */
+/* The report names the replica for which two others wait at a reduction. An undamaged plan cannot get into this state,
+ * because replicas run the same program, so the test calls the report directly. */
 static void a_replica_that_does_not_come(void **state)
 {
     toy_options options = impatient();
@@ -187,8 +187,8 @@ static void a_replica_that_does_not_come(void **state)
     toy_plan_destroy(plan);
 }
 
-/* Tests the same for a sum that runs concurrently with the program: two devices wait for it, and a third has not begun
- * it. */
+/* The report also names a replica that has not begun a sum that runs concurrently with the program, while two other
+ * replicas wait for this sum. */
 static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
 {
     toy_options options = impatient();
@@ -343,7 +343,7 @@ static void expect_kernel_report(toy_options *options)
     assert_true(bgi_clock_ns() - begin_ns < 5000000000u);
     expect_text(&error, "replica 0, device 0, F of stage 0, micro-batch 0");
     expect_text(&error, "the kernel `toy.forward` of op `opF0` has not returned for 0.");
-    /* The session is destroyed while the kernel still runs in memory that is kept for it. */
+    /* The session is destroyed, but the kernel still runs, so the kernel's memory is kept. */
     assert_true(atomic_load(&inside) > 0);
     atomic_store(&gate_is_open, true);
     while (atomic_load(&inside) > 0)
@@ -434,7 +434,7 @@ static void creation_survives_any_failed_allocation(void **state)
         }
         test_allocations_fail(0);
         if (status == BG_OK) {
-            /* Reading the machine failed, which must not prevent the run. */
+            /* Only reading facts about the machine failed, which must not prevent the creation. */
             bg_session_destroy(session);
             bg_weights_destroy(weights);
             assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);

@@ -132,7 +132,7 @@ static void prepare(const bg_kernel_call *call)
     *(uint32_t *)call->scratch = w->prepared;
 }
 
-/* Runs after both parts of the call, which run in any order. */
+/* Runs after the three parts of the call; its own two parts run in any order. */
 static void combine(const bg_kernel_call *call, uint32_t part)
 {
     witness *w = call->state;

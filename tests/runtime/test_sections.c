@@ -1,6 +1,7 @@
 /*
- * test_sections.c: weights that a model stores whole or in pieces. Each form starts from the same values and can
- * continue from weights that another form has trained, however they are passed. Inference without weights is an error.
+ * test_sections.c: weights that a model stores in several forms: whole or in pieces. Each form starts from the same
+ * values and can continue from weights that another form has trained, however they are passed. Inference without
+ * weights is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -239,7 +240,7 @@ static void move_on(machine *from, const form *f, bool training, road way, machi
         require(bg_checkpoint_save(from->session, folder, NULL, &error));
     if (way == CHECKPOINT_FOR_WEIGHTS)
         require(bg_checkpoint_load_weights(weights, folder, NULL, NULL, &error));
-    if (way == CHECKPOINT) { /* into the session */
+    if (way == CHECKPOINT) { /* loaded into the session */
         const bg_checkpoint_load_options all = {.struct_bytes = sizeof all,
                                                 .differences = training ? BG_CHECKPOINT_REFUSE : BG_CHECKPOINT_IGNORE};
         make_plan(to, f, training, true);
@@ -602,7 +603,7 @@ static void checkpoints_of_pieces_are_read(void **state)
 
 /* ---- files of remote buffers ---- */
 
-/* Pieces in files continue from their values, and other sessions have these values. */
+/* Pieces that are trained in files have the same values as in memory, and other sessions read these values. */
 static void files_keep_sections(void **state)
 {
     char folder[TEST_FOLDER_BYTES], other[TEST_FOLDER_BYTES];
@@ -642,7 +643,7 @@ static void files_keep_sections(void **state)
         require(bg_session_flush(m.session, NULL, &error));
         close_machine(&m);
     }
-    /* Existing weights get the values from the files too. */
+    /* The weights of another session can be trained in files; that session is destroyed first. */
     f.memmap_dir = other;
     open_machine(&m, &f, true, bg_session_weights(alone.session));
     train(&m, 1);
@@ -740,7 +741,7 @@ static void wrong_sections_are_refused(void **state)
 {
     static const struct {
         bg_section section;
-        double a; /* the seed of the initializer */
+        double a; /* the constant of the initializer */
         const char *message;
     } cases[] = {
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 5},

@@ -482,8 +482,8 @@ static void note_cycles(void *user, bg_log_level level, const char *text)
     snprintf(notes->text, sizeof notes->text, "%s", text);
 }
 
-/* The results are the same with and without the request, and a run's cycles are at most the time that the caller
- * measures. */
+/* Runs give the same results with and without `log_cycles`, and a run's cycles are at most the nanoseconds that the
+ * caller measures. */
 static void cycles_are_counted(void **state)
 {
     toy_options options = toy_defaults();

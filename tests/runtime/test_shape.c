@@ -85,7 +85,8 @@ static const shape_case cases[] = {
     {4, 0, 2, 2, 2, S, 0, "[4,2]", "[2,2,2]"},
 };
 
-/* Compiles y = w + x, where x has one row, or as many rows as the output; a scalar output is the loss. */
+/* Compiles a linear layer. The output is its result or, if the output is a scalar, the sum of its elements, which is
+ * the loss in training. */
 static bg_plan *make_plan(const shape_case *wanted)
 {
     const int64_t rows = wanted->rows > 0 ? wanted->rows : 1, columns = wanted->columns > 0 ? wanted->columns : 2;

@@ -22,7 +22,7 @@ typedef struct shared_call {
     uint32_t ready_after; /* number of the helper's parts after which the second device can continue */
     uint32_t helped;
     uint32_t runs[PARTS], ran_as[PARTS];
-    uint32_t depth, entered; /* the index of the device */
+    uint32_t depth, entered; /* number of workers in the device now, and of entries so far */
 } shared_call;
 
 /* Counts the workers that have entered the device; the owner enters once. */
@@ -95,7 +95,7 @@ static uint32_t count_helped(uint32_t ready_after)
     assert_false(bgi_parts_wanted(&s.runners[0]));
     for (uint32_t part = 0; part < PARTS; part++) {
         assert_int_equal(s.runs[part], 1);
-        /* The helper keeps the number of the first part it took. */
+        /* All parts that the helper runs get the number of its first part. */
         assert_int_equal(s.ran_as[part], part < PARTS - s.helped ? 0 : PARTS - 1);
     }
     bgi_event_count_clear(&s.engine.events);

@@ -47,8 +47,8 @@ static void require(const rig *r, bg_status status)
         fail_msg("%s", r->error.message);
 }
 
-/* Builds a model with two parameters: one, which has 4.8 MB with LARGE_WIDTH and is then copied by several threads, and
- * one in two sections. */
+/* Builds a linear layer, whose weight has 4.8 MB with LARGE_WIDTH and is then copied by several threads, and a vector
+ * in two sections. */
 static bg_value build(bg_graph *graph, int64_t width)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, SAMPLES, width);

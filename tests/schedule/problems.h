@@ -106,7 +106,7 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
                                                    .to_kind = BG_ACTION_RECOMPUTE,
                                                    .last_kind = a % 2 == 0 ? BG_ACTION_RECOMPUTE : last,
                                                    .to_stage = a});
-        /* Without a problem's edges, the order depends only on the stage. */
+        /* Without this edge, only the stage determines the order of the two actions. */
         if (test_random(random, 4) != 0)
             test_add_edge(test, (bg_schedule_edge){.from_kind = recomputes ? BG_ACTION_RECOMPUTE : BG_ACTION_FORWARD,
                                                    .from_stage = a,

@@ -160,7 +160,7 @@ static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_pr
             for (uint32_t e = 0; e < problem->edge_count; e++) {
                 const bg_schedule_edge *edge = &problem->edges[e];
                 const bool is_own = problem->stage_devices[edge->to_stage] == device;
-                /* The number of slots whose use has begun, less those whose use has ended. */
+                /* Adds the slots whose use has begun, and subtracts those whose use has ended. */
                 if (is_own && event->action.kind == edge->from_kind && event->action.stage == edge->from_stage &&
                     (edge->from_kind != BG_ACTION_UPDATE || event->action.index == edge->from_level) &&
                     event->start <= now)

@@ -484,10 +484,10 @@ static void preloads_overlap(void **state)
     assert_true(fabs(simulate_phases(100.0 / 6.0, true, SIZE_MAX) - 22.0) < 1e-9);
 }
 
-/* Two stages of 3 micro-batches with unit costs; the stash of stage 0 is stored in 4 and loaded on demand in 4. With
- * one slot, the second and third forward wait for the previous store, which ends at 5 and 10. Then stage 1 has 3
- * forwards and 3 backwards, and stage 0 has three loads with a backward each. With two slots, only the third forward
- * waits, until 5; the last store ends at 13. */
+/* Two stages of 3 micro-batches with unit costs; the stash of stage 0 takes 4 units of time to store and 4 to load, on
+ * demand. With one slot, the second and third forward wait for the previous store, which ends at 5 and 10. Then stage 1
+ * has 3 forwards and 3 backwards, and stage 0 has three loads with a backward each. With two slots, only the third
+ * forward waits, until 5; the last store ends at 13. */
 static void producers_wait_for_their_slots(void **state)
 {
     const bg_stage_cost costs[] = {{.forward_ns = 1, .backward_ns = 1}, {.forward_ns = 1, .backward_ns = 1}};

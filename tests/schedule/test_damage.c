@@ -11,7 +11,8 @@
  *     a schedule is valid    when no action is wrong, all actions of the problem are done, and two steps in a row end
  *                            with some number of slots (more slots never hurt, so the test uses one per micro-batch)
  *
- * For a valid schedule, the verifier's depths must also be sufficient and equal those counted from the lists.
+ * For a valid schedule, the verifier's depths must also be sufficient and equal those counted from the lists; only an
+ * edge between devices may be deeper.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,8 +129,9 @@ typedef struct world {
         bool made, sent, here, read;
     } values[MOST_EDGES][MOST_NUMBERS];
     struct {
-        bool is_here, is_changed, was_here; /* moves of variables in this step */
-        uint32_t stored, loaded;            /* micro-batches of an edge in this step */
+        bool is_here, is_changed,
+            was_here; /* variables: whether they are on the device, changed, and have been there in this step */
+        uint32_t stored, loaded; /* micro-batches of an edge in this step */
     } buffers[MOST_BUFFERS];
     size_t done_count; /* without transfers of variables */
 } world;
@@ -198,8 +200,8 @@ static bool has_bit(uint32_t bits, bg_action_kind kind)
     return (bits >> kind & 1) != 0;
 }
 
-/* Loads or stores an edge's values. A load must bring values that are not on the device. Values that were loaded or
- * stored in this step must not be loaded or stored again. */
+/* Loads or stores an edge's values. Micro-batches must be stored and loaded in order, once each, and only stored values
+ * can be loaded. */
 static outcome move_edge(world *w, const bg_action *a, uint32_t n)
 {
     const uint32_t b = a->index, m = a->micro_batch;
@@ -423,7 +425,7 @@ static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_prob
 }
 
 /* Checks that the verifier's depths are sufficient for two steps and equal the numbers of micro-batches that the
- * devices hold. */
+ * devices hold; an edge between devices may be deeper. */
 static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem *p, uint64_t seed)
 {
     uint32_t depths[MOST_EDGES];

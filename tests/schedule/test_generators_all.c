@@ -23,7 +23,7 @@ static void assert_verifies(const char *name, uint32_t stage_count, uint32_t dev
     strategy_chain(&test, name, stage_count, device_count, micro_batch_count);
     test.problem.merges_loss = micro_batch_count % 2 == 0;
     test.problem.update_level_count = 1 + micro_batch_count % 3 / 2;
-    bg_schedule_destroy(strategy_schedule(&test.problem, name)); /* its creation verified it */
+    bg_schedule_destroy(strategy_schedule(&test.problem, name)); /* creating the schedule has verified it */
     test_problem_clear(&test);
 
     strategy_chain(&test, name, stage_count, device_count, micro_batch_count);
@@ -97,7 +97,7 @@ static double run_diamond(const char *name, bool is_concurrent, bool training, c
 
 static void test_concurrent_stages_shorten_the_pipeline(void **state)
 {
-    /* of 3 positions and 4 micro-batches */
+    /* makespans for 3 positions and 4 micro-batches */
     const struct {
         const char *name;
         double training, inference;

@@ -222,7 +222,7 @@ static uint32_t find_kept(const char *name, uint32_t p, uint32_t v, uint32_t m, 
 
 /* GPipe and looped-bfs stash all micro-batches. In Megatron's loops, device i does 2 (p - 1 - i) + (v - 1) p forwards
  * before it alternates, and keeps one more. Device 0 thus keeps p v (1 + (p - 1) / (p v)), the published overhead over
- * 1F1B's p v. With v = 1 it is 1F1B. */
+ * 1F1B's p v. With v = 1 the order is that of 1F1B. */
 static void test_memory(void **state)
 {
     (void)state;

@@ -101,8 +101,8 @@ static void assert_figures(const char *name, uint32_t p, uint32_t m, figures fou
                  (unsigned)m, found.within, found.whole, (unsigned)found.kept, within, whole, (unsigned)kept);
 }
 
-/* Table 2 of the paper, in which B is the half for the gradients of inputs: (p - 1)(F + B - W) and p for ZB-H1, (p -
- * 1)(F + B - 2 W) and 2 p - 1 for ZB-H2. */
+/* Checks the bubbles and stashed micro-batches of table 2 of the paper, in which B is the half for the gradients of
+ * inputs: (p - 1)(F + B - W) and p for ZB-H1, (p - 1)(F + B - 2 W) and 2 p - 1 for ZB-H2. */
 static void test_zb_h1_and_h2(void **state)
 {
     (void)state;
@@ -301,7 +301,7 @@ static void test_dualpipev(void **state)
         }
 }
 
-/* With fewer micro-batches than the published figures assume, idle time grows but memory does not. */
+/* With fewer micro-batches than the published figures assume, devices keep no more values. */
 static void test_few_micro_batches(void **state)
 {
     static const char *const names[] = {"zb-v", "v-half", "v-min", "dualpipev"};

@@ -123,7 +123,7 @@ static void test_each_allocation_may_fail(void **state)
     test_problem_clear(&test);
 }
 
-/* Strategies with concurrent stages, Vs and loops allocate state while they generate a schedule. */
+/* Strategies allocate state while they generate a schedule with concurrent stages or with stages in a V. */
 static void test_each_allocation_of_a_strategy_may_fail(void **state)
 {
     static const char *const names[] = {"zb-v", "dualpipev"};

@@ -82,7 +82,7 @@ static size_t count_overlaps(const bg_schedule_timing *timing)
     return overlaps;
 }
 
-/* Returns the sum of the durations of all events. */
+/* Returns the sum of the durations of all actions, with transfers and messages. */
 static double sum_of_all(const made *m)
 {
     double sum = 0.0;
@@ -131,7 +131,7 @@ static void a_step_is_one_sequence(void **state)
                 }
 }
 
-/* The timetable has one micro-batch after the other, each first forward and then backward. */
+/* In inference, the timetable has one micro-batch after the other. */
 static void the_timetable_shows_it(void **state)
 {
     static const char inference[] = "step 0  1  2  3\n"

@@ -96,7 +96,7 @@ static void test_generated_schedules_round_trip(void **state)
     }
 }
 
-/* Draws an action of any kind with any numbers, including numbers that the kind does not use. */
+/* Actions of any kind are printed and read back with any numbers, including numbers that the kind does not use. */
 static void test_arbitrary_actions_round_trip(void **state)
 {
     static const uint32_t numbers[] = {0, 1, 9, 10, 4294967295u};

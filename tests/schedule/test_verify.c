@@ -165,7 +165,7 @@ static void test_recompute_goes_before_the_wait(void **state)
     assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
     assert_memory_equal(text, expected, strlen(expected));
     free(text);
-    /* The input of R is held for two micro-batches, its result for one. */
+    /* The input of R is held for two micro-batches, and the result of R for one. */
     assert_int_equal(bg_schedule_edge_depth(schedule, 2), 2);
     assert_int_equal(test.problem.edges[2].to_kind, BG_ACTION_RECOMPUTE);
     assert_int_equal(bg_schedule_edge_depth(schedule, 3), 1);

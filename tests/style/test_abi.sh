@@ -12,7 +12,7 @@ begin_case baseline
 check "nothing changed under one SONAME: $(cat "$folder/check.out")" test $? -eq 0
 end_case
 
-# A struct with another size, and a missing function.
+# The check detects a struct with another size, and a missing function.
 begin_case noticed
 "$root/tools/abi.sh" write "$library" "$folder/own.gz"
 check "a library has its own interface" "$root/tools/abi.sh" check "$library" "$folder/own.gz" >/dev/null

@@ -14,7 +14,7 @@ edges() {
                   if (part[2] in made && made[part[2]] != part[1]) print part[1], made[part[2]] } }' | sort -u
 }
 
-# has_order OBJECT...: prints a circle if one exists.
+# has_order OBJECT...: succeeds if there is no circle, and otherwise prints one.
 has_order() {
     edges "$@" | tsort 2>&1 >/dev/null | tee "$folder/circle"
     [ ! -s "$folder/circle" ]

@@ -65,7 +65,7 @@ result "docs/architecture.md: functions of the code paths" "$(missing docs/archi
 result "docs/architecture.md has code paths with functions" "$([ "$(code_paths docs/architecture.md | wc -l)" -gt 25 ] || echo too few)"
 sed 's/`bgi_engine_run`/`bgi_engine_walk`/' docs/architecture.md >"$scratch/other.md"
 result "a function that is not there is told" "$([ "$(missing "$scratch/other.md")" = 'src/runtime/engine_run.c has no bgi_engine_walk' ] || missing "$scratch/other.md"; echo)"
-# A path that only developers of this repository have.
+# Documents do not mention a path that only developers of this repository have.
 result "documents name no place of the developers" "$(grep -n 'shared/data' README.md docs/*.md docs/*/*.md share/presets/README.md)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Words and symbols that must not be in the tree or in the library. Usage: test_words.sh [BUILD]
+# Checks for words and symbols that must not be in the tree or in the library. Usage: test_words.sh [BUILD]
 cd "$(dirname "$0")/../.." || exit 1
 export LC_ALL=C
 build=${1:-${BRIGADE_BUILD:-build}}

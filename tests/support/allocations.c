@@ -63,7 +63,7 @@ static void watch(void *memory)
     }
 }
 
-/* Returns whether the block was watched. */
+/* Stops watching the block; returns whether it was watched. */
 static bool unwatch(void *memory)
 {
     size_t at = hash(memory);

@@ -28,7 +28,7 @@ typedef struct lines {
 typedef struct machine {
     const bg_plan *plan;
     const char *what;
-    const bg_graph *graph; /* the reference's graph, which shows the transparent ops */
+    const bg_graph *graph; /* the graph that the reference runs; it shows which ops are transparent */
     lines *arenas, *remotes;
     uint64_t *produced, *consumed; /* by edge */
     uint32_t *positions;           /* for each device: the instruction */
@@ -125,7 +125,7 @@ static void walk_op(const bg_graph *graph, const bgi_op *op, uint32_t micro_batc
                 hash_op(op->name, graph->blocks[op->block].name, 64 + i, inputs, op->input_count);
 }
 
-/* Runs all steps of the graph; outputs are stored as in the machine. Returns the contents by value. */
+/* Runs all steps of the graph; outputs are stored as in the machine. Returns the content of each value, by value id. */
 static uint64_t *walk_graph(const bg_graph *graph, const bg_plan *plan, uint32_t steps, uint64_t *outputs)
 {
     uint64_t *contents = calloc(graph->value_count, sizeof *contents);

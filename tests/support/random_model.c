@@ -167,7 +167,7 @@ bgi_test_model bgi_test_random_model(uint64_t seed)
     return model;
 }
 
-/* Divides neighboring blocks into stages and places these on devices; some stages share a device. */
+/* Groups neighboring blocks into stages and places these on devices; returns whether some stages share a device. */
 static bool write_stages(const bgi_test_model *model, uint64_t *random, char *stages)
 {
     const bool share = bgi_test_random_below(random, 3) == 0;

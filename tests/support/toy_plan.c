@@ -181,7 +181,7 @@ static uint32_t piece_count(const builder *b)
     return b->options->updates_pieces && replicas > 1 ? (TOY_WIDTH + replicas - 1) / replicas : 0;
 }
 
-/* Reserves a slot for the value's reader. */
+/* Returns the operand of the edge's slots, which are in the memory of the reader's device. */
 static bgi_operand in_edge(const builder *b, uint32_t edge)
 {
     return (bgi_operand){.edge = edge, .offset = b->plan->edges[edge].offset};
@@ -258,7 +258,7 @@ static void lay_out(builder *b, const bg_schedule *schedule)
     b->y = b->out[plan->stage_count - 1];
 }
 
-/* Adds one variable, with a range of elements for each stage. */
+/* Adds one variable of the optimizer's settings, with a place on the device of each stage. */
 static void add_hyper(builder *b)
 {
     bg_plan *plan = b->plan;

@@ -32,7 +32,7 @@ static inline bg_gpt_options make_model(int64_t vocabulary, int64_t positions)
     return options;
 }
 
-/* Sets the initial values times ten. */
+/* Makes weights of ten times the initial values. */
 static inline bg_weights *make_weights(const bg_gpt_options *model)
 {
     bg_options options = bg_options_defaults();

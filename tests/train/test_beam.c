@@ -11,7 +11,7 @@ enum { POSITIONS = 24, VOCABULARY = 5, STOP = 4, LENGTH = 3, MOST = 32 };
 
 static uint32_t prompt_tokens[] = {1, 3, 0, 2};
 static const uint32_t end_tokens[] = {STOP, 1, 3};
-static uint32_t stop_count = 1; /* stop tokens among these, which end a sequence */
+static uint32_t stop_count = 1; /* the first stop_count of end_tokens end a sequence */
 static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
 
 /* Finds the log probabilities of the next token after the prompt and `count` more tokens. */
@@ -139,8 +139,8 @@ static bool is_stop(uint32_t token)
     return is_found;
 }
 
-/* **out_steps (may be NULL) is the number of steps until no live sequence can improve the results. This search always
- * makes all steps. */
+/* Searches by the rule, and always makes all steps. Sets *out_steps (may be NULL) to the number of steps until no live
+ * sequence can improve the results. */
 static void search(bg_generator *generator, uint32_t beams, size_t length, double penalty, sequence *results,
                    size_t *result_count, size_t *out_steps)
 {

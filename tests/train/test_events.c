@@ -192,7 +192,7 @@ static void shares_of_batches_are_lightnings(void **state)
     static const struct {
         double fit, validate, every;
         uint64_t number, epochs;      /* batch_limits, validate_epochs */
-        int batches, validations, of; /* the batches of a validation */
+        int batches, validations, of; /* `of`: the batches of a validation */
     } cases[] = {
         {1.0, 1.0, 0.0, BG_ALL_BATCHES, 1, 8, 1, 8},
         {0.5, 0.25, 0.0, BG_ALL_BATCHES, 1, 4, 1, 2},
@@ -333,7 +333,7 @@ static void an_early_stop_counts_the_epoch(void **state)
         assert_int_equal(bg_trainer_epoch(r.trainer), 1);
         assert_int_equal(stop.end_epoch, 1);
         assert_int_equal(stop.saves, 1);
-        /* The end of an epoch is the beginning of the next. */
+        /* The end of an epoch and the beginning of the next are the same place. */
         assert_true((stop.saved_epoch == 1 && stop.saved_batch == 0) ||
                     (stop.saved_epoch == 0 && stop.saved_batch == 2));
         close_rig(&r);

@@ -269,7 +269,7 @@ static void sources_agree(void **state)
         infeed_options.repeat = true;
         if (way == 1)
             require(bg_infeed_create_dataset(samples.dataset, &infeed_options, &data.infeed, &error), &error, "infeed");
-        if (way == 1) { /* its data have no end, so a limit makes epochs */
+        if (way == 1) { /* the infeed has no end, so a limit makes epochs */
             bg_trainer_options limited = options;
             bg_trainer_destroy(trainers[way]);
             limited.batch_limits[BG_TRAINER_FIT] = 2;
@@ -288,8 +288,8 @@ static void sources_agree(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* With canonical reductions the number of replicas does not change results, even for a smaller last batch, or the
- * metric, which covers the micro-batches that the output mode returns. */
+/* With canonical reductions the number of replicas changes neither the weights, even for a smaller last batch, nor the
+ * metric, which covers all samples with output mode ALL. */
 static void canonical_fits_agree(void **state)
 {
     static const fit_case cases[] = {{"1 x 8", 2 * 32 + 11, 2, 0, 2, 8, 1, 1, true, true, true, .clip = 0.05},
@@ -335,8 +335,8 @@ static void canonical_fits_agree(void **state)
         bg_trainer_destroy(trainers[i]);
 }
 
-/* If an infeed ends within a call, the updates before the end count; a loader's first ten updates give the expected
- * values. */
+/* If an infeed ends within a call, the updates before the end count. Their result is that of the first ten updates with
+ * a loader. */
 static void infeeds_end(void **state)
 {
     static const fit_case c = {"infeed", 42, 2, 0, 4, 2, 1, 1, true, false, false, .clip = 0};
@@ -472,7 +472,7 @@ static void optimizers_change_their_numbers(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* Runs a fit over the samples, in calls of `iterations` updates; the weights are the caller's. */
+/* Runs a fit over the samples, in calls of `iterations` updates; returns the weights, which the caller destroys. */
 static bg_weights *fit_in_calls(uint32_t iterations, bool for_updates, uint32_t epochs)
 {
     static const test_net net = {.device_count = 1};

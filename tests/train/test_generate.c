@@ -117,8 +117,8 @@ static void continue_without_cache(bg_weights *weights, uint32_t *tokens, int64_
 
 static void test_greedy(void **state)
 {
-    const int64_t prompts[] = {1,  2,  33, 64,
-                               66, 67, 69}; /* from 66 on the last step is longer than the remaining positions */
+    /* From 66 tokens on, the last step of the prompt is longer than the remaining positions. */
+    const int64_t prompts[] = {1, 2, 33, 64, 66, 67, 69};
     const bg_gpt_options model = small();
     bg_sampling greedy = bg_sampling_defaults();
     bg_weights *weights = make_weights();

@@ -58,8 +58,8 @@ static void generate(const bg_gpt_options *model, const bg_options *options, bg_
     bg_generator_destroy(generator);
 }
 
-/* Makes float32 weights whose matrices have the rounded values of the matrices that `from` has quantized. *out_count is
- * the number of these matrices. */
+/* Makes float32 weights whose matrices have the rounded values of the matrices that `weights` has quantized. *out_count
+ * is the number of these matrices. */
 static bg_weights *dequantize(bg_weights *weights, bg_weights_type type, uint32_t *out_count)
 {
     const uint32_t bits = type == BG_WEIGHTS_BFLOAT16 ? 16 : type == BG_WEIGHTS_INT8 ? 8 : 4;
@@ -212,7 +212,8 @@ static void evaluate(const bg_gpt_options *model, bg_weights *weights, bg_weight
     bg_graph_destroy(graph);
 }
 
-/* A generator of a bfloat16 model casts its matrices once. Logits are those of a pass that casts them. */
+/* A generator of a bfloat16 model casts its matrices once. Logits are those of a whole pass, which casts the matrices
+ * itself. */
 static void test_casts(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -313,7 +314,7 @@ static bg_weights *copy_without(bg_weights *weights, const char *name)
     return copy;
 }
 
-/* Without weights, the session is an error, or its parameters get their initial values, rounded. */
+/* Missing weights are an error, unless initialize_missing is set; matrices then have their initial values, rounded. */
 static void test_missing(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];

@@ -248,8 +248,8 @@ static void count_messages(void *user, bg_log_level level, const char *text)
     counts->rest += strncmp(text, "the last, smaller batch: ", 25) == 0;
 }
 
-/* A call has 4 samples, so 7 samples need plans for 4, 2 and 1 of them, and the last two are compiled in each epoch.
- * Each gives the same warning, which is logged once. */
+/* A call has 4 samples, so 7 samples need plans for 4, 2 and 1 of them, and the plans for 2 and 1 are compiled in each
+ * epoch. Each plan gives the same warning, which is logged once. */
 static void warnings_are_not_repeated(void **state)
 {
     const test_net net = {.device_count = 1};
@@ -346,7 +346,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "accumulate_grad_batches is 2 and training_options have"));
     assert_non_null(strstr(error.message, "gradient_clip is 1 and training_options have"));
 
-    /* The unit in which samples are counted. */
+    /* The input groups, by which samples are counted, must divide the replicas. */
     memset(&error, 0, sizeof error);
     options = options_for(&net);
     training.replicas.count = 4, training.replicas.input_group_size = 3;
@@ -369,8 +369,8 @@ static void problems_are_listed(void **state)
     bg_trainer_destroy(NULL);
 }
 
-/* If the option gives the devices of all copies together, the plan determines the number of copies. Training and test
- * then work as with that number of replicas. */
+/* If total_devices gives the devices of all copies together, the plan determines the number of copies. Training and
+ * test then work as with that number of replicas. */
 static void total_devices_are_copies(void **state)
 {
     const test_net net = {.device_count = 2};

@@ -161,7 +161,8 @@ static void metrics_are_weighted_by_samples(void **state)
             loss = found.mean, correct = find(&r, BG_TRAINER_VALIDATE, "correct").mean * SAMPLES;
         else if (way < 3)
             assert_true(fabs(found.mean - loss) < 1e-6);
-        /* Padding repeats the last sample here: a mean loss over both is that of one sample, and so is the weight. */
+        /* Padding repeats the last sample here. A mean over two equal samples is that of one, so the loss is the same
+         * as with micro-batches of one sample. */
         if (way == 3) {
             rig plain = {.net = {.device_count = 2}};
             options.micro_batch[BG_TRAINER_FIT] = 1;

@@ -36,7 +36,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* Finds a parameter of the rig's net. */
+/* Finds a matrix among the parameters of the rig's net. */
 static void find_parameter(bg_weights *weights, bg_weight *out)
 {
     for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
@@ -175,7 +175,7 @@ static void plateaus_hear_of_it(void **state)
 
     (void)state;
     rate.patience = 1;
-    watch.rises = true; /* in the opposite order */
+    watch.rises = true; /* as if larger values were better */
     watch.plateau = &rate;
     fit(3, &callback, 1, bg_rate_at, &rate, weights, BG_OK);
     assert_true(fabs(bg_rate_at(&rate, 0) - 0.005) < 1e-15);

@@ -201,7 +201,7 @@ static void test_missing_rules(void **state)
 
     (void)state;
     unknown.gradient = NULL;
-    for (int c = 0; c < 3; c++) { /* its weight is a parameter; its result is a constant; its weight is a constant */
+    for (int c = 0; c < 3; c++) { /* with a parameter as weight; with a constant result; with a constant weight */
         bg_graph *graph = small_create();
         const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w"), v = small_weight(graph, "v");
         const bg_value inputs[] = {x, c == 2 ? bg_stop_gradient(graph, "fixed", v) : v};

@@ -74,7 +74,7 @@ static uint32_t count_ops(const bg_graph *graph, const bg_op_type *type)
 }
 
 /* A gradient is kept as rows only if that needs fewer bytes: 6 ids in each of 4 micro-batches need 24 rows of 16 bytes
- * and 2 V + 1 numbers of 4 bytes, compared with V rows. */
+ * and 2 V + 1 numbers of 4 bytes, compared with the V rows of the table. */
 static void test_conditions(void **state)
 {
     static const form forms[] = {

@@ -11,7 +11,7 @@
 
 typedef struct chain {
     bool without_norm, without_relu, with_bias;
-    bool adds;          /* the input's own value */
+    bool adds;          /* the input itself is added */
     bool two;           /* another convolution of the input, with batch norm, is added */
     bool other_block;   /* batch norm is in another block, of the same stage */
     bool other_stage;   /* batch norm is in another block, of another stage */

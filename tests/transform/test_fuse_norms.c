@@ -120,7 +120,8 @@ static void test_which_chains(void **state)
     }
 }
 
-/* The fused op replaces the function's op, which would be `%8`; the sum keeps its position. */
+/* The fused op has the norm's name. It replaces the norm, the sum and the function, and returns mean and rstd in one
+ * tensor. */
 static void test_text(void **state)
 {
     bg_graph *graph = build(&(chain){.with_add = true});

@@ -124,7 +124,7 @@ static bg_value build(bg_graph *graph, uint32_t checkpoint)
     return loss;
 }
 
-enum { LINE = 64 }; /* each [2,3] value takes one */
+enum { LINE = 64 }; /* the bytes that a value [2,3] takes */
 
 static void test_a_stage_keeps_what_enters_it(void **state)
 {
@@ -173,7 +173,7 @@ static void test_parts_between_checkpoints(void **state)
     part = find(graph, "a2", BGI_PHASE_BACKWARD);
     early = find(graph, "in", BGI_PHASE_BACKWARD);
     assert_true(part != SIZE_MAX && early != SIZE_MAX && early > part + 1);
-    /* With EAGER, a value is recomputed right before the op that reads it. */
+    /* With INTERLEAVED, a value is recomputed right before the op that reads it. */
     reader = part + 1;
     assert_true(graph->ops[reader].inputs[0].id == graph->ops[part].outputs[0].id ||
                 graph->ops[reader].inputs[1].id == graph->ops[part].outputs[0].id);
@@ -230,10 +230,9 @@ static void test_split_weights(void **state)
     bg_block_start(graph, "A", BG_DEVICE_NONE);
     x = small_linear(graph, "in", x, small_weight(graph, "wa"));
     bg_block_start(graph, "B", BG_DEVICE_NONE);
-    mid = bg_scale(graph, "mid", x, 2, 0); /* its backward needs no values; `lin` needs it for the gradient of its
-                                              weight */
+    mid = bg_scale(graph, "mid", x, 2, 0); /* its backward reads no values; lin's weight gradient needs mid */
     y = small_linear(graph, "lin", mid, small_weight(graph, "wb"));
-    y = bg_elementwise_binary(graph, "square", BG_MULTIPLY, y, y); /* reads lin on the way to A: B */
+    y = bg_elementwise_binary(graph, "square", BG_MULTIPLY, y, y); /* its backward, in B, reads lin */
     bg_block_start(graph, "C", BG_DEVICE_NONE);
     begin(&p, graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, y, NULL, 0, false), false);
     apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
@@ -242,7 +241,7 @@ static void test_split_weights(void **state)
     assert_true(o != SIZE_MAX);
     assert_int_equal(partition.segments[partition.op_segments[o]].kind, BGI_SEGMENT_BACKWARD);
     o = find(graph, "mid", BGI_PHASE_BACKWARD);
-    assert_true(o != SIZE_MAX); /* lin's clone, in B, needs it, and so does W */
+    assert_true(o != SIZE_MAX); /* lin's clone in B needs mid, and so does W */
     assert_int_equal(partition.segments[partition.op_segments[o]].kind, BGI_SEGMENT_BACKWARD);
     for (uint32_t i = partition.first_crossings[graph->ops[o].outputs[0].id]; i != 0;
          i = partition.crossings[i - 1].next)
@@ -315,7 +314,8 @@ static void test_fractions(void **state)
         assert_true(left <= previous);
         if (tenth < 9) {
             assert_true((double)left <= (1.0 - tenth / 10.0) * (double)all + 1e-6);
-            assert_true((double)left + LINE > (1.0 - tenth / 10.0) * (double)all); /* one value fewer would do */
+            /* With one more stashed value, the stash would be too large. */
+            assert_true((double)left + LINE > (1.0 - tenth / 10.0) * (double)all);
         }
         if (tenth == 10)
             assert_int_equal(left, LINE); /* x */
@@ -348,8 +348,8 @@ static void test_cheapest_first(void **state)
     }
 }
 
-/* Builds in -> scale -> sigmoid -> scale -> sigmoid -> square: half of these values are needed only to recompute the
- * next one. */
+/* Builds in -> scale -> sigmoid -> scale -> sigmoid -> scale -> sigmoid -> square: half of these values are needed only
+ * to recompute the next one. */
 static bg_value build_pairs(bg_graph *graph)
 {
     bg_value x = small_linear(graph, "in", small_input(graph, "x"), small_weight(graph, "w"));
@@ -383,7 +383,7 @@ static void test_giving_up_is_measured(void **state)
         }
         effect = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
         for (uint32_t i = 0; i < 61; i++) {
-            const uint32_t o = i * order % 61; /* each once, in its own order */
+            const uint32_t o = i * order % 61; /* each op once; `order` determines the sequence */
             if (o >= graph->op_count || graph->ops[o].phase != BGI_PHASE_FORWARD)
                 continue;
             bgi_recompute_give_up(&p.r, 0, o, p.is_kept, p.is_repeated, stack, &effect);
@@ -418,7 +418,7 @@ static void test_nothing_is_gained(void **state)
     x = bg_batch_norm(graph, "norm", x, bg_graph_parameter(graph, "gamma", &type, &one),
                       bg_graph_parameter(graph, "beta", &type, NULL),
                       bg_graph_variable(graph, "mean", &type, BG_ROLE_BUFFER, NULL), counter, 0.1, 1e-5);
-    x = bg_relu(graph, x); /* its backward could use its result, which is as large as its input */
+    x = bg_relu(graph, x); /* relu's backward could use relu's result instead of the input, which has the same size */
     bg_block_start(graph, "B", BG_DEVICE_NONE);
     x = small_linear(graph, "out", x, small_weight(graph, "wb"));
     begin(&p, graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);

@@ -211,7 +211,7 @@ static void test_gradients_that_are_read_whole(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Counts all sums of squares, the sums over shards, and the all-reduces between these and the clipping. */
+/* Counts all sums of squares, those of them that are over shards, and all-reduces. */
 static void count_squares(const bg_graph *graph, uint32_t *all, uint32_t *of_pieces, uint32_t *meetings)
 {
     *all = *of_pieces = *meetings = 0;

@@ -172,7 +172,7 @@ static void test_what_micro_batches_change_is_not_shared(void **state)
         small_expect(bgi_copy_shared_variables(graph, &stages, NULL, true, &error), BG_ERROR_INVALID, &error,
                      both ? "`running` is changed in stage 0 and in stage 1"
                           : "`running` is changed by stage 0 in each micro-batch and read by stage 1");
-        /* In inference, batch norm only reads them. */
+        /* In inference, batch norm only reads its running statistics. */
         small_expect(bgi_copy_shared_variables(graph, &stages, NULL, false, &error), BG_OK, &error, NULL);
         bgi_stages_clear(&stages);
         bg_graph_destroy(graph);

@@ -1,6 +1,6 @@
 /*
- * test_slice_gradients.c: the gradient of a value that is read in slices is correct, and writes at most twice the bytes
- * of the value.
+ * test_slice_gradients.c: the gradient of a value that is read in slices is correct, and the ops that combine 512
+ * slices write at most three times the bytes of the value.
  */
 #include "transform/small.h"
 

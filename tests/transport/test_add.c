@@ -20,7 +20,7 @@ enum { MOST_TERMS = 17, MOST_COUNT = 133, ROOM = MOST_COUNT + 40 };
 
 static float memory[MOST_TERMS][ROOM], wanted[ROOM], written[ROOM];
 
-/* Makes numbers whose sum depends on their order in its last bits, and a few NaN. */
+/* Makes numbers whose sum depends on their order in its last bits, and a few infinities, NaN and subnormal numbers. */
 static void fill(bgi_random *random)
 {
     static const float odd[] = {INFINITY, -INFINITY, NAN, FLT_MIN / 8, -FLT_MIN / 8, FLT_MAX, -0.0F};
