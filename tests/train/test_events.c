@@ -572,8 +572,6 @@ int main(void)
         cmocka_unit_test(batches_have_validations),
         cmocka_unit_test(shares_of_batches_are_lightnings),
         cmocka_unit_test(shares_that_cannot_be_are_errors),
-        cmocka_unit_test(shares_of_batches_are_lightnings),
-        cmocka_unit_test(shares_that_cannot_be_are_errors),
         cmocka_unit_test(updates_have_checkpoints),
         cmocka_unit_test(runs_can_be_stopped),
         cmocka_unit_test(an_early_stop_counts_the_epoch),
