@@ -1,7 +1,7 @@
 /*
  * sum.c: computes the checksum of a checkpoint. It covers the content that a reader would use, not the bytes of the
- * file. A change of the file that does not change this content is not damage; no change of a single byte with this
- * property is known.
+ * file. A change of the file that does not change this content is not damage, such as a tab instead of a space in
+ * the header's padding.
  */
 #include "checkpoint/checkpoint.h"
 

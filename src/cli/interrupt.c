@@ -1,6 +1,7 @@
 /*
  * interrupt.c: handles signals that ask the program to end. A signal sets a flag, so that the program can finish
- * properly. If nothing needs to be saved, a signal ends the program at once with the same message.
+ * properly. If nothing needs to be saved, a signal prints "brigade COMMAND: stopped by signal N" and ends the program
+ * at once.
  */
 #include "cli/program.h"
 

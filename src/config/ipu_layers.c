@@ -172,8 +172,8 @@ static bg_status make_part(const bg_ipu_config *config, const int64_t *layers, s
     }
     BGI_TRY_CLEANUP(bg_ipu_config_clone(config, &part, error));
     BGI_TRY_CLEANUP(bg_ipu_config_clone(config, &trial, error));
-    /* Inferred values become given ones, because those of the other mode must not be inferred from the divided
-     * values. */
+    /* Inferred values become given ones. Otherwise the values of the other mode (training or inference) would be
+     * inferred again from this part's layers and devices. */
     bgi_ipu_give_all(trial);
     bgi_ipu_give(trial, bgi_ipu_in_mode(BGI_IPU_LAYERS, inference), list);
     give_new(trial, bgi_ipu_in_mode(BGI_IPU_IPUS, inference), json_integer((json_int_t)(end - first)));

@@ -247,7 +247,7 @@ static bool read_digits(bgi_json_reader *r, char *out, size_t *length)
         return fail_expected(r, "a digit");
     for (; c >= '0' && c <= '9'; c = see(r)) {
         if (*length + 1 >= NUMBER_BYTES)
-            return bgi_json_fail(r, "a number has more than %d characters", NUMBER_BYTES);
+            return bgi_json_fail(r, "a number has more than %d characters", NUMBER_BYTES - 1);
         out[(*length)++] = (char)c;
         take(r);
     }

@@ -48,8 +48,9 @@ void bg_block_begin(bg_graph *graph, const char *name, uint32_t device)
     if (graph->error.status != BG_OK)
         return;
     if (graph->scope_count == sizeof graph->scopes / sizeof graph->scopes[0]) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "blocks nest deeper than %u; end a block before you begin another one",
-                      graph->scope_count);
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "block `%s`: blocks nest at most %u deep; end a block before you begin this one",
+                      name != NULL ? name : "", graph->scope_count);
         return;
     }
     graph->scopes[graph->scope_count++] = graph->current_block;

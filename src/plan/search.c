@@ -131,12 +131,14 @@ static void report(const bgi_compiler *c, const bgi_candidate *chosen, const bgi
     if (!bgi_log_is_enabled(options) || !chosen->is_made || !chosen->fits)
         return;
     if (other->is_made && other->fits)
-        snprintf(text, sizeof text, "schedule `auto`: weight gradients %s: %.1f us an update, otherwise %.1f us",
-                 chosen->splits_weights ? "apart" : "with B", 1e-3 * chosen->makespan_ns, 1e-3 * other->makespan_ns);
+        snprintf(text, sizeof text, "schedule `auto`: %.1f us an update with weight gradients %s, %.1f us %s",
+                 1e-3 * chosen->makespan_ns, chosen->splits_weights ? "separate from B" : "in B",
+                 1e-3 * other->makespan_ns, other->splits_weights ? "separate from B" : "in B");
     else
         snprintf(text, sizeof text,
-                 "schedule `auto`: weight gradients %s: %.1f us an update; otherwise it does not fit",
-                 chosen->splits_weights ? "apart" : "with B", 1e-3 * chosen->makespan_ns);
+                 "schedule `auto`: %.1f us an update with weight gradients %s; with them %s, no plan fits",
+                 1e-3 * chosen->makespan_ns, chosen->splits_weights ? "separate from B" : "in B",
+                 chosen->splits_weights ? "in B" : "separate from B");
     bgi_log(options, BG_LOG_INFO, text);
 }
 

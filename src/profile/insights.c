@@ -516,21 +516,21 @@ static void look_at_memory(bgi_analysis *a)
         stash >= LEAST_SAVED_BYTES && (insight = add_insight(a, "stash", 0.0, stash)) != NULL) {
         insight->cost = find_recompute_cost(a);
         insight->option = say(a, "--recompute stage");
-        insight->text =
-            say(a,
-                "Device %u needs %s, the most of all devices, and %.0f %% of it are activations that are kept for the "
-                "backward. Recomputing them (%s) would cost %.0f %% of throughput and save about %s there.",
-                device, bgi_bytes_text((uint64_t)peak, peak_text), 100.0 * stash / peak, insight->option,
-                100.0 * insight->cost, bgi_bytes_text((uint64_t)stash, saved_text));
+        insight->text = say(
+            a,
+            "Device %u needs %s, the most of all devices. Activations that are kept for the backward are %.0f %% of "
+            "it. Recomputing them (%s) would cost %.0f %% of throughput and save about %s there.",
+            device, bgi_bytes_text((uint64_t)peak, peak_text), 100.0 * stash / peak, insight->option,
+            100.0 * insight->cost, bgi_bytes_text((uint64_t)stash, saved_text));
     } else if (a->plan->training && state > 0.3 * peak && state >= LEAST_SAVED_BYTES &&
                (insight = add_insight(a, "state", 0.0, state)) != NULL) {
         insight->option = say(a, "--offload optimizer");
-        insight->text =
-            say(a,
-                "Device %u needs %s, the most of all devices, and %.0f %% of it are the optimizer's state. %s would "
-                "keep %s of it off the device between updates.",
-                device, bgi_bytes_text((uint64_t)peak, peak_text), 100.0 * state / peak, insight->option,
-                bgi_bytes_text((uint64_t)state, saved_text));
+        insight->text = say(
+            a,
+            "Device %u needs %s, the most of all devices, and the optimizer's state is %.0f %% of it. %s would keep "
+            "%s off the device between updates.",
+            device, bgi_bytes_text((uint64_t)peak, peak_text), 100.0 * state / peak, insight->option,
+            bgi_bytes_text((uint64_t)state, saved_text));
     } else {
         return;
     }

@@ -152,8 +152,8 @@ typedef struct bgi_call_time {
     uint64_t count, total_ns, least_ns, most_ns;
 } bgi_call_time;
 
-/* The calls of a device's program. Instructions that share their calls, such as the passes over all micro-batches,
- * share their times. */
+/* The calls of a device's program. Instructions that share their calls, such as a stage's forwards of different
+ * micro-batches, share their times. */
 typedef struct bgi_call_times {
     bgi_call_time *times; /* NULL: not tracing */
     uint32_t count;
@@ -367,7 +367,6 @@ struct bgi_engine {
     float **sums;         /* [output][replica]: float32 sums of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
     uint32_t *output_devices; /* [output]: the device that makes the output */
-    void **operands;          /* memory for the operands of all devices */
 
     /* The run. */
     bgi_run given;      /* a copy, because a worker inside a kernel that never returns outlives the caller's run */

@@ -83,7 +83,7 @@ uint64_t bgi_in_place_bytes(const bg_plan *plan, uint32_t device)
     bool *in_place;
     uint64_t bytes = 0;
 
-    if (bgi_in_place_choose(plan, &in_place, NULL) != BG_OK) /* the prediction is then too large */
+    if (bgi_in_place_choose(plan, &in_place, NULL) != BG_OK) /* subtracting nothing overestimates the memory */
         return 0;
     for (uint32_t i = 0; in_place != NULL && i < plan->variable_count; i++)
         for (uint32_t p = 0; in_place[i] && p < plan->variables[i].place_count; p++)

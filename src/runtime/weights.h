@@ -1,5 +1,5 @@
 /*
- * weights.h: declares named values that sessions share. A weight has a host copy. The newest value is either in the
+ * weights.h: declares named values that sessions share. A weight usually has a host copy. The newest value is either in the
  * host copy or in the session that trained the weight last. The version counts values; a session copies the value to
  * its devices when its own version differs.
  *

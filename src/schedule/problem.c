@@ -117,8 +117,9 @@ static bg_status check_ascent(const char *name, const uint32_t *numbers, uint32_
                                 numbers[0], name);
         if (numbers[stage] != before && numbers[stage] != before + 1)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "stage %" PRIu32 " is at %s %" PRIu32 " after %" PRIu32 "; %ss ascend without gaps",
-                                stage, name, numbers[stage], before, name);
+                                "stage %" PRIu32 " is at %s %" PRIu32 ", but stage %" PRIu32 " is at %" PRIu32
+                                "; a stage has the %s of the stage before it, or the next one",
+                                stage, name, numbers[stage], stage - 1, before, name);
     }
     return BG_OK;
 }

@@ -160,8 +160,8 @@ static bg_status run_step(bg_generator *generator, bgi_stepper *s, const bgi_wan
     return BG_OK;
 }
 
-/* Returns the step for `most` pending tokens of a sequence. The longest one takes less time than shorter ones even when
- * a quarter of it is unused. */
+/* Returns the stepper to use if the sequences have at most `most` pending tokens. A run of `longest` takes less time
+ * than several runs of `prompt`, even when a quarter of it is unused. */
 static bgi_stepper *choose_stepper(bg_generator *generator, size_t most)
 {
     if (most == 1)

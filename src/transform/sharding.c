@@ -343,7 +343,7 @@ void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, b
 
     if (bgi_graph_data_replicas(graph, options->replicas.count) == 1 &&
         bgi_asks_for_pieces(options, training ? UINT32_MAX & ~activations : weights))
-        warn(options, "sharding over replicas has no effect: there is 1 replica");
+        warn(options, "sharding over replicas has no effect: there is 1 data-parallel replica");
 }
 
 static bg_status shard(bgi_sharder *s, bg_error *error)

@@ -44,13 +44,18 @@ bool bgi_block_has_ops(const bg_graph *graph, uint32_t block)
 static bg_status refuse_missing_blocks(const bg_graph *graph, const bgi_stages *stages, uint32_t first, bg_error *error)
 {
     bgi_string others = {0};
+    uint32_t count = 0;
     bg_status status;
 
     for (uint32_t b = 0; b < graph->block_count; b++)
         if (b != first && stages->block_stages[b] == UINT32_MAX && bgi_block_has_ops(graph, b))
-            bgi_string_add(&others, "%s`%s`", others.length == 0 ? ", and neither are " : ", ", graph->blocks[b].name);
-    status = bg_error_set(error, BG_ERROR_INVALID, "block `%s` is in no stage%s; each block with ops must be in one",
-                          graph->blocks[first].name, others.data != NULL ? others.data : "");
+            bgi_string_add(&others, "%s`%s`", count++ == 0 ? "" : ", ", graph->blocks[b].name);
+    status = bg_error_set(error, BG_ERROR_INVALID, "block `%s` is in no stage%s%s; each block with ops must be in one",
+                          graph->blocks[first].name,
+                          count == 0   ? ""
+                          : count == 1 ? ", and neither is "
+                                       : ", and neither are ",
+                          others.data != NULL ? others.data : "");
     bgi_string_clear(&others);
     return status;
 }

@@ -91,7 +91,7 @@ static void test_errors(void **state)
     graph = toy_graph();
     for (int i = 0; i < 33; i++)
         bg_block_begin(graph, "A", BG_DEVICE_NONE);
-    toy_expect_error(graph, BG_ERROR_INVALID, "nest deeper than 32");
+    toy_expect_error(graph, BG_ERROR_INVALID, "blocks nest at most 32 deep");
     bg_graph_destroy(graph);
 }
 

@@ -201,8 +201,8 @@ static void skip_without_pairs(void)
     }
 }
 
-/* All sizes are odd and even; there are several panels, strips, blocks of images and terms, and runs of dw, and phases
- * of dx that no tap reaches. */
+/* Each size is odd in some shapes and even in others. Some shapes have several panels, strips, blocks of images or of
+ * terms, or runs of dw, or phases of dx that no tap reaches. */
 static void test_bits(void **state)
 {
     static const shape shapes[] = {

@@ -456,7 +456,8 @@ static double find_share_up(float value, uint32_t *out_down)
     return (double)up + (double)open / 2.0; /* bgi_float16_goes_up decides the open values */
 }
 
-/* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of the 65536 values does
+/* If 16 bits are enough, the probability of rounding up is exactly the distance from the lower neighbor, divided by the
+ * distance between the two neighbors. Otherwise one of the 65536 values does
  * not decide. Then 128 more bits decide: the number is rounded up if they are below the remainder. */
 static void test_chances_are_exact(void **state)
 {

@@ -651,8 +651,8 @@ static int compare_rows(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Each value that a layer sends or stashes is a row of the store, with a step for each micro-batch. Rows follow each
- * other, and micro-batch m of a row is at its m-th step, where it is stored and loaded once. */
+/* Each value that a layer sends or stashes has a row of the remote store, with a slot for each micro-batch. The rows are
+ * adjacent. Micro-batch m is in slot m of its row, where it is stored once and loaded at least once. */
 static void micro_batches_are_steps_of_rows(void **state)
 {
     enum { MOST_ROWS = 4 * LAYERS };

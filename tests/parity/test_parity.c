@@ -296,8 +296,8 @@ static bg_strategy strategy_of(const char *schedule)
     return (bg_strategy)strategy;
 }
 
-/* Runs every schedule with the placement that the schedule chooses (a line, loops, a fold), with and without a separate
- * W. */
+/* Runs every schedule with the placement that the schedule chooses (a line, loops, a fold). Some schedules have a
+ * separate W. */
 static void run_schedules(unsigned model_index, uint32_t replicas)
 {
     const test_model *model = test_model_at(model_index);

@@ -72,7 +72,8 @@ static void shard(bg_options *options, size_t minimum)
 
 /* ---- the same bits ---- */
 
-/* Compares every strategy, with and without sharding and offload, with one device that has whole state. */
+/* Compares single, sharded and pipelined training with sharded state, with and without offload, with one device that
+ * has whole state. */
 static void run_matrix(unsigned model_index, unsigned optimizer_index)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
@@ -481,7 +482,7 @@ static void test_one_replica_is_warned(void **state)
     options.reporting.log_user = &m;
     shard(&options, 1);
     plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "one replica");
-    assert_non_null(strstr(m.text, "sharding over replicas has no effect: there is 1 replica"));
+    assert_non_null(strstr(m.text, "sharding over replicas has no effect: there is 1 data-parallel replica"));
     for (uint32_t v = 0; v < plan->variable_count; v++)
         assert_int_equal(plan->variables[v].piece_count, 0);
     bg_plan_destroy(plan);
@@ -493,7 +494,7 @@ static void test_one_replica_is_warned(void **state)
     options.memory.location_rule_count = 1;
     m = (messages){{0}};
     plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "one replica, a rule");
-    assert_non_null(strstr(m.text, "sharding over replicas has no effect: there is 1 replica"));
+    assert_non_null(strstr(m.text, "sharding over replicas has no effect: there is 1 data-parallel replica"));
     bg_plan_destroy(plan);
 }
 

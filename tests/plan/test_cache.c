@@ -286,7 +286,7 @@ static void test_notes_are_said_again(void **state)
     assert_non_null(strstr(said[0].text, "plan: compiled in"));
     assert_non_null(strstr(said[1].text, "plan: loaded from cache in"));
     assert_null(strstr(said[1].text, "plan: compiled in"));
-    /* The log file has each message twice, once for each plan. */
+    /* The log file has each warning twice, once for each plan. */
     snprintf(path, sizeof path, "%s/brigade.log", log_folder);
     assert_int_equal(bgi_file_load(path, (size_t)1 << 20, &text, &size, NULL), BG_OK);
     for (const char *at = text; (at = strstr(at, " warning: gradient accumulation is 2, below the")) != NULL; at++)

@@ -21,7 +21,7 @@ enum {
     MOST_RANKS = 4,
     MOST_EXCHANGES = 3,
     MOST_ELEMENTS = 20000,
-    FIRST_LINK_TAG = 2 /* earlier lanes are for notes and hosts */
+    FIRST_LINK_TAG = 2 /* tags 0 and 1 are for hosts and notes */
 };
 
 /* Runs before wrap.c reads the variable. */

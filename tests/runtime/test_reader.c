@@ -242,7 +242,7 @@ static void test_shared(void **state)
                              weight.data);
         }
     }
-    assert_int_equal(publish(weights), 2); /* no new version, so the same blocks */
+    assert_int_equal(publish(weights), 2); /* no value has changed, so version 2 has the same blocks */
     infer(readers[0], y);
     assert_memory_equal(y, wanted, sizeof y);
     assert_int_equal(bg_weights_find(weights, "fc1.weight", &weight, NULL), BG_OK);

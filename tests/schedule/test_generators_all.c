@@ -159,7 +159,9 @@ static void test_bad_positions_and_phases(void **state)
     strategy_refused(&test.problem, "grouped", "stage 0 is at position 1; positions begin with 0");
     positions[0] = 0;
     positions[3] = 3;
-    strategy_refused(&test.problem, "grouped", "stage 3 is at position 3 after 1; positions ascend without gaps");
+    strategy_refused(&test.problem, "grouped",
+                     "stage 3 is at position 3, but stage 2 is at 1; a stage has the position of the stage before it, "
+                     "or the next one");
     positions[3] = 0;
     strategy_refused(&test.problem, "grouped", "stage 3 is at position 0 after 1");
     positions[3] = 2;

@@ -346,7 +346,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "accumulate_grad_batches is 2 and training_options have"));
     assert_non_null(strstr(error.message, "gradient_clip is 1 and training_options have"));
 
-    /* The input groups, by which samples are counted, must divide the replicas. */
+    /* input_group_size must divide the number of replicas, because samples are counted by group. */
     memset(&error, 0, sizeof error);
     options = options_for(&net);
     training.replicas.count = 4, training.replicas.input_group_size = 3;

@@ -28,8 +28,8 @@ static const bgi_product products[WAYS][LIMITS] = {[PLAIN] = PRODUCTS(false, BGI
                                                    [BY_TWO] = PRODUCTS(false, BGI_ISA_AVX512_BF16),
                                                    [BY_TILES] = PRODUCTS(false, BGI_ISA_AMX)};
 
-/* Returns the index in a row of `products` of the largest limit within limit_bytes (the smallest limit if all are
- * larger), or 0 for no limit. */
+/* Returns the index in a row of `products` of the largest limit within limit_bytes, or of the smallest limit if all are
+ * larger. The index is 0, which means no limit, if limit_bytes is 0 or at least twice the largest limit. */
 static uint32_t find_limit(size_t limit_bytes)
 {
     uint32_t found = limit_bytes == 0 || limit_bytes / 2 >= products[PLAIN][LIMITS - 1].limit_bytes ? 0 : 1;
@@ -81,7 +81,7 @@ void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
         is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
     const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
     const bool has_pairs = (is_matrix || has_panels) && request->types[0].dtype == BG_BFLOAT16;
-    /* by AVX512-BF16, also on processors with AMX */
+    /* These convolutions and attentions use AVX512-BF16, even if the processor also has AMX. */
     const bool has_pairs_only =
         isa >= BGI_ISA_AVX512_BF16 && (convolves_by_pairs(request) || attends_by_pairs(request));
     const int way = rounds                       ? ROUNDED
