@@ -221,11 +221,11 @@ bench-serve: benches bench-deps
 bench-generate: $(BUILD)/bench/generate
 	@$(BUILD)/bench/generate
 
-# All comparisons with peers.
 # Compares a checkpoint with the disk's own speed, in the folder DIR.
 bench-checkpoint: benches
 	@$(BUILD)/bench/checkpoint $${DIR:-.}
 
+# All comparisons with peers.
 bench-all: bench-ops bench-resnet bench-models bench-onnx bench-serve bench-mnist bench-gpt
 
 # Compares sums over ranks with MPI_Allreduce, and training of ranks with one process and the simulator.

@@ -89,10 +89,10 @@ typedef struct bg_profile_notes {
 } bg_profile_notes;
 
 /* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. All ranks call this
- * function (brigade/transport.h), and rank 0 writes. The function takes about 50 ms to measure the machine's peak
- * speed. options.reporting.progress is called on rank 0; if it cancels, the folder does not change. Errors:
- * BG_ERROR_INVALID (no options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_CANCELED,
- * BG_ERROR_MEMORY. */
+ * function (brigade/transport.h), and rank 0 writes. The function also measures the machine's peak speed, which
+ * takes about 50 ms, or more where the system is slow to provide 64 MiB of memory. options.reporting.progress is called
+ * on rank 0; if it cancels, the folder does not change. Errors: BG_ERROR_INVALID (no options.reporting.trace, or
+ * nothing was recorded), BG_ERROR_IO, BG_ERROR_CANCELED, BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, const char *folder,
                                   bg_error *error);
 

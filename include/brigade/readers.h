@@ -66,15 +66,15 @@ typedef struct bg_tokens_options {
     const char *feature; /* the feature with the tokens; NULL: "input_ids" */
 } bg_tokens_options;
 
-/* Opens a raw token file, which is mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S,
- * which contain the inputs and the labels (the inputs shifted by one). A token that is too large is an error when its
- * sample is read. */
+/* Opens a raw token file. A small file is read into memory; from a large one, samples are read when they are requested.
+ * Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S, which contain the inputs and the labels (the inputs
+ * shifted by one). A token that is too large is an error when its sample is read. */
 BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                         bg_error *error);
 
-/* Opens a TFRecord file, which is mapped into memory. Each record is a tf.train.Example with a list of int64. Sample k
- * is int32 [S + 1], the first tokens of record k. A record with fewer tokens, or with a wrong checksum, is an error
- * when it is read. If there is an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE"), the
+/* Opens a TFRecord file. Each record is a tf.train.Example with a list of int64. Sample k is int32 [S + 1], the first
+ * tokens of record k. A record is read when its sample is requested; one with fewer tokens, or with a wrong checksum,
+ * is an error. If there is an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE"), the
  * samples are the records that it lists; otherwise they are all records. */
 BG_API bg_status bg_dataset_open_tfrecord(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                           bg_error *error);

@@ -68,11 +68,6 @@ def view(options):
     return None if options is None else library.bg_run_options_view(options)
 
 
-def view_or_defaults(options):
-    """Returns the C struct of Options, or of the defaults for None, for C functions that require one."""
-    return view(options if options is not None else Options())
-
-
 class Optimizer:
     """An optimizer: optimizer("adamw", 1e-3, weight_decay=0.1). The fields of bg_optimizer are its attributes."""
 

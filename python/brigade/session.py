@@ -75,7 +75,7 @@ class Weights(Owner, collections.abc.MutableMapping):
     def __iter__(self):
         return iter([self._at(i).name.decode() for i in range(len(self))])
 
-    def __getitem__(self, name):
+    def _find(self, name):
         found = _abi.bg_weight()
         try:
             call("bg_weights_find", self, name.encode(), ctypes.byref(found))
@@ -83,17 +83,20 @@ class Weights(Owner, collections.abc.MutableMapping):
             if error.status == CONSTANTS["BG_ERROR_NOT_FOUND"]:
                 raise KeyError(error.message) from None
             raise
+        return found
+
+    def __getitem__(self, name):
+        found = self._find(name)
         return array_of(found.type, found.data)
 
     def __setitem__(self, name, values):
-        known = _abi.bg_weight()
-        error = _abi.bg_error()
-        if library.bg_weights_find(self, name.encode(), ctypes.byref(known), ctypes.byref(error)) == 0:
-            array = as_elements(values, known.type.dtype, f"weight `{name}`")
-            number = known.type.dtype
-        else:
+        try:
+            number = self._find(name).type.dtype
+        except KeyError:
             array = np.ascontiguousarray(values)
             number = dtype_number(array.dtype)
+        else:
+            array = as_elements(values, number, f"weight `{name}`")
         made = make_type(number, array.shape)
         call("bg_weights_set", self, name.encode(), ctypes.byref(made), array.ctypes.data)
 

@@ -270,7 +270,7 @@ void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list 
     remove_listed(directory, list, step, options, log, log_user);
     folder = opendir(directory);
     if (folder == NULL)
-        warn(directory, "find", "temporary files", bgi_errno_text(errno, reason), log, log_user);
+        warn(directory, "find", "files of earlier saves", bgi_errno_text(errno, reason), log, log_user);
     while (folder != NULL && (errno = 0, entry = readdir(folder)) != NULL) {
         char tag[BGI_CHECKPOINT_TAG_BYTES];
         const char *rest;
@@ -282,7 +282,7 @@ void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list 
             remove_file(directory, entry->d_name, log, log_user);
     }
     if (folder != NULL && errno != 0)
-        warn(directory, "find", "temporary files", bgi_errno_text(errno, reason), log, log_user);
+        warn(directory, "find", "files of earlier saves", bgi_errno_text(errno, reason), log, log_user);
     if (folder != NULL)
         closedir(folder);
 }

@@ -83,7 +83,7 @@ void bgi_runs_print(const bg_type *type, const bgi_runs *runs, bgi_string *out)
 
 /* ---- reading ---- */
 
-/* Reads a decimal number below 10 * 2^58, and moves *text behind its digits. */
+/* Reads a decimal number below 2^63, and moves *text behind its digits. */
 static bool take_number(const char **text, int64_t *out)
 {
     const char *at = *text;
@@ -92,9 +92,10 @@ static bool take_number(const char **text, int64_t *out)
     if (*at < '0' || *at > '9')
         return false;
     for (; *at >= '0' && *at <= '9'; at++) {
-        if (value >= (INT64_C(1) << 58))
+        const int64_t digit = *at - '0';
+        if (value > (INT64_MAX - digit) / 10)
             return false;
-        value = 10 * value + (*at - '0');
+        value = 10 * value + digit;
     }
     *text = at;
     *out = value;
@@ -229,7 +230,7 @@ static bg_status check_once(const bgi_runs *runs, int64_t elements, bg_error *er
         if (flat.items[i].first != next)
             status = bg_error_set(error, BG_ERROR_PARSE, "element %" PRId64 " is in %s",
                                   next < flat.items[i].first ? next : flat.items[i].first,
-                                  next < flat.items[i].first ? "no part" : "two parts");
+                                  next < flat.items[i].first ? "no part" : "two runs");
         next = flat.items[i].first + flat.items[i].length;
     }
     if (status == BG_OK && next != elements)

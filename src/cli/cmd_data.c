@@ -144,9 +144,10 @@ int cli_data(int argc, char **argv)
                         "`brigade data COMMAND --help` shows a command's options.\n");
         return CLI_DONE;
     }
-    bg_error_set(
-        &error, BG_ERROR_INVALID,
-        "unknown kind of data `%s`; the commands are: brigade data digits, brigade data bench, brigade data tokenize",
-        argc > 1 ? argv[1] : "");
+    if (argc > 1)
+        bg_error_set(&error, BG_ERROR_INVALID, "unknown kind of data `%s`; the commands are digits, bench and tokenize",
+                     argv[1]);
+    else
+        bg_error_set(&error, BG_ERROR_INVALID, "no command is given; the commands are digits, bench and tokenize");
     return cli_fail("data", CLI_USAGE, &error);
 }

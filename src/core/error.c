@@ -112,5 +112,7 @@ bg_status bgi_struct_check(size_t struct_bytes, size_t own_bytes, const char *ty
 
 bg_status bgi_error_memory(bg_error *error, const char *what, size_t size_bytes)
 {
+    if (size_bytes == 0)
+        return bg_error_set(error, BG_ERROR_MEMORY, "out of memory for %s", what);
     return bg_error_set(error, BG_ERROR_MEMORY, "out of memory: %zu bytes for %s", size_bytes, what);
 }

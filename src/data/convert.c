@@ -123,7 +123,7 @@ static bg_status convert_to_integers(const conversion *c, const void *in, void *
             value = read_integer(c->from, in, i);
         } else {
             const double real = read_real(c->from, in, i);
-            if (!(real >= -0x1p62 && real <= 0x1p62) || real != floor(real))
+            if (!(real >= -0x1p63 && real < 0x1p63) || real != floor(real))
                 return fail_element(c, in, i, error);
             value = (int64_t)real;
         }

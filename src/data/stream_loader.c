@@ -535,10 +535,13 @@ static bg_status take_batch(bgi_stream_loader *loader, bg_batch *out)
     if (!loader->is_done)
         BGI_TRY(loader->options.mode == BG_LOADER_ASYNC_REBATCHED ? take_joined(loader, &p) : take_whole(loader, &p));
     out->position = loader->position;
-    if (p == NULL && loader->position == 0)
+    if (p == NULL && loader->position == 0 && loader->options.drop_last)
         return bg_error_set(&loader->failure, BG_ERROR_INVALID,
                             "loader: epoch %" PRIu64 " of the stream ended before a whole batch of %" PRIu64,
                             loader->epoch, loader->options.batch_size);
+    if (p == NULL && loader->position == 0)
+        return bg_error_set(&loader->failure, BG_ERROR_INVALID,
+                            "loader: epoch %" PRIu64 " of the stream has no samples", loader->epoch);
     if (p == NULL) {
         loader->is_done = true;
         return BG_OK;

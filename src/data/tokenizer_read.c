@@ -25,6 +25,7 @@ enum { FILE_LIMIT_BYTES = 1 << 28, BYTE_CHARACTERS = 512 };
 typedef struct reader {
     const char *name; /* name of the file that is being read */
     json_t *vocab;    /* the object, borrowed */
+    json_t *unknown;  /* added tokens that the vocabulary does not have, and their numbers */
     bg_tokenizer *tokenizer;
     bg_error *error;
 } reader;
@@ -402,7 +403,8 @@ static bg_status sort_special(const reader *r)
     return BG_OK;
 }
 
-/* Adds tokens that are matched as text; those that the vocabulary has must have the same number there. */
+/* Adds tokens that are matched as text. A token that the vocabulary has, or an earlier item, must have the same number
+ * there. */
 static bg_status add_added(const reader *r, const json_t *added)
 {
     bg_tokenizer *tokenizer = r->tokenizer;
@@ -416,12 +418,13 @@ static bg_status add_added(const reader *r, const json_t *added)
     {
         const char *content = json_string_value(json_object_get(token, "content"));
         const json_t *number = json_object_get(token, "id"), *known = json_object_get(r->vocab, content);
+        const json_t *first = json_object_get(r->unknown, content);
 
-        if (known == NULL)
+        if (first == number) /* the same object, so this is the first item with the token */
             BGI_TRY(add_piece(r, content, number, content, (uint32_t)strlen(content)));
-        else if (!json_equal(known, number))
-            return bg_error_set(r->error, BG_ERROR_PARSE,
-                                "%s: added token `%.100s` has another number in the vocabulary", r->name, content);
+        else if (!json_equal(known != NULL ? known : first, number))
+            return bg_error_set(r->error, BG_ERROR_PARSE, "%s: added token `%.100s` has another number in %s", r->name,
+                                content, known != NULL ? "the vocabulary" : "another item of `added_tokens`");
         tokenizer->special[tokenizer->special_count++] = (uint32_t)json_integer_value(number);
         if (strcmp(content, BGI_END_OF_TEXT) == 0)
             tokenizer->end_of_text = (uint32_t)json_integer_value(number);
@@ -443,23 +446,39 @@ static bg_status read_json(const reader *r, const json_t *merges, const json_t *
     return BG_OK;
 }
 
+/* Checks the added tokens, and lists those that the vocabulary does not have. */
+static bg_status list_unknown(const reader *r, const json_t *added)
+{
+    size_t index;
+    json_t *token;
+
+    json_array_foreach(added, index, token)
+    {
+        const char *content;
+        BGI_TRY(check_added(r, token));
+        content = json_string_value(json_object_get(token, "content"));
+        if (json_object_get(r->vocab, content) == NULL && json_object_get(r->unknown, content) == NULL &&
+            json_object_set_nocheck(r->unknown, content, json_object_get(token, "id")) != 0)
+            return bgi_error_memory(r->error, "added tokens", 0);
+    }
+    return BG_OK;
+}
+
 static bg_status parse_root(reader *r, const json_t *root)
 {
     const json_t *model = json_object_get(root, "model"), *merges = json_object_get(model, "merges");
     const json_t *added = json_object_get(root, "added_tokens");
-    size_t index, count;
-    json_t *token;
+    size_t count;
 
     r->vocab = json_object_get(model, "vocab");
     BGI_TRY(check_kind(r, root));
     if (!json_is_array(merges))
         return bg_error_set(r->error, BG_ERROR_PARSE, "%s: has no array `model.merges`", r->name);
-    count = json_object_size(r->vocab);
-    json_array_foreach(added, index, token)
-    {
-        BGI_TRY(check_added(r, token));
-        count += json_object_get(r->vocab, json_string_value(json_object_get(token, "content"))) == NULL;
-    }
+    r->unknown = json_object();
+    if (r->unknown == NULL)
+        return bgi_error_memory(r->error, "added tokens", 0);
+    BGI_TRY(list_unknown(r, added));
+    count = json_object_size(r->vocab) + json_object_size(r->unknown);
     BGI_TRY(bgi_tokenizer_allocate((uint32_t)count, (uint32_t)json_array_size(merges), &r->tokenizer, r->error));
     return read_json(r, merges, added);
 }
@@ -473,6 +492,7 @@ bg_status bgi_tokenizer_parse_json(const char *name, const char *text, size_t si
 
     BGI_TRY(bgi_json_parse(name, text, size_bytes, &root, error));
     status = parse_root(&r, root);
+    json_decref(r.unknown);
     json_decref(root);
     if (status == BG_OK)
         *out = r.tokenizer;

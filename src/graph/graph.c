@@ -442,10 +442,15 @@ static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_va
     }
     while (input_count > 0 && bg_value_is_null(inputs[input_count - 1]))
         input_count--;
-    if (input_count < op_type->minimum_inputs || input_count > op_type->maximum_inputs ||
-        input_count + op_type->output_count > MAXIMUM_OPERANDS) {
+    if (input_count < op_type->minimum_inputs || input_count > op_type->maximum_inputs) {
         bg_graph_fail(graph, BG_ERROR_INVALID, "%u operands are given; the op takes %u to %u", input_count,
                       op_type->minimum_inputs, op_type->maximum_inputs);
+        return false;
+    }
+    if ((uint64_t)input_count + op_type->output_count > MAXIMUM_OPERANDS) {
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "%u operands are given, and the op has %u outputs; both together can be at most %d", input_count,
+                      op_type->output_count, MAXIMUM_OPERANDS);
         return false;
     }
     for (uint32_t i = 0; i < input_count; i++) {

@@ -55,7 +55,7 @@ bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_s
     kept = *shard;
     kept.whole.dtype = bgi_graph_kept_dtype(graph, role, shard->whole.dtype);
     if (bg_shard_piece(&graph->mesh, &kept, &piece, &graph->error) != BG_OK) {
-        bg_error_context(&graph->error, graph->error.status, "variable `%s`", name);
+        bg_error_context(&graph->error, graph->error.status, "variable `%s%s`", graph->prefix, name);
         return (bg_value){0};
     }
     variable = bg_graph_variable(graph, name, &piece, role, initializer);
@@ -155,7 +155,7 @@ bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_
     kept.whole.dtype = bgi_graph_kept_dtype(graph, BG_ROLE_PARAMETER, section->whole.dtype);
     if (bgi_section_validate(&kept, &graph->error) != BG_OK ||
         check_section(graph, &kept, initializer, &graph->error) != BG_OK) {
-        bg_error_context(&graph->error, graph->error.status, "variable `%s`", name);
+        bg_error_context(&graph->error, graph->error.status, "variable `%s%s`", graph->prefix, name);
         return (bg_value){0};
     }
     type = bgi_section_type(&kept);

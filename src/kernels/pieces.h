@@ -26,7 +26,9 @@ static inline int64_t bgi_piece_live(int64_t elements, uint32_t pieces, uint32_t
     return left < 0 ? 0 : left < size ? left : size;
 }
 
-/* Returns whether the operand has all pieces; the whole tensor has `elements` elements. */
+/* Returns whether the operand has all pieces; the whole tensor has `elements` elements. With several pieces, an operand
+ * of this size is no piece: only tensors of at least two elements are sharded (transform/sharding.c), so that a piece
+ * is less than the whole. */
 static inline bool bgi_has_all_pieces(const bg_type *operand, int64_t elements)
 {
     return bg_type_element_count(operand) == elements;

@@ -46,8 +46,11 @@ static bg_value make_input(bgi_mapper *m, bgi_item *item)
     bg_onnx_port *port = &m->build->onnx->inputs[item->index];
 
     if (port->dtype == BG_DTYPE_NONE) {
-        bgi_map_refuse(m, "input `%s` has elements of type %s, which graphs do not have", port->name,
-                       port->element[0] != '\0' ? port->element : "that is no tensor's");
+        if (port->element[0] != '\0')
+            bgi_map_refuse(m, "input `%s` has elements of type %s, which graphs do not have", port->name,
+                           port->element);
+        else
+            bgi_map_refuse(m, "input `%s` is not a tensor, or has no element type", port->name);
         return (bg_value){0};
     }
     if (port->rank > BG_MAX_RANK) {

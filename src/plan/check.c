@@ -566,6 +566,9 @@ static bg_status check_tables(const bg_plan *plan, bg_error *error)
             return bg_error_set(error, BG_ERROR_INTERNAL,
                                 "carried value %u is variable %u, but the plan has %u variables", i, plan->carried[i],
                                 plan->variable_count);
+    if (plan->condition != NULL && plan->condition_output >= plan->output_count)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "the condition is output %u, but the plan has %u outputs",
+                            plan->condition_output, plan->output_count);
     return BG_OK;
 }
 

@@ -25,6 +25,7 @@
 #include <stdio.h>
 
 #include "core/error.h"
+#include "plan/log.h"
 
 /* The producer of a remote edge has two slots, because it writes one while the other is being stored. */
 enum { PRODUCER_SLOTS = 2 };
@@ -309,7 +310,7 @@ void bgi_warn_of_idle_rules(const bgi_compiler *c)
     const uint32_t of_training = 1u << BG_LOCATION_ACCUMULATORS | 1u << BG_LOCATION_STATE;
     const bg_options *options = &c->plan->options;
 
-    for (uint32_t i = 0; options->reporting.log != NULL && i < options->memory.location_rule_count; i++) {
+    for (uint32_t i = 0; bgi_log_is_enabled(options) && i < options->memory.location_rule_count; i++) {
         const bg_location_rule *rule = &options->memory.location_rules[i];
         char text[256];
         if ((!c->plan->training && (rule->classes & of_training) != 0) || rule_has_match(c, rule))
@@ -318,7 +319,7 @@ void bgi_warn_of_idle_rules(const bgi_compiler *c)
                  "location_rules[%u] `%s` matches no tensor of its classes and does nothing; compare it with the "
                  "tensors' names",
                  i, rule->pattern);
-        options->reporting.log(options->reporting.log_user, BG_LOG_WARNING, text);
+        bgi_log(options, BG_LOG_WARNING, text);
     }
 }
 

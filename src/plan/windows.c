@@ -193,11 +193,10 @@ static uint32_t list_windows(const bgi_compiler *c, const bgi_buckets *of_device
         }
         for (int is_out = 0; is_out < 2; is_out++) {
             const uint32_t ring = is_out != 0 ? c->edges->facts[buffer->edge].out_ring : buffer->edge;
-            const bgi_plan_edge *slots = &c->plan->edges[ring];
             if (ring == BGI_NO_EDGE)
                 continue;
             windows[count] = (window){.buffer = b, .ring = ring, .is_out = is_out != 0};
-            units[count++].size = slots->slot_bytes * slots->depth;
+            units[count++].size = c->plan->edges[ring].slot_bytes * c->plan->edges[ring].depth;
         }
     }
     return count;

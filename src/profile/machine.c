@@ -1,8 +1,8 @@
 /*
  * machine.c: measures the peak speed of this machine on as many threads as the session has workers: products and sums
  * of float32 in registers, and copies of memory that is larger than most caches. The two measurements take about 10 ms
- * each. They give upper bounds on the speed of calls, and are not a benchmark. The fastest part of each measurement
- * counts, because other programs may interrupt a thread.
+ * each, and the first writes to the 64 MiB of memory often take longer. They give upper bounds on the speed of calls,
+ * and are not a benchmark. The fastest part of each measurement counts, because other programs may interrupt a thread.
  */
 #include "profile/machine.h"
 

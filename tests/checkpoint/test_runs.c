@@ -84,6 +84,24 @@ static void test_random_cuts(void **state)
     }
 }
 
+/* Numbers have no other limit than that of the type. */
+static void test_largest_number(void **state)
+{
+    const char *const text =
+        "uint8[9223372036854775807] 0:0+5000000000000000000 1:5000000000000000000+4223372036854775807";
+    bgi_runs runs = {0};
+    bg_error error = {0};
+    bg_type type;
+
+    (void)state;
+    if (bgi_runs_parse(text, 2, &type, &runs, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    assert_true(type.dims[0] == INT64_MAX && runs.items[1].first == INT64_C(5000000000000000000));
+    bgi_runs_clear(&runs);
+    assert_int_equal(bgi_runs_parse("uint8[9223372036854775808] 0:0+1", 2, &type, &runs, NULL), BG_ERROR_PARSE);
+    bgi_runs_clear(&runs);
+}
+
 static void test_refusals(void **state)
 {
     static const struct {
@@ -96,18 +114,19 @@ static void test_refusals(void **state)
         {"float32[4]", "element 0 is in no part"},
         {"float32[4] 0:0+3", "element 3 is in no part"},
         {"float32[4] 0:1+3", "element 0 is in no part"},
-        {"float32[4] 0:0+2 1:1+3", "element 1 is in two parts"},
-        {"float32[4] 0:0+5", "inside 4"},
-        {"float32[4] 4:0+4", "below 4"},
-        {"float32[4] 0:0+4 ", "must be elements"},
-        {"float32[4] 0:0+4,", "must be elements"},
-        {"float32[8] 0:0+1*8/0", "must be elements"},
-        {"float32[8] 0:0+2*4/1", "must be elements"},
-        {"float32[8] 0:0+2*5/2", "must be elements"},
-        {"float32[8] 0:0+2*2/4 1:2+2*2/4 2:0+1", "element 0 is in two parts"},
+        {"float32[4] 0:0+2 1:1+3", "element 1 is in two runs"},
+        {"float32[4] 0:0+3 0:2+2", "element 2 is in two runs"},
+        {"float32[4] 0:0+5", "elements below 4"},
+        {"float32[4] 4:0+4", "a part below 4"},
+        {"float32[4] 0:0+4 ", "must name a part below 4"},
+        {"float32[4] 0:0+4,", "must name a part below 4"},
+        {"float32[8] 0:0+1*8/0", "must name a part below 4"},
+        {"float32[8] 0:0+2*4/1", "must name a part below 4"},
+        {"float32[8] 0:0+2*5/2", "must name a part below 4"},
+        {"float32[8] 0:0+2*2/4 1:2+2*2/4 2:0+1", "element 0 is in two runs"},
         {"float32[8] 0:0+2*2/4 1:2+1*2/4", "element 3 is in no part"},
-        {"float32[8] 0:9223372036854775807+1", "must be elements"},
-        {"float32[8] 0:0+1*9223372036854775807/9223372036854775807", "must be elements"},
+        {"float32[8] 0:9223372036854775807+1", "must name a part below 4"},
+        {"float32[8] 0:0+1*9223372036854775807/9223372036854775807", "must name a part below 4"},
         {"float32[1000000000] 0:0+1*500000000/2 1:1+1*499999999/2 1:999999999+1", "separate ranges"},
     };
 
@@ -130,6 +149,7 @@ int main(void)
         cmocka_unit_test(test_columns_are_one_run),
         cmocka_unit_test(test_rows_join),
         cmocka_unit_test(test_random_cuts),
+        cmocka_unit_test(test_largest_number),
         cmocka_unit_test(test_refusals),
     };
 

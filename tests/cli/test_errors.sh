@@ -23,7 +23,8 @@ done
 error 2 '--quiet takes no value; it was given `yes`' mnist --quiet=yes
 error 2 'no model is given' plan
 error 2 'unknown model `gtp`' plan gtp
-error 2 'unknown kind of data' data letters
+error 2 'unknown kind of data `letters`; the commands are digits, bench and tokenize' data letters
+error 2 'no command is given; the commands are digits, bench and tokenize' data
 error 2 'no output is named' data digits
 error 2 'no command is given; the commands are show, list' schedule
 error 2 'unknown command `draw`; the commands are show, list' schedule draw

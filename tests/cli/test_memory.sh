@@ -26,7 +26,7 @@ right_files() {
             [ -z "$(tail -c 1 "$1/$file")" ] && ! grep -q -v '^{.*}$' "$1/$file" || { echo "$file has half a line"; return 1; } ;;
         *)
             cmp -s "$1/$file" "new/$file" || { [ "$2" -ne 0 ] && cmp -s "$1/$file" "old/$file"; } ||
-                grep -q "cannot remove ${file##*/} from" err ||
+                grep -q "cannot remove ${file##*/} in" err ||
                 { echo "$file is neither the old one nor the new one"; return 1; } ;;
         esac
     done

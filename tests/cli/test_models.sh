@@ -15,7 +15,7 @@ flags="-std=c11 -D_POSIX_C_SOURCE=200809L ${sanitize:+-fsanitize=$sanitize}"
 # Copies the program's sources and adds the new model, whose row follows the last one.
 mkdir -p "$folder/src"
 cp -r src/cli "$folder/src/cli"
-cp tests/cli/third_model.c "$folder/src/cli/points.c"
+cp tests/cli/points_model.c "$folder/src/cli/points.c"
 echo 'CLI_MODEL(points)' >>"$folder/src/cli/models.def"
 
 begin_case size

@@ -59,6 +59,18 @@ static void test_the_first_cause_is_kept(void **state)
     assert_string_equal(error.message, "first");
 }
 
+static void test_a_size_that_is_not_known_is_left_out(void **state)
+{
+    bg_error error = {0};
+
+    (void)state;
+    assert_int_equal(bgi_error_memory(&error, "a name", 0), BG_ERROR_MEMORY);
+    assert_string_equal(error.message, "out of memory for a name");
+    bg_error_clear(&error);
+    bgi_error_memory(&error, "a name", 12);
+    assert_string_equal(error.message, "out of memory: 12 bytes for a name");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -66,6 +78,7 @@ int main(void)
         cmocka_unit_test(test_a_table_of_memory_keeps_its_lines),
         cmocka_unit_test(test_what_grows_beyond_the_message_is_cut),
         cmocka_unit_test(test_the_first_cause_is_kept),
+        cmocka_unit_test(test_a_size_that_is_not_known_is_left_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

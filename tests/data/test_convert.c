@@ -206,6 +206,29 @@ static void test_floats_become_integers_when_whole(void **state)
     bg_dataset_destroy(set);
 }
 
+/* All whole floats that int64 can represent are converted. */
+static void test_the_largest_floats_become_integers(void **state)
+{
+    const float fit[SAMPLES] = {0x1.fffffep62f, -0x1p63f, 0x1.8p62f}, beyond[SAMPLES] = {0, 0x1p63f, 0};
+    const float below[SAMPLES] = {0, 0, -0x1.000002p63f};
+    const bg_convert_options options = {.type = bg_scalar(BG_INT64)};
+    int64_t out[SAMPLES];
+    unsigned char *const tensors[] = {(unsigned char *)out};
+    bg_dataset *set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), fit), &options);
+
+    (void)state;
+    require(read_all(set, tensors));
+    assert_true(out[1] == INT64_C(0x7fffff8000000000) && out[2] == INT64_MIN && out[0] == INT64_C(3) << 61);
+    bg_dataset_destroy(set);
+    set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), beyond), &options);
+    assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
+    assert_says("is 9.22337204e+18, which does not fit int64; it must be a whole number of 64 bits");
+    bg_dataset_destroy(set);
+    set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), below), &options);
+    assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
+    bg_dataset_destroy(set);
+}
+
 static void test_narrow_floats(void **state)
 {
     const bg_dtype types[] = {BG_FLOAT16, BG_BFLOAT16};
@@ -366,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_floats_are_normalized),
         cmocka_unit_test(test_integers_fit_or_fail),
         cmocka_unit_test(test_floats_become_integers_when_whole),
+        cmocka_unit_test(test_the_largest_floats_become_integers),
         cmocka_unit_test(test_narrow_floats),
         cmocka_unit_test(test_conversions_that_cannot_be),
         cmocka_unit_test(test_zip),

@@ -441,6 +441,14 @@ static void test_stream_refusals(void **state)
     assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
     assert_string_equal(error.message, "loader: epoch 0 of the stream ended before a whole batch of 1");
     bg_loader_destroy(loader);
+    options = good;
+    options.drop_last = false;
+    loader = make_loader(&stream, &options);
+    assert_int_equal(bg_loader_begin_epoch(loader, 0, NULL), BG_OK);
+    bg_error_clear(&error);
+    assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
+    assert_string_equal(error.message, "loader: epoch 0 of the stream has no samples");
+    bg_loader_destroy(loader);
     assert_int_equal(w.open_count, 0);
 }
 

@@ -332,7 +332,8 @@ static void test_json(void **state)
 
         snprintf(rest, sizeof rest,
                  "%s, \"normalizer\": null, \"added_tokens\": [{\"id\": 259, \"content\": \"<|x|>\"}, "
-                 "{\"id\": 258, \"content\": \"<|endoftext|>\"}, {\"id\": 260, \"content\": \"<|x|> é\"}]",
+                 "{\"id\": 258, \"content\": \"<|endoftext|>\"}, {\"id\": 259, \"content\": \"<|x|>\"}, "
+                 "{\"id\": 260, \"content\": \"<|x|> é\"}]",
                  cutter);
         text = make_json(", \"\\u0120a\": 256, \"\\u0120ab\": 257, \"<|endoftext|>\": 258", merges[i], rest);
         if (i == 0) /* GPT-2's own file does not say the model's type. */
@@ -385,6 +386,10 @@ static void test_bad_json(void **state)
         {"", "[]",
          ", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 3, \"content\": \"a\"}]",
          "added token `a` has another number in the vocabulary"},
+        {"", "[]",
+         ", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 256, \"content\": \"<x>\"}, "
+         "{\"id\": 257, \"content\": \"<x>\"}]",
+         "added token `<x>` has another number in another item of `added_tokens`"},
         {"", "[]", ", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 3}]",
          "an item of `added_tokens` must have a text `content` and a whole number `id`"}};
     static const struct {

@@ -72,6 +72,16 @@ static void add_wrong_input_count(bg_graph *g, bg_value x)
 {
     bg_graph_add(g, &toy_view, "v", (bg_value[]){x, x}, 2, NULL, NULL);
 }
+static void add_too_many_operands(bg_graph *g, bg_value x)
+{
+    bg_op_type type = toy_view;
+    bg_value many[64];
+
+    for (int i = 0; i < 64; i++)
+        many[i] = x;
+    type.maximum_inputs = 64;
+    bg_graph_add(g, &type, "v", many, 64, NULL, NULL);
+}
 static void add_without_attributes(bg_graph *g, bg_value x)
 {
     bg_graph_add(g, &toy_sum, "s", &x, 1, NULL, NULL);
@@ -321,6 +331,8 @@ static void test_errors(void **state)
         const char *part;
     } cases[] = {
         {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands are given; the op takes 1 to 1"},
+        {add_too_many_operands, BG_ERROR_INVALID,
+         "view `v`: 64 operands are given, and the op has 1 outputs; both together can be at most 64"},
         {add_without_attributes, BG_ERROR_INVALID, "attributes is NULL"},
         {add_unexpected_attributes, BG_ERROR_INVALID,
          "view `v`: attributes are given, but `attributes_bytes` of the op type is 0"},

@@ -49,6 +49,32 @@ static void test_sections_are_of_a_whole_in_the_scope(void **state)
     bg_graph_destroy(graph);
 }
 
+static void expect_error(bg_graph *graph, const char *words)
+{
+    bg_error error = {0};
+
+    assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_INVALID);
+    if (strstr(error.message, words) == NULL)
+        fail_msg("%s\nlacks: %s", error.message, words);
+    bg_graph_destroy(graph);
+}
+
+static void test_errors_give_the_name_in_the_scope(void **state)
+{
+    const bg_section nameless = {.name = "", .whole = bg_vector(BG_FLOAT32, 4), .count = 2};
+    const bg_shard odd = {.whole = bg_vector(BG_FLOAT32, 4), .dims = {{.axis = (bg_mesh_axis)7}}};
+    bg_graph *graph = toy_graph();
+
+    (void)state;
+    bg_scope_begin(graph, "head");
+    bg_graph_section_parameter(graph, "w.0", &nameless, NULL);
+    expect_error(graph, "variable `head.w.0`: ");
+    graph = toy_graph();
+    bg_scope_begin(graph, "head");
+    bg_graph_sharded_parameter(graph, "w", &odd, NULL);
+    expect_error(graph, "variable `head.w`: ");
+}
+
 static void test_the_same_name_is_free_in_another_scope(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);
@@ -82,16 +108,6 @@ static void test_a_clone_has_no_scope(void **state)
     assert_int_equal(bgi_graph_clone(graph, &clone, &error), BG_OK);
     assert_string_equal(bg_graph_name(clone, bg_graph_parameter(clone, "a.w.state", &type, NULL)), "a.w.state");
     bg_graph_destroy(clone);
-    bg_graph_destroy(graph);
-}
-
-static void expect_error(bg_graph *graph, const char *words)
-{
-    bg_error error = {0};
-
-    assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_INVALID);
-    if (strstr(error.message, words) == NULL)
-        fail_msg("%s\nlacks: %s", error.message, words);
     bg_graph_destroy(graph);
 }
 
@@ -130,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_get_their_scopes_in_front),
         cmocka_unit_test(test_sections_are_of_a_whole_in_the_scope),
+        cmocka_unit_test(test_errors_give_the_name_in_the_scope),
         cmocka_unit_test(test_the_same_name_is_free_in_another_scope),
         cmocka_unit_test(test_a_clone_has_no_scope),
         cmocka_unit_test(test_scopes_that_cannot_be),

@@ -101,9 +101,50 @@ static void test_shapes(void **state)
               &random);
 }
 
+/* A NaN that reaches relu stays NaN, and the gradient of its result flows on. */
+static void test_relu_keeps_nan(void **state)
+{
+    enum { STEPS = 3, SAMPLES = 5, WIDTH = 19, AT = (1 * SAMPLES + 2) * WIDTH + 4 };
+    const bgi_recurrent_attributes attributes = {.relu = true};
+    const bg_type x = bg_tensor3(BG_FLOAT32, STEPS, SAMPLES, WIDTH), state_type = bg_matrix(BG_FLOAT32, SAMPLES, WIDTH);
+    kernel_case c = begin_case(BGI_KERNEL_RNN, &attributes, BG_FLOAT32, WIDTH, STEPS);
+    kernel_case back = begin_case(BGI_KERNEL_RNN_BACKWARD, &attributes, BG_FLOAT32, WIDTH, STEPS);
+    random_state random = {3};
+    void *results[CASE_OPERANDS];
+    const float *y, *dx;
+
+    (void)state;
+    ((float *)case_input(&c, x, &random, -1, 1))[AT] = NAN;
+    case_input(&c, bg_matrix(BG_FLOAT32, WIDTH, WIDTH), &random, -0.2, 0.2);
+    case_input(&c, state_type, &random, -1, 1);
+    case_output(&c, x);
+    assert_int_equal(case_check(&c, 0), count_isas());
+    assert_true(case_run(&c, REFERENCE, 0, results));
+    y = results[c.input_count];
+    for (int i = 0; i < STEPS * SAMPLES * WIDTH; i++) /* the NaN, and the later states of its sample */
+        assert_int_equal(isnan(y[i]) != 0, i == AT || (i >= 2 * SAMPLES * WIDTH && i / WIDTH % SAMPLES == 2));
+
+    take(&back, &c, results, 1, &random);
+    take(&back, &c, results, 2, &random);
+    take(&back, &c, results, c.input_count, &random);
+    case_input(&back, x, &random, 0.5, 1);
+    case_output(&back, x);
+    case_output(&back, state_type);
+    assert_int_equal(case_check(&back, 0), count_isas());
+    free_results(&c, results);
+    assert_true(case_run(&back, REFERENCE, 0, results));
+    dx = results[back.input_count];
+    for (int unit = 0; unit < WIDTH; unit++) /* all are NaN in the last step, which is the first of the backward pass */
+        assert_true(dx[(2 * SAMPLES + 2) * WIDTH + unit] >= 0.5f);
+    free_results(&back, results);
+    case_clear(&c);
+    case_clear(&back);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_shapes),
+                                       cmocka_unit_test(test_relu_keeps_nan)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

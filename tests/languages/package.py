@@ -354,6 +354,9 @@ expect(len(names) > 0 and names["fc1.bias"].shape == (8,), "weights keep their s
 with bg.Graph() as closed:
     pass
 expect_error(lambda: closed.check(), bg.Error, "graph", "a graph that is closed")
+with bg.Weights() as closed:
+    pass
+expect_error(lambda: closed.__setitem__("w", [1.0]), bg.Error, "bg_weights_find", "weights that cannot be searched get no new one")
 
 print(f"{counts['passed']} passed, {counts['failed']} failed")
 sys.exit(counts["failed"] > 0)

@@ -180,6 +180,11 @@ static void refusals_are_told_at_once(void **state)
     assert_int_equal(build(onnx, &options), BG_ERROR_SHAPE);
     assert_non_null(strstr(error.message, "/layer/0/Gemm"));
     bg_onnx_destroy(onnx);
+    test_model_file_init(&file);
+    file.type.tensor_type = NULL; /* a sequence, for example */
+    onnx = parse(&file);
+    refuses(onnx, NULL, BG_ERROR_UNSUPPORTED, "input `x` is not a tensor, or has no element type");
+    bg_onnx_destroy(onnx);
 }
 
 static void blocks_are_scopes(void **state)

@@ -262,10 +262,11 @@ static void test_same_plan(void **state)
 /* A plan from the cache repeats the compiler's messages. */
 static void test_notes_are_said_again(void **state)
 {
+    const bg_location_rule rule = {1u << BG_LOCATION_WEIGHTS, "no such *", {.place = BG_PLACE_REMOTE}};
     bg_options options = bg_options_defaults();
     char folder[TEST_FOLDER_BYTES];
     char log_folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16], *text = NULL;
-    size_t size = 0, warnings = 0, of_passes = 0;
+    size_t size = 0, warnings = 0, of_passes = 0, of_rules = 0;
     notes said[2] = {{{0}}, {{0}}};
 
     (void)state;
@@ -273,6 +274,8 @@ static void test_notes_are_said_again(void **state)
     options.files.cache_dir = folder;
     options.execution.gradient_accumulation = 2; /* too few micro-batches for the pipeline, which is a warning */
     options.numerics.stochastic_rounding = true; /* float32 weights, for which a pass over the graph warns */
+    options.memory.location_rules = &rule;       /* it matches nothing */
+    options.memory.location_rule_count = 1;
     options.reporting.log = keep_note;
     test_folder_create(log_folder);
     options.files.log_dir = log_folder;
@@ -281,6 +284,7 @@ static void test_notes_are_said_again(void **state)
         bg_plan_destroy(make_plan(test_model_at(0), &options, i == 1, "notes"));
         assert_non_null(strstr(said[i].text, "gradient accumulation is 2, below the"));
         assert_non_null(strstr(said[i].text, "stochastic rounding has no effect"));
+        assert_non_null(strstr(said[i].text, "location_rules[0] `no such *` matches no tensor"));
     }
     assert_non_null(strstr(said[0].text, "cache: the plan is stored in"));
     assert_non_null(strstr(said[0].text, "plan: compiled in"));
@@ -293,8 +297,11 @@ static void test_notes_are_said_again(void **state)
         warnings++;
     for (const char *at = text; (at = strstr(at, " warning: stochastic rounding has no effect")) != NULL; at++)
         of_passes++;
+    for (const char *at = text; (at = strstr(at, " warning: location_rules[0] `no such *` matches no")) != NULL; at++)
+        of_rules++;
     assert_int_equal(warnings, 2);
     assert_int_equal(of_passes, 2);
+    assert_int_equal(of_rules, 2);
     assert_non_null(strstr(text, " info: plan: loaded from cache in"));
     free(text);
 

@@ -210,12 +210,27 @@ static void turns_are_one_sequence(void **state)
     bg_graph_destroy(graph);
 }
 
+/* A plan file could name an output that does not exist, so that a loop would wait forever for its condition. */
+static void the_condition_is_an_output(void **state)
+{
+    bg_plan *plan = make_plan(false, "condition");
+
+    (void)state;
+    plan->condition = plan;
+    plan->condition_output = plan->output_count;
+    expect_refusal(plan, "the condition is output 1, but the plan has 1 outputs");
+    plan->condition_output--;
+    assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
+    plan->condition = NULL;
+    bg_plan_destroy(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_is_copied_from_another), cmocka_unit_test(an_output_is_kept_at_home),
         cmocka_unit_test(memory_of_others_is_refused),      cmocka_unit_test(windows_are_acquired_and_sent),
-        cmocka_unit_test(turns_are_one_sequence),
+        cmocka_unit_test(turns_are_one_sequence),           cmocka_unit_test(the_condition_is_an_output),
     };
 
     return cmocka_run_group_tests_name("plan/check", tests, NULL, NULL);

@@ -491,7 +491,7 @@ static void test_refuses_without_trace(void **state)
     options.reporting.trace = false;
     run = run_network(&options, true);
     assert_int_equal(bg_profile_write_trace(run.session, run.plan, run.path, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "options.trace"));
+    assert_non_null(strstr(error.message, "options.reporting.trace"));
     assert_int_equal(bg_profile_print_summary(run.session, run.plan, &text, NULL), BG_ERROR_INVALID);
     assert_null(text);
     clear(&run);

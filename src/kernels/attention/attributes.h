@@ -52,7 +52,8 @@ typedef struct bgi_attention_attributes {
     int64_t key_heads;
     int64_t window; /* a query sees keys at a distance below this; 0: all */
     int64_t offset; /* the position of query 0 */
-    double alibi;   /* the exponent of the smallest slope: 8 in the paper; 0: no slopes */
+    double alibi; /* the exponent of the smallest slope: 8 in the paper; 0: no slopes, as the ops require with an axis,
+                     because `heads` is then not the number of all heads */
 } bgi_attention_attributes;
 
 /* These two functions return the range of keys that a query sees: the first key, and the end, which is not included.

@@ -31,8 +31,9 @@ typedef struct bgi_loss_attributes {
     bg_loss_reduction reduction;
     int64_t ignore_index;
     bg_mesh_axis axis;
-    int64_t classes;             /* classes over all shards; 0: the number of columns of logits */
-    double smoothing;            /* this fraction of a label's weight is spread over all classes */
+    int64_t classes;  /* classes over all shards; 0: the number of columns of logits */
+    double smoothing; /* this fraction of a label's weight is spread over all classes; the ops refuse it with an
+                         axis and with log-likelihoods, so kernels for these do not read it */
     uint8_t are_log_likelihoods; /* logits are logarithms of probabilities: log_sum_exp is 0 */
 } bgi_loss_attributes;
 

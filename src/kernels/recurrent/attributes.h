@@ -19,7 +19,7 @@
  *
  *     LSTM  i, f, g, o in x and s:  i, f, o = sigmoid(x + s), g = tanh(x + s);  c' = f c + i g,  h' = o tanh(c')
  *     GRU   r, z, n in x and s:     r, z = sigmoid(x + s), n = tanh(x + r s);  h' = (1 - z) n + z h
- *     RNN   h' = tanh(x + s), or max(0, x + s) with `relu`
+ *     RNN   h' = tanh(x + s), or max(0, x + s) with `relu`, which keeps NaN
  *
  * With `reset_first` the s of a GRU's n is weight (r h) + bias, and n = tanh(x + s).
  *

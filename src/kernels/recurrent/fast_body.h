@@ -522,13 +522,19 @@ static void run_gru_backward(const bg_kernel_call *call, uint32_t part)
 
 /* ---- RNN ---- */
 
+/* As in elementwise functions, relu keeps NaN, and passes the gradient of NaN on. */
+ALWAYS_INLINE vm is_relu_open(vf x)
+{
+    return vmask_or(vgreater(x, vset(0.0f)), vis_nan(x));
+}
+
 static void step_rnn_row(const float *x, const float *s, float *h, bool relu, int64_t width)
 {
     FOR_ROW(width, live)
     {
         const vf sum = vload_n(x + i, live) + vload_n(s + i, live);
 
-        vstore_n(h + i, relu ? vmax(sum, vset(0.0f)) : vtanh(sum), live);
+        vstore_n(h + i, relu ? vselect(is_relu_open(sum), sum, vset(0.0f)) : vtanh(sum), live);
     }
 }
 
@@ -573,7 +579,7 @@ static void differentiate_rnn_row(const float *y, const float *dh, float *d, boo
     {
         const vf value = vload_n(y + i, live), given = vload_n(dh + i, live);
 
-        vstore_n(d + i, relu ? vselect(vgreater(value, zero), given, zero) : given * (one - value * value), live);
+        vstore_n(d + i, relu ? vselect(is_relu_open(value), given, zero) : given * (one - value * value), live);
     }
 }
 

@@ -178,7 +178,7 @@ static void step_rnn(const recurrence *r, int64_t step, int64_t sample, int64_t 
     const double sum = load(r, r->call->operands[0], row, width, unit) + sum_hidden(r, step, sample, unit);
     const bool relu = ((const bgi_recurrent_attributes *)r->call->attributes)->relu;
 
-    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit, relu ? fmax(sum, 0.0) : tanh(sum));
+    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit, relu ? (sum <= 0.0 ? 0.0 : sum) : tanh(sum));
 }
 
 void bgi_reference_rnn(const bg_kernel_call *call, uint32_t part)
@@ -363,7 +363,7 @@ static void step_rnn_back(const recurrence *r, int64_t step, int64_t sample, int
     const double dh =
         load(r, r->call->operands[3], row, width, unit) + sum_across(r, bgi_output(r->call, 0), step, sample, unit);
 
-    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit, relu ? (y > 0.0 ? dh : 0.0) : dh * (1.0 - y * y));
+    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit, relu ? (y <= 0.0 ? 0.0 : dh) : dh * (1.0 - y * y));
 }
 
 void bgi_reference_rnn_backward(const bg_kernel_call *call, uint32_t part)

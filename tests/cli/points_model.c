@@ -1,5 +1,5 @@
 /*
- * third_model.c: a user's model for the program: a network of two layers that learns in which quadrant of the plane a
+ * points_model.c: a user's model for the program: a network of two layers that learns in which quadrant of the plane a
  * point lies. Only this file and `CLI_MODEL(points)` in models.def are needed; test_models.sh builds a program with
  * them.
  */
