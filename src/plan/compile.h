@@ -6,7 +6,8 @@
  *     attempts.c  compiles a request until automatic stages fit the budgets
  *     passes.c    runs the passes that passes.def lists, verifies and prints what they make; results.h: what that is
  *     forward.c, graph_passes.c   passes over the graph
- *     automatic.c stages that nobody lists; balance.c cuts, costs.c prices, devices.c places
+ *     automatic.c stages that nobody lists; items.c: what stays together; balance.c cuts, costs.c prices, devices.c
+ *                 places
  *     problem.c   the schedule problem, the choice of a schedule
  *     trial.c     copies that are compiled to see what comes of a choice
  *     search.c    what the schedule `auto` searches with
