@@ -101,19 +101,36 @@ static bool are_alike(const bg_type *a, const bg_type *b)
     return squeeze(a, x) == squeeze(b, y) && memcmp(x, y, sizeof x) == 0;
 }
 
+/* Converts data of bools, which name their option, input and file in errors. */
+static bg_status convert_bools(const char *option, const char *name, const char *file, const bg_type *type,
+                               bg_dataset *source, bg_dataset **out, bg_error *error)
+{
+    bgi_string text = {0};
+    char *where;
+    bg_status status;
+
+    bgi_string_add(&text, "--%s %s=%s", option, name, file);
+    BGI_TRY(bgi_string_finish(&text, &where, error));
+    status = bgi_dataset_convert_bools(source, type, where, out, error);
+    free(where);
+    return status;
+}
+
 /* Converts data of an input, or of the target (`port` NULL), to the type of a sample. */
-static bg_status convert_source(onnx_settings *settings, const bg_onnx_port *port, const bg_type *type,
-                                bg_dataset *source, bg_dataset **out, bg_error *error)
+static bg_status convert_source(onnx_settings *settings, const char *option, const char *file, const bg_onnx_port *port,
+                                const bg_type *type, bg_dataset *source, bg_dataset **out, bg_error *error)
 {
     bg_convert_options options = {.type = *type};
 
+    if (port != NULL && strcmp(port->element, "bool") == 0)
+        return convert_bools(option, port->name, file, type, source, out, error);
     if (port != NULL)
         BGI_TRY(onnx_find_normalization(settings, port, source, &options, error));
     return bg_dataset_convert(source, &options, out, error);
 }
 
-static bg_status fit_source(onnx_settings *settings, const char *option, const bg_onnx_port *port, const bg_type *type,
-                            bg_dataset **source, bg_error *error)
+static bg_status fit_source(onnx_settings *settings, const char *option, const char *file, const bg_onnx_port *port,
+                            const bg_type *type, bg_dataset **source, bg_error *error)
 {
     const bg_type *have = bg_dataset_sample_type(*source, 0);
     char text[BG_TYPE_TEXT_BYTES], wanted[BG_TYPE_TEXT_BYTES];
@@ -127,7 +144,7 @@ static bg_status fit_source(onnx_settings *settings, const char *option, const b
                                   ? "; for a class number in each sample give --loss cross-entropy"
                                   : "");
     else
-        status = convert_source(settings, port, type, *source, &fitted, error);
+        status = convert_source(settings, option, file, port, type, *source, &fitted, error);
     bg_dataset_destroy(*source);
     *source = NULL;
     if (status != BG_OK && port == NULL && target_option(option) != option)
@@ -502,7 +519,7 @@ static bg_status fit_target(onnx_settings *settings, sources *s, bg_error *error
     const bg_dataset_map_options options = {.map = check_labels, .user = settings};
     bg_dataset *checked = NULL;
 
-    BGI_TRY(fit_source(settings, s->option, NULL, &settings->target_type, &s->target, error));
+    BGI_TRY(fit_source(settings, s->option, s->target_file, NULL, &settings->target_type, &s->target, error));
     if (!onnx_loss_has_labels(settings->loss))
         return BG_OK;
     BGI_TRY(bg_dataset_map(s->target, &options, &checked, error));
@@ -524,7 +541,7 @@ static bg_status join_inputs(onnx_settings *settings, sources *s, onnx_data *out
 
         if (bg_value_is_null(s->ports[i]->value))
             continue;
-        BGI_TRY(fit_source(settings, s->option, s->ports[i], &type, &s->sets[i], error));
+        BGI_TRY(fit_source(settings, s->option, s->files[i], s->ports[i], &type, &s->sets[i], error));
         sets[count] = s->sets[i];
         out->names[count++] = s->ports[i]->name;
     }
