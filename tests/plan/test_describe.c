@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -248,6 +249,30 @@ static void test_more_stages(void **state)
     }
 }
 
+/* The border must be on the device that is over its budget. */
+static void test_more_stages_of_one_device(void **state)
+{
+    static const bg_device_model devices[2][2] = {{{1, 4000}, {1, 0}}, {{1, 0}, {1, 4000}}};
+    static const char *const advice[2] = {"raise the budget", "use more stages"};
+
+    (void)state;
+    for (uint32_t device = 0; device < 2; device++) {
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+        char words[32];
+
+        options.execution.stages = "A|C,D";
+        options.execution.devices = devices[device];
+        options.execution.device_model_count = 2;
+        options.numerics.kernels = BG_KERNELS_REFERENCE;
+        assert_int_equal(plan_layers("AACD", &options, &error), BG_ERROR_BUDGET);
+        snprintf(words, sizeof words, "device %u needs ", device);
+        if (strstr(error.message, words) == NULL || strstr(error.message, advice[device]) == NULL ||
+            strstr(error.message, advice[1 - device]) != NULL)
+            fail_msg("device %u: %s", device, error.message);
+    }
+}
+
 static void test_update_over_budget(void **state)
 {
     bg_plan *plan = NULL;
@@ -265,10 +290,15 @@ static void test_update_over_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placement),   cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_phases),      cmocka_unit_test(test_timetable),
-        cmocka_unit_test(test_program),     cmocka_unit_test(test_over_budget),
-        cmocka_unit_test(test_more_stages), cmocka_unit_test(test_update_over_budget),
+        cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_timetable),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_over_budget),
+        cmocka_unit_test(test_more_stages),
+        cmocka_unit_test(test_more_stages_of_one_device),
+        cmocka_unit_test(test_update_over_budget),
     };
 
     return cmocka_run_group_tests_name("plan/describe", tests, NULL, NULL);
