@@ -134,6 +134,17 @@ BG_API bg_status bg_onnx_open(const char *path, bg_onnx **out, bg_error *error);
 BG_API void bg_onnx_destroy(bg_onnx *onnx);
 BG_API const bg_onnx_contents *bg_onnx_contents_of(const bg_onnx *onnx);
 
+/* ---- metadata ---- */
+
+/* Returns the value of a key in the file's metadata (metadata_props), the first one if the key is repeated. Returns
+ * NULL if there is no such key. The text is valid until the next bg_onnx_metadata_set. */
+BG_API const char *bg_onnx_metadata_find(const bg_onnx *onnx, const char *key);
+
+/* Replaces all values of a key by `value`, or removes them if `value` is NULL. The opened file does not change, but
+ * bg_onnx_save_weights writes the new metadata. `key` and `value` must be UTF-8, and are copied. Errors:
+ * BG_ERROR_INVALID, BG_ERROR_MEMORY (the metadata are unchanged). */
+BG_API bg_status bg_onnx_metadata_set(bg_onnx *onnx, const char *key, const char *value, bg_error *error);
+
 /* ---- to a graph ---- */
 
 typedef enum bg_onnx_mode {
@@ -220,9 +231,10 @@ BG_API bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, 
 /* ---- to a file ---- */
 
 /* Writes a copy of the opened file. Initializers that became variables in the last build get the values of `weights`,
- * converted to the float types of the file; everything else is unchanged. The file appears complete or not at all. If
- * the tensors have at most 1 GiB in total, they are inside the file; otherwise they are in "<name>.data" beside it.
- * Errors: BG_ERROR_NOT_FOUND (`weights` lacks a value), BG_ERROR_SHAPE, BG_ERROR_IO, BG_ERROR_MEMORY. */
+ * converted to the float types of the file; everything else is unchanged, except for metadata that bg_onnx_metadata_set
+ * has set. The file appears complete or not at all. If the tensors have at most 1 GiB in total, they are inside the
+ * file; otherwise they are in "<name>.data" beside it. Errors: BG_ERROR_NOT_FOUND (`weights` lacks a value),
+ * BG_ERROR_SHAPE, BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const char *path, bg_error *error);
 
 typedef struct bg_onnx_save_options {

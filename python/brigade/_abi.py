@@ -2725,6 +2725,8 @@ FUNCTIONS = {
     "bg_onnx_contents_of": (POINTER(bg_onnx_contents), [("onnx", c_void_p, "const bg_onnx *onnx")], False),
     "bg_onnx_destroy": (None, [("onnx", c_void_p, "bg_onnx *onnx")], False),
     "bg_onnx_load": (c_int, [("path", c_char_p, "const char *path"), ("options", POINTER(bg_onnx_options), "const bg_onnx_options *options"), ("out_graph", POINTER(c_void_p), "bg_graph **out_graph"), ("out_weights", POINTER(c_void_p), "bg_weights **out_weights"), ("out", POINTER(c_void_p), "bg_onnx **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_onnx_metadata_find": (c_char_p, [("onnx", c_void_p, "const bg_onnx *onnx"), ("key", c_char_p, "const char *key")], False),
+    "bg_onnx_metadata_set": (c_int, [("onnx", c_void_p, "bg_onnx *onnx"), ("key", c_char_p, "const char *key"), ("value", c_char_p, "const char *value"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_onnx_open": (c_int, [("path", c_char_p, "const char *path"), ("out", POINTER(c_void_p), "bg_onnx **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_onnx_options_init": (None, [("options", POINTER(bg_onnx_options), "bg_onnx_options *options"), ("struct_bytes", c_size_t, "size_t struct_bytes")], False),
     "bg_onnx_save": (c_int, [("graph", c_void_p, "const bg_graph *graph"), ("weights", c_void_p, "bg_weights *weights"), ("path", c_char_p, "const char *path"), ("options", POINTER(bg_onnx_save_options), "const bg_onnx_save_options *options"), ("out", POINTER(bg_onnx_saved), "bg_onnx_saved *out"), ("error", POINTER(bg_error), "bg_error *error")], False),

@@ -269,7 +269,8 @@ static bg_status compare_tensors(comparison *c)
 static void compare_texts(comparison *c)
 {
     static const char *const keys[] = {BGI_CHECKPOINT_STEP,      BGI_CHECKPOINT_SEED,  BGI_CHECKPOINT_INFO,
-                                       BGI_CHECKPOINT_OPTIMIZER, BGI_CHECKPOINT_KINDS, BGI_CHECKPOINT_BLOB};
+                                       BGI_CHECKPOINT_OPTIMIZER, BGI_CHECKPOINT_KINDS, BGI_CHECKPOINT_RUN,
+                                       BGI_CHECKPOINT_BLOB};
 
     if (!c->sources[0]->is_checkpoint || !c->sources[1]->is_checkpoint || c->settings->weights)
         return;

@@ -103,6 +103,7 @@ static void print_head(const report *r)
     const bgi_stored *source = r->source;
     const char *optimizer = bgi_stored_text(source, BGI_CHECKPOINT_OPTIMIZER);
     const char *kinds = bgi_stored_text(source, BGI_CHECKPOINT_KINDS);
+    const char *run = bgi_stored_text(source, BGI_CHECKPOINT_RUN);
     const char *sum = bgi_stored_text(source, BGI_CHECKPOINT_SUM);
     bgi_checkpoint_metric metric;
 
@@ -111,6 +112,8 @@ static void print_head(const report *r)
     print_line("optimizer", "%s%s%s%s", optimizer != NULL ? optimizer : "not said",
                kinds != NULL && kinds[0] != '\0' ? " (" : "", kinds != NULL ? kinds : "",
                kinds != NULL && kinds[0] != '\0' ? ")" : "");
+    if (run != NULL)
+        print_line("run", "%.500s", run);
     if (r->head.info[0] != '\0')
         print_line("made by", "%.500s", r->head.info);
     if (bgi_checkpoint_parse_metric(bgi_stored_text(source, BGI_CHECKPOINT_METRIC), &metric))
@@ -196,6 +199,7 @@ static void add_head(bgi_json_writer *w, const report *r)
     bgi_json_count(w, "seed", r->head.seed);
     bgi_json_text(w, "optimizer", bgi_stored_text(r->source, BGI_CHECKPOINT_OPTIMIZER));
     bgi_json_text(w, "optimizer_state", bgi_stored_text(r->source, BGI_CHECKPOINT_KINDS));
+    bgi_json_text(w, "run", bgi_stored_text(r->source, BGI_CHECKPOINT_RUN));
     bgi_json_text(w, "info", r->head.info);
     if (bgi_checkpoint_parse_metric(bgi_stored_text(r->source, BGI_CHECKPOINT_METRIC), &metric)) {
         bgi_json_open(w, "metric", '{');

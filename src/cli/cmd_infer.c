@@ -36,9 +36,9 @@ static const cli_option infer_flags[] = {
          "is for the first output"},
     {CLI_COUNT, "batch-size", AT(model.recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
-    {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST", .default_text = "do not normalize",
+    {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST|none", .default_text = "the model's, or none",
      .help = "MEAN,DEVIATION of float inputs, or the means of all channels and then their deviations; uint8 is divided "
-             "by 255 first"},
+             "by 255 first. Without it, the normalization that a model of `brigade train` names is applied"},
     {CLI_FLAG, "skip-incomplete", AT(model.skip_incomplete),
      .help = "leave out the rows of a CSV file in which an input is missing (a blank field, NA, nan, inf); the outputs "
              "then have a row for each remaining row. Inputs must be columns of one file"},
@@ -262,6 +262,8 @@ static bg_status open_all(infer_settings *settings, const char **files, bg_error
     BGI_TRY(find_files(settings, files, error));
     BGI_TRY(onnx_open_inputs(model, error));
     model->sample_count = bg_dataset_sample_count(model->data.set);
+    if (!model->recipe.quiet)
+        onnx_print_normalizations(model);
     if (model->skip_incomplete && !model->recipe.quiet) {
         printf("Data: %" PRIu64 " samples", model->sample_count);
         onnx_print_skipped(model, &model->data);

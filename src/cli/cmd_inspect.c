@@ -72,6 +72,14 @@ static void print_ports(const char *title, const bg_onnx_port *ports, uint32_t c
     }
 }
 
+static void print_normalizations(const onnx_settings *model)
+{
+    if (!onnx_is_normalized(model))
+        return;
+    putchar('\n');
+    onnx_print_normalizations(model);
+}
+
 typedef struct op_count {
     const char *op;
     uint32_t count;
@@ -294,6 +302,7 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
            contents->producer[0] != '\0' ? ", " : "", contents->opset, contents->ir_version);
     print_ports("Inputs", contents->inputs, contents->input_count);
     print_ports("Outputs", contents->outputs, contents->output_count);
+    print_normalizations(&settings->model);
     BGI_TRY(print_ops(contents, error));
     status = onnx_try(&settings->model, error);
     print_weights(contents, settings->model.recipe.debug);

@@ -101,63 +101,56 @@ static bool are_alike(const bg_type *a, const bg_type *b)
     return squeeze(a, x) == squeeze(b, y) && memcmp(x, y, sizeof x) == 0;
 }
 
-static bool read_numbers(const char *text, float values[2 * CLI_LIST_LIMIT], uint32_t *out_count)
+/* Converts data of bools, which name their option, input and file in errors. */
+static bg_status convert_bools(const char *option, const char *name, const char *file, const bg_type *type,
+                               bg_dataset *source, bg_dataset **out, bg_error *error)
 {
-    char *end = NULL;
+    bgi_string text = {0};
+    char *where;
+    bg_status status;
 
-    for (*out_count = 0; *out_count < 2 * CLI_LIST_LIMIT; text = end + 1) {
-        values[(*out_count)++] = strtof(text, &end);
-        if (end == text || *end != ',')
-            return end != text && *end == '\0';
-    }
-    return false;
+    bgi_string_add(&text, "--%s %s=%s", option, name, file);
+    BGI_TRY(bgi_string_finish(&text, &where, error));
+    status = bgi_dataset_convert_bools(source, type, where, out, error);
+    free(where);
+    return status;
 }
 
-/* Reads "MEAN,DEVIATION", or the means of all channels followed by all deviations. */
-static bg_status read_normalization(const char *text, float values[2 * CLI_LIST_LIMIT], uint32_t *out_channels,
-                                    bg_error *error)
+/* Converts data of an input, or of the target (`port` NULL), to the type of a sample. */
+static bg_status convert_source(onnx_settings *settings, const char *option, const char *file, const bg_onnx_port *port,
+                                const bg_type *type, bg_dataset *source, bg_dataset **out, bg_error *error)
 {
-    uint32_t count;
+    bg_convert_options options = {.type = *type};
 
-    if (!read_numbers(text, values, &count) || count % 2 != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--normalize is `%s`; it must be MEAN,DEVIATION, or the means of all channels and then "
-                            "their deviations: 0.485,0.456,0.406,0.229,0.224,0.225",
-                            text);
-    *out_channels = count / 2;
-    return BG_OK;
+    if (port != NULL && strcmp(port->element, "bool") == 0)
+        return convert_bools(option, port->name, file, type, source, out, error);
+    if (port != NULL)
+        BGI_TRY(onnx_find_normalization(settings, port, source, &options, error));
+    return bg_dataset_convert(source, &options, out, error);
 }
 
-static bg_status fit_source(const onnx_settings *settings, const char *option, const char *name, const bg_type *type,
-                            bool normalizes, bg_dataset **source, bg_error *error)
+static bg_status fit_source(onnx_settings *settings, const char *option, const char *file, const bg_onnx_port *port,
+                            const bg_type *type, bg_dataset **source, bg_error *error)
 {
     const bg_type *have = bg_dataset_sample_type(*source, 0);
-    bg_convert_options options = {.type = *type};
-    float values[2 * CLI_LIST_LIMIT];
     char text[BG_TYPE_TEXT_BYTES], wanted[BG_TYPE_TEXT_BYTES];
     bg_dataset *fitted = NULL;
-    bg_status status = BG_OK;
+    bg_status status;
 
     if (!are_alike(have, type))
         status = bg_error_set(error, BG_ERROR_SHAPE, "a sample is %s, but the model needs %s%s",
                               bg_type_text(have, text), bg_type_text(type, wanted),
-                              strcmp(name, target_word) == 0 && have->rank == 0 && type->rank == 1
+                              port == NULL && have->rank == 0 && type->rank == 1
                                   ? "; for a class number in each sample give --loss cross-entropy"
                                   : "");
-    else if (normalizes && settings->normalize != NULL)
-        status = read_normalization(settings->normalize, values, &options.channel_count, error);
-    if (options.channel_count > 0) {
-        options.means = values;
-        options.deviations = values + options.channel_count;
-    }
-    if (status == BG_OK)
-        status = bg_dataset_convert(*source, &options, &fitted, error);
+    else
+        status = convert_source(settings, option, file, port, type, *source, &fitted, error);
     bg_dataset_destroy(*source);
     *source = NULL;
-    if (status != BG_OK && strcmp(name, target_word) == 0 && target_option(option) != option)
+    if (status != BG_OK && port == NULL && target_option(option) != option)
         return bg_error_context(error, status, "--%s", target_option(option));
     if (status != BG_OK)
-        return bg_error_context(error, status, "--%s %s", option, name);
+        return bg_error_context(error, status, "--%s %s", option, port != NULL ? port->name : target_word);
     *source = fitted;
     return BG_OK;
 }
@@ -527,7 +520,7 @@ static bg_status fit_target(onnx_settings *settings, sources *s, bg_error *error
     const bg_dataset_map_options options = {.map = check_labels, .user = settings};
     bg_dataset *checked = NULL;
 
-    BGI_TRY(fit_source(settings, s->option, target_word, &settings->target_type, false, &s->target, error));
+    BGI_TRY(fit_source(settings, s->option, s->target_file, NULL, &settings->target_type, &s->target, error));
     if (!onnx_loss_has_labels(settings->loss))
         return BG_OK;
     BGI_TRY(bg_dataset_map(s->target, &options, &checked, error));
@@ -549,8 +542,7 @@ static bg_status join_inputs(onnx_settings *settings, sources *s, onnx_data *out
 
         if (bg_value_is_null(s->ports[i]->value))
             continue;
-        BGI_TRY(fit_source(settings, s->option, s->ports[i]->name, &type, bg_dtype_is_float(type.dtype), &s->sets[i],
-                           error));
+        BGI_TRY(fit_source(settings, s->option, s->files[i], s->ports[i], &type, &s->sets[i], error));
         sets[count] = s->sets[i];
         out->names[count++] = s->ports[i]->name;
     }

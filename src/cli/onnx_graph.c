@@ -106,7 +106,8 @@ bg_status onnx_open_model(onnx_settings *settings, bg_error *error)
     BGI_TRY(bg_onnx_open(settings->path, &settings->onnx, error));
     BGI_TRY(read_sizes(settings, error));
     BGI_TRY(find_output(settings, error));
-    return find_batch(settings, error);
+    BGI_TRY(find_batch(settings, error));
+    return onnx_read_normalizations(settings, error);
 }
 
 bg_status onnx_bind(onnx_settings *settings, const bg_onnx_port *port, uint32_t dim, int64_t size, bg_error *error)

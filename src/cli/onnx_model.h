@@ -64,6 +64,12 @@ typedef struct onnx_data {
     uint64_t skipped; /* rows that were left out because of missing values */
 } onnx_data;
 
+/* The normalization of an input: (x - mean) / deviation for each channel. */
+typedef struct onnx_normalization {
+    uint32_t count; /* number of channels; 0: the input is not normalized */
+    float *values;  /* malloc'ed: the means of all channels, then their deviations */
+} onnx_normalization;
+
 typedef struct onnx_settings {
     cli_recipe recipe;
     const char *path; /* path of the model */
@@ -84,6 +90,11 @@ typedef struct onnx_settings {
     int32_t class_axis;      /* axis of the classes in the output */
     int64_t class_count;     /* number of classes of labels */
     bg_score score;          /* description of a metric that is a score */
+    /* By input of the model (NULL before the model is opened), and where they come from. */
+    onnx_normalization *normalizations;
+    enum { ONNX_BY_MODEL, ONNX_BY_OPTION, ONNX_BY_DATA } normalized_by;
+    uint64_t measured_samples; /* BY_DATA: the number of samples that were measured */
+    char *normalization_text;  /* malloc'ed: cli_recipe.normalization */
     onnx_data data, test;
     uint64_t sample_count; /* in inference, the number before samples are repeated to fill a batch */
     cli_plan_room rooms[2];
@@ -120,6 +131,26 @@ const onnx_metric *onnx_metric_of(const onnx_settings *settings);
 bool onnx_metric_rises(const onnx_metric *metric);
 /* Returns the number of predictions in a sample, for an accuracy. */
 double onnx_rows_per_sample(const onnx_settings *settings);
+
+/* ---- normalization (onnx_normalize.c) ---- */
+
+/* Reads --normalize or, without it, the metadata of the opened model. */
+bg_status onnx_read_normalizations(onnx_settings *settings, bg_error *error);
+void onnx_clear_normalizations(onnx_settings *settings);
+/* Sets the channels of `options`, with which data of the input become those of the model. With --normalize auto, the
+ * first data of an input are measured. */
+bg_status onnx_find_normalization(onnx_settings *settings, const bg_onnx_port *port, bg_dataset *source,
+                                  bg_convert_options *options, bg_error *error);
+bool onnx_is_normalized(const onnx_settings *settings);
+/* Prints a line for each normalization that was measured or is the model's. */
+void onnx_print_normalizations(const onnx_settings *settings);
+/* Prints how to run a saved model, or saved weights, if inputs are normalized. */
+void onnx_print_advice(const onnx_settings *settings, bool is_model);
+/* Sets the metadata with which bg_onnx_save_weights writes the model. */
+bg_status onnx_write_normalizations(onnx_settings *settings, bg_error *error);
+/* Makes settings->normalization_text: {"x":"0.4,0.3"}. It stays NULL if JSON cannot represent a name, or if the text is
+ * too long for a checkpoint. */
+bg_status onnx_describe_normalizations(onnx_settings *settings, bg_error *error);
 
 /* ---- data (onnx_data.c) ---- */
 

@@ -35,9 +35,10 @@ const cli_option onnx_train_flags[] = {
              "f1-weighted weights classes by their labels, and f1-binary is that of class 1 of two"},
     {CLI_TEXT_LIST, "validation", AT(validation), .value = "NAME=FILE...", .default_text = "none",
      .help = "validation data, used after each epoch: x=FILE,target=FILE"},
-    {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "do not normalize",
+    {CLI_TEXT, "normalize", AT(normalize), .value = "LIST|auto|none", .default_text = "the model's, or none",
      .help = "MEAN,DEVIATION of float inputs, or the means of all channels and then their deviations; uint8 is divided "
-             "by 255 first"},
+             "by 255 first. auto measures them over the training data: one of each for each column of a table and each "
+             "plane of [C, ...], otherwise one for all values. The saved model names them"},
     {CLI_FLAG, "skip-incomplete", AT(skip_incomplete),
      .help = "leave out the rows of a CSV file in which an input or the target is missing (a blank field, NA, nan, "
              "inf); inputs and target must be columns of one file"},
@@ -134,6 +135,7 @@ void onnx_clear_settings(void *settings)
 
     onnx_close_data(&own->test);
     onnx_close_data(&own->data);
+    onnx_clear_normalizations(own);
     bg_onnx_destroy(own->onnx);
     free(own->size_memory);
     for (uint32_t i = 0; i < CLI_LIST_LIMIT; i++)

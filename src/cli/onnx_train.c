@@ -14,8 +14,10 @@
 
 #include "cli/command.h"
 #include "cli/ranks.h"
+#include "core/crc32c.h"
 #include "core/error.h"
 #include "core/narrow.h"
+#include "core/text.h"
 
 /* The state of a training run. */
 typedef struct onnx_run {
@@ -124,11 +126,24 @@ static void print_start(const onnx_settings *settings)
     printf("; loss: %s%s%s", settings->loss_name != NULL ? settings->loss_name : settings->loss->name,
            metric != NULL ? "; metric: " : "", metric != NULL ? metric : "");
     printf("; micro-batches of %" PRIu64 "\n", settings->recipe.batch_size);
+    onnx_print_normalizations(settings);
+}
+
+/* Records the normalization for checkpoints, and for the comparison with other ranks, whose files may differ. */
+static bg_status record_normalization(onnx_settings *settings, bg_error *error)
+{
+    const char *text;
+
+    BGI_TRY(onnx_describe_normalizations(settings, error));
+    settings->recipe.normalization = text = settings->normalization_text;
+    if (text != NULL)
+        cli_ranks_agree("normalization %.100s, checksum %08" PRIx32 "\n", text, bgi_crc32c(text, strlen(text)));
+    return BG_OK;
 }
 
 static bg_status open_run(cli_training *training, bg_error *error)
 {
-    const onnx_settings *settings = training->settings;
+    onnx_settings *settings = training->settings;
     onnx_run *run = training->state;
 
     if (settings->data.set == NULL) {
@@ -140,6 +155,7 @@ static bg_status open_run(cli_training *training, bg_error *error)
     cli_ranks_agree("samples %" PRIu64 "\nloss %s\nvalidation %d\n", bg_dataset_sample_count(settings->data.set),
                     settings->loss_name != NULL ? settings->loss_name : settings->loss->name,
                     settings->test.set != NULL);
+    BGI_TRY(record_normalization(settings, error));
     run->common.save_path = settings->recipe.save_path;
     BGI_TRY(check_places(training, run, error));
     training->data = settings->data.set;
@@ -449,16 +465,20 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
 
 /* ---- the end ---- */
 
+static bool is_model(const char *path)
+{
+    return bgi_text_ends_with(path, ".onnx");
+}
+
 static bg_status write_weights(void *user, bg_error *error)
 {
     const cli_training *training = user;
     const onnx_settings *settings = training->settings;
     const onnx_run *run = training->state;
     const char *path = run->common.save_path;
-    const size_t length = strlen(path);
     bg_weights *weights = bg_trainer_weights(training->trainer);
 
-    if (length > 5 && strcmp(path + length - 5, ".onnx") == 0)
+    if (is_model(path))
         return bg_onnx_save_weights(settings->onnx, weights, path, error);
     return bg_weights_save(weights, path, NULL, error);
 }
@@ -466,7 +486,7 @@ static bg_status write_weights(void *user, bg_error *error)
 /* Saves the weights, also when a signal ended the training early. */
 static bg_status save(cli_training *training, bg_error *error)
 {
-    const onnx_settings *settings = training->settings;
+    onnx_settings *settings = training->settings;
     onnx_run *run = training->state;
     bg_session *session = bg_trainer_session(training->trainer, BG_TRAINER_FIT);
 
@@ -475,12 +495,13 @@ static bg_status save(cli_training *training, bg_error *error)
             printf("Nothing is saved; --save OUT.onnx keeps the trained weights\n");
         return BG_OK;
     }
-    run->common.is_saved = bg_session_read_weights(session, 0, write_weights, training, error) == BG_OK;
+    run->common.is_saved = onnx_write_normalizations(settings, error) == BG_OK &&
+                           bg_session_read_weights(session, 0, write_weights, training, error) == BG_OK;
     if (!run->common.is_saved)
         return bg_error_context(error, error->status, "--save");
     printf("Weights saved to %s\n", run->common.save_path);
-    if (settings->normalize != NULL && !settings->recipe.quiet)
-        printf("The saved model expects normalized inputs: give `brigade infer` --normalize %s\n", settings->normalize);
+    if (!settings->recipe.quiet)
+        onnx_print_advice(settings, is_model(run->common.save_path));
     return BG_OK;
 }
 

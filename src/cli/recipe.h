@@ -22,6 +22,8 @@ typedef struct cli_recipe {
     const char *sample_word;  /* the name of a sample in checkpoints and messages: "image" */
     const char *sample_words; /* "images" */
     const char *data_hint;    /* advice on how to get the same data: "give the same --data-dir" */
+    /* The normalization of each input, a JSON object that checkpoints record; NULL: they record none. */
+    const char *normalization;
     uint64_t batch_size, epochs;
     uint64_t steps;                            /* 0: no limit besides the epochs */
     const char *limits[BG_TRAINER_TASK_COUNT]; /* number or share of a pass's batches: "10", "0.25"; NULL: all */

@@ -4,6 +4,10 @@
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
  *
+ * `brigade train` also records the normalization of the model's inputs, which must be the same when it resumes:
+ *
+ *     "normalize":{"x":"0.1307,0.3081"}
+ *
  * With --rate-schedule plateau, the blob also contains the schedule's state:
  *
  *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
@@ -23,6 +27,7 @@
 #include "cli/ranks.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "formats/json_tree.h"
 #include "checkpoint/checkpoint.h"
 
@@ -36,6 +41,7 @@ typedef struct data_place {
         int64_t reports, bad_reports, resting;
         double scale, best;
     } plateau;
+    json_t *normalize; /* the normalization of each input; NULL: not recorded */
 } data_place;
 
 static bg_status count_checkpoints(const cli_recipe *recipe, size_t *out_count, uint64_t *out_latest, bg_error *error)
@@ -70,7 +76,7 @@ bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *
 
 /* ---- saving ---- */
 
-enum { BLOB_BYTES = 400 };
+enum { PLATEAU_BYTES = 200, SHOWN_BYTES = 300 };
 
 static bool has_plateau(const cli_recipe *recipe)
 {
@@ -103,14 +109,21 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
     const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
     bg_session *session = bg_trainer_session(training->trainer, BG_TRAINER_FIT);
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
-    char blob[BLOB_BYTES], plateau[BLOB_BYTES / 2], info[64];
+    char plateau[PLATEAU_BYTES], info[64];
+    bgi_string blob = {0};
     bg_status status;
 
     print_plateau(recipe, plateau, sizeof plateau);
-    options.blob_bytes = (size_t)snprintf(
-        blob, sizeof blob, "{\"epoch\":%" PRIu64 ",\"image\":%" PRIu64 ",\"images\":%" PRIu64 ",\"shuffle\":%s%s}",
-        is_done ? epoch + 1 : epoch, image, images, recipe->no_shuffle ? "false" : "true", plateau);
-    options.blob = blob;
+    bgi_string_add(&blob, "{\"epoch\":%" PRIu64 ",\"image\":%" PRIu64 ",\"images\":%" PRIu64 ",\"shuffle\":%s%s%s%s}",
+                   is_done ? epoch + 1 : epoch, image, images, recipe->no_shuffle ? "false" : "true", plateau,
+                   recipe->normalization != NULL ? ",\"normalize\":" : "",
+                   recipe->normalization != NULL ? recipe->normalization : "");
+    if (blob.failed) {
+        bgi_string_clear(&blob);
+        return bgi_error_memory(error, "the position in the data", 0);
+    }
+    options.blob = blob.data;
+    options.blob_bytes = blob.length;
     snprintf(info, sizeof info, "brigade %s", recipe->program);
     options.info = info;
     options.max_checkpoints = recipe->checkpoint_keep > 0 ? (uint32_t)recipe->checkpoint_keep : 1;
@@ -121,6 +134,7 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
     options.metric_rises = metric->rises;
     status = recipe->checkpoint_async ? bg_checkpoint_begin(session, recipe->checkpoint_dir, &options, writer, error)
                                       : bg_checkpoint_save(session, recipe->checkpoint_dir, &options, error);
+    bgi_string_clear(&blob);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
 }
 
@@ -159,11 +173,14 @@ static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found
     const bg_status status =
         bgi_json_parse(found->path, found->blob != NULL ? found->blob : "", found->blob_bytes, &object, NULL);
     const json_t *shuffle = json_object_get(object, "shuffle");
-    const bool is_good =
-        bgi_json_find_integer(object, "epoch", &out->epoch) && bgi_json_find_integer(object, "image", &out->image) &&
-        bgi_json_find_integer(object, "images", &out->images) && json_is_boolean(shuffle) && read_plateau(object, out);
+    json_t *normalize = json_object_get(object, "normalize");
+    const bool is_good = bgi_json_find_integer(object, "epoch", &out->epoch) &&
+                         bgi_json_find_integer(object, "image", &out->image) &&
+                         bgi_json_find_integer(object, "images", &out->images) && json_is_boolean(shuffle) &&
+                         read_plateau(object, out) && (normalize == NULL || json_is_object(normalize));
 
     out->shuffle = json_is_true(shuffle);
+    out->normalize = normalize != NULL ? json_incref(normalize) : NULL;
     json_decref(object);
     if (status == BG_ERROR_MEMORY)
         return bgi_error_memory(error, found->path, found->blob_bytes);
@@ -172,6 +189,45 @@ static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found
                             "%s does not record the position in the data, so `brigade %s` did not write it",
                             found->path, recipe->program);
     return BG_OK;
+}
+
+/* Writes "`x` with 0.4,0.3", or "nothing". */
+static void add_normalization(bgi_string *text, json_t *object)
+{
+    const char *name;
+    json_t *list;
+
+    json_object_foreach(object, name, list)
+        bgi_string_add(text, "%s`%s` with %.*s", text->length > 0 ? ", " : "", name, SHOWN_BYTES,
+                       json_is_string(list) ? json_string_value(list) : "?");
+    if (text->length == 0)
+        bgi_string_add(text, "nothing");
+}
+
+/* Checks that the inputs are normalized as before the checkpoint, if it records that. */
+static bg_status check_normalization(const cli_recipe *recipe, const data_place *place, const char *path,
+                                     bg_error *error)
+{
+    json_t *before = place->normalize, *now = NULL;
+    bgi_string texts[2] = {{0}, {0}};
+    bg_status status = BG_OK;
+
+    if (before == NULL || recipe->normalization == NULL)
+        return BG_OK;
+    BGI_TRY(bgi_json_parse("--normalize", recipe->normalization, strlen(recipe->normalization), &now, error));
+    if (json_equal(before, now) == 0) {
+        add_normalization(&texts[0], before);
+        add_normalization(&texts[1], now);
+        status = bg_error_set(error, BG_ERROR_INVALID,
+                              "%s is from a training that normalizes %s, but this run normalizes %s; give the same "
+                              "--normalize, and with --normalize auto the same data",
+                              path, texts[0].data != NULL ? texts[0].data : "otherwise",
+                              texts[1].data != NULL ? texts[1].data : "otherwise");
+    }
+    bgi_string_clear(&texts[0]);
+    bgi_string_clear(&texts[1]);
+    json_decref(now);
+    return status;
 }
 
 /* Checks that the number of samples and their order are the same, and that a call begins at the position. */
@@ -219,10 +275,15 @@ static bg_status resume(cli_recipe *recipe, cli_training *training, const bg_che
                         bg_error *error)
 {
     const uint64_t per_call = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
-    data_place place;
+    data_place place = {.normalize = NULL};
+    bg_status status = read_place(recipe, found, &place, error);
 
-    BGI_TRY(read_place(recipe, found, &place, error));
-    BGI_TRY(check_place(recipe, training, &place, found->path, error));
+    if (status == BG_OK)
+        status = check_place(recipe, training, &place, found->path, error);
+    if (status == BG_OK)
+        status = check_normalization(recipe, &place, found->path, error);
+    json_decref(place.normalize);
+    BGI_TRY(status);
     if (owes_validation != NULL)
         *owes_validation = resume_plateau(recipe, &place);
     bg_trainer_resume(training->trainer, (uint64_t)place.epoch, (uint64_t)place.image / per_call, found->step);

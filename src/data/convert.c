@@ -2,8 +2,9 @@
  * convert.c: converts one tensor of each sample to the element type that a model needs. On request it normalizes the
  * tensor, and gives it other dimensions with the same number of elements. The other tensors are copied.
  *
- * A value that cannot become an integer exactly is refused. Conversions to floats go through double, and then through
- * float32 if the result is float16 or bfloat16. Normalization rounds each operation to float32, as torchvision does.
+ * A value that cannot become an integer exactly is refused, and so are bools other than 0 and 1. Conversions to floats
+ * go through double, and then through float32 if the result is float16 or bfloat16. Normalization rounds each operation
+ * to float32, as torchvision does.
  */
 #include "data/dataset.h"
 
@@ -24,6 +25,7 @@ typedef struct conversion {
     size_t elements, channel_elements; /* numbers of elements in a sample and in a channel */
     uint32_t channel_count;            /* 0: not normalized */
     float *means, *deviations;         /* in one allocation */
+    char *bools; /* the elements must be 0 or 1, and this is the name of their file in errors; NULL: any numbers */
 } conversion;
 
 static void release_conversion(void *state)
@@ -31,6 +33,7 @@ static void release_conversion(void *state)
     conversion *c = state;
 
     free(c->means);
+    free(c->bools);
     free(c);
 }
 
@@ -106,6 +109,9 @@ static bg_status fail_element(const conversion *c, const void *data, size_t i, b
         snprintf(number, sizeof number, "%" PRId64, read_integer(c->from, data, i));
     else
         snprintf(number, sizeof number, "%.9g", read_real(c->from, data, i));
+    if (c->bools != NULL)
+        return bg_error_set(error, BG_ERROR_PARSE, "element %zu is %s, but the input is bool; it must be 0 or 1", i,
+                            number);
     return bg_error_set(error, BG_ERROR_PARSE,
                         "element %zu of tensor %" PRIu32 " is %s, which does not fit %s; it must be a whole number %s",
                         i, c->tensor_index, number, bg_dtype_name(c->to),
@@ -127,7 +133,7 @@ static bg_status convert_to_integers(const conversion *c, const void *in, void *
                 return fail_element(c, in, i, error);
             value = (int64_t)real;
         }
-        if (!write_integer(c->to, out, i, value))
+        if (!write_integer(c->to, out, i, value) || (c->bools != NULL && value != 0 && value != 1))
             return fail_element(c, in, i, error);
     }
     return BG_OK;
@@ -150,7 +156,7 @@ static bg_status convert_sample(const conversion *c, const void *in, void *out, 
 {
     if (c->channel_count > 0) {
         normalize(c, in, out);
-    } else if (c->from == c->to) {
+    } else if (c->from == c->to && c->bools == NULL) {
         memcpy(out, in, c->elements * bg_dtype_size_bytes(c->to));
     } else if (is_integer(c->to)) {
         return convert_to_integers(c, in, out, error);
@@ -198,7 +204,8 @@ static bg_status gather_converted(const bg_dataset *dataset, uint64_t epoch, con
             if (out != NULL && t != c->tensor_index)
                 memcpy(out, inputs[t], dataset->sample_bytes[t]);
             else if (out != NULL && convert_sample(c, inputs[t], out, error) != BG_OK)
-                return bg_error_context(error, error->status, "sample %" PRIu32, indices[i]);
+                return bg_error_context(error, error->status, "%s%ssample %" PRIu32, c->bools != NULL ? c->bools : "",
+                                        c->bools != NULL ? ": " : "", indices[i]);
         }
     }
     return BG_OK;
@@ -264,24 +271,14 @@ static bg_status fill(conversion *c, const bg_type *from, const bg_convert_optio
     return BG_OK;
 }
 
-bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options *options, bg_dataset **out, bg_error *error)
+/* Makes the data set of checked options. `bools`: see conversion. */
+static bg_status make_converted(bg_dataset *source, const bg_convert_options *options, const char *bools,
+                                bg_dataset **out, bg_error *error)
 {
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(source, "source", __func__, error));
-    BGI_TRY(bgi_require(out, "out", __func__, error));
-    BGI_TRY(bgi_require(options, "options", __func__, error));
-    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_convert_options", NULL, error));
-
     bg_dataset *dataset = NULL;
     conversion *c;
     bg_status status;
 
-    if (options->tensor_index >= source->tensor_count)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "data set: tensor %" PRIu32 " of %" PRIu32
-                            " tensors is to be converted; the index must be below the count",
-                            options->tensor_index, source->tensor_count);
-    BGI_TRY(check_conversion(source, options, error));
     BGI_TRY(bgi_dataset_derive(source, source->sample_count, &dataset, error));
     dataset->may_skip = source->rows[0] != NULL;
     dataset->types[options->tensor_index] = options->type;
@@ -294,10 +291,40 @@ bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options *optio
     dataset->gather = gather_converted;
     if (status == BG_OK)
         status = fill(c, &source->types[options->tensor_index], options, error);
+    if (status == BG_OK && bools != NULL) {
+        c->bools = strdup(bools);
+        status = c->bools != NULL ? BG_OK : bgi_error_memory(error, "a name", strlen(bools) + 1);
+    }
     if (status != BG_OK) {
         bg_dataset_destroy(dataset);
         return status;
     }
     *out = dataset;
     return BG_OK;
+}
+
+bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options *options, bg_dataset **out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_convert_options", NULL, error));
+
+    if (options->tensor_index >= source->tensor_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "data set: tensor %" PRIu32 " of %" PRIu32
+                            " tensors is to be converted; the index must be below the count",
+                            options->tensor_index, source->tensor_count);
+    BGI_TRY(check_conversion(source, options, error));
+    return make_converted(source, options, NULL, out, error);
+}
+
+bg_status bgi_dataset_convert_bools(bg_dataset *source, const bg_type *type, const char *name, bg_dataset **out,
+                                    bg_error *error)
+{
+    const bg_convert_options options = {.type = *type};
+
+    BGI_TRY(check_conversion(source, &options, error));
+    return make_converted(source, &options, name, out, error);
 }

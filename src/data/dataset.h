@@ -55,6 +55,11 @@ bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_data
 bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                              unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error);
 
+/* Makes a data set like bg_dataset_convert for the only tensor of the samples, to the uint8 `type` of a bool: reading
+ * an element that is not 0 or 1 fails, and the error begins with `name`. (convert.c) */
+bg_status bgi_dataset_convert_bools(bg_dataset *source, const bg_type *type, const char *name, bg_dataset **out,
+                                    bg_error *error);
+
 /* Allocates scratch for bgi_dataset_gather, which the caller frees with free(). Returns NULL only if memory is
  * exhausted. */
 void *bgi_dataset_scratch(const bg_dataset *dataset);

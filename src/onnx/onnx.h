@@ -5,6 +5,7 @@
  *     restore.c   separates initializers that PyTorch's exporter has joined
  *     tensor.c    reads tensors of a file in the element types of graphs, from the file or its external data
  *     weights.c   determines which initializers are parameters, and reads and writes their values
+ *     metadata.c  finds and changes the file's metadata
  *     options.c   checks the caller's options of a build
  *     build.c     folds nodes whose operands are known, and calls the mapping of each other node
  *     mapper.c    functions for mappings: operands, attributes, results, a refusal

@@ -1,12 +1,9 @@
 /*
- * automatic.c: converts a graph to a line of items, which balance.h cuts, and converts the cut to stages.
+ * automatic.c: converts a graph to a line of items (items.h), which balance.h cuts, and converts the cut to stages.
  *
  *     ops          a b | c d e | f g        blocks, or single ops with "auto-ops"
  *     items        [a b c] [d e] [f] [g]    ops that must stay together form one item
  *     stages       [a b c] [d e | f g]      the longest stage is as short as possible
- *
- * Ops stay together if data would flow back between them, or if they use a variable that changes in each micro-batch.
- * Users of a parameter in one block also stay together, because a cut between them would change a sum (split_blocks.c).
  *
  * Costs and memory are those of the training graph itself. A copy of the model is turned into a training graph with
  * each item as a stage, and the pass that estimates the costs of stages thereby estimates those of items. Transients,
@@ -27,6 +24,7 @@
 #include "plan/balance.h"
 #include "plan/costs.h"
 #include "plan/devices.h"
+#include "plan/items.h"
 
 #define NO_ITEM UINT32_MAX
 
@@ -38,10 +36,8 @@ typedef struct bgi_chooser {
     bgi_arena scratch;
     bool cuts_blocks;
     uint32_t stage_count;
-    uint32_t *op_items; /* by op: its rank until make_items, then its item, and after the cut its stage */
+    uint32_t *op_items; /* by op: its item, and after the cut its stage */
     uint32_t item_count;
-    uint32_t
-        *joins; /* by rank: +1 where a group of ranks that stay together begins, -1 (wrapping) where the group ends */
     bgi_balance_item *items;
     uint32_t *first; /* by stage: its first item */
 } bgi_chooser;
@@ -78,124 +74,19 @@ static bg_status read_text(bgi_chooser *c, bg_error *error)
 
 /* ---- items ---- */
 
-/* Gives each op its rank. A rank is an op or a block. Blocks are ranked in the order in which ops name them, and ops
- * before the first block belong to that block. */
-static bg_status rank_ops(bgi_chooser *c, bg_error *error)
+static bg_status find_items(bgi_chooser *c, bg_error *error)
 {
-    const bg_graph *graph = c->graph;
-    uint32_t *ranks = bgi_arena_allocate(&c->scratch, graph->block_count, sizeof *ranks);
-    bool has_blocks = false;
+    bgi_items items = {.are_ops = c->cuts_blocks};
 
-    c->op_items = bgi_arena_allocate(&c->scratch, graph->op_count, sizeof *c->op_items);
-    if (ranks == NULL || c->op_items == NULL)
-        return bgi_error_memory(error, "automatic stages", graph->op_count * sizeof *c->op_items);
-    for (size_t o = 0; o < graph->op_count; o++) {
-        BGI_TRY(bgi_check_op_block(graph, &graph->ops[o], error));
-        has_blocks |= graph->ops[o].block != 0;
-    }
-    c->cuts_blocks |= !has_blocks;
-    for (size_t b = 0; b < graph->block_count; b++)
-        ranks[b] = b == 0 ? 0 : NO_ITEM;
-    for (size_t o = 0; o < graph->op_count; o++) {
-        uint32_t *rank = &ranks[graph->ops[o].block];
-        if (*rank == NO_ITEM)
-            *rank = c->item_count++;
-        c->op_items[o] = c->cuts_blocks ? (uint32_t)o : *rank;
-    }
-    if (c->cuts_blocks)
-        c->item_count = (uint32_t)graph->op_count;
+    BGI_TRY(bgi_items_find(c->graph, c->compiler->plan->training, &c->scratch, &items, error));
+    c->cuts_blocks = items.are_ops;
+    c->op_items = items.op_items;
+    c->item_count = items.count;
     return BG_OK;
 }
 
-/* Joins ranks a to b into one item. */
-static void join(bgi_chooser *c, uint32_t a, uint32_t b)
+static bg_status check_count(const bgi_chooser *c, bg_error *error)
 {
-    const uint32_t low = a < b ? a : b, high = a < b ? b : a;
-
-    c->joins[low]++;
-    c->joins[high]--;
-}
-
-/* A use of a variable by an op. */
-typedef struct bgi_use {
-    uint32_t op, previous; /* index + 1 of the variable's previous use; 0: there is none */
-} bgi_use;
-
-/* Joins the newest use of the variable with the use before it, and so with all earlier ones, if the variable changes in
- * a micro-batch; otherwise with the previous use in the same block. */
-static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
-{
-    const bgi_op *ops = c->graph->ops;
-    const uint32_t op = uses[newest].op;
-
-    for (uint32_t u = uses[newest].previous; u != 0; u = uses[u - 1].previous)
-        if (changes || ops[uses[u - 1].op].block == ops[op].block) {
-            join(c, c->op_items[uses[u - 1].op], c->op_items[op]);
-            return;
-        }
-}
-
-static bg_status join_variables(bgi_chooser *c, bg_error *error)
-{
-    const bg_graph *graph = c->graph;
-    bool *changes = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *changes);
-    uint32_t *newest = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *newest);
-    uint32_t use_count = 0;
-    bgi_use *uses;
-
-    for (size_t o = 0; o < graph->op_count; o++)
-        use_count += graph->ops[o].input_count;
-    uses = bgi_arena_allocate(&c->scratch, use_count, sizeof *uses);
-    if (changes == NULL || newest == NULL || uses == NULL)
-        return bgi_error_memory(error, "automatic stages", use_count * sizeof *uses);
-    for (size_t o = 0; o < graph->op_count; o++)
-        for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
-            changes[graph->ops[o].inputs[i].id] |=
-                bgi_op_type_changes(graph->ops[o].type, i, c->compiler->plan->training);
-    use_count = 0;
-    for (uint32_t o = 0; o < graph->op_count; o++)
-        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
-            const uint32_t v = graph->ops[o].inputs[i].id;
-            if (graph->values[v].kind != BGI_VALUE_VARIABLE)
-                continue;
-            uses[use_count] = (bgi_use){.op = o, .previous = newest[v]};
-            newest[v] = use_count + 1;
-            join_uses(c, uses, use_count++, changes[v]);
-        }
-    return BG_OK;
-}
-
-/* Joins ranks so that no value flows from a later item to an earlier one. */
-static void join_cycles(bgi_chooser *c)
-{
-    for (size_t o = 0; o < c->graph->op_count; o++)
-        for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++) {
-            const bgi_value *value = bgi_graph_value(c->graph, c->graph->ops[o].inputs[i]);
-            if (value->kind == BGI_VALUE_RESULT && c->op_items[value->op] > c->op_items[o])
-                join(c, c->op_items[value->op], c->op_items[o]);
-        }
-}
-
-/* Turns ranks into items: joined ranks share one item. */
-static bg_status make_items(bgi_chooser *c, bg_error *error)
-{
-    const uint32_t rank_count = c->item_count;
-    uint32_t *items, open = 0;
-
-    c->joins = bgi_arena_allocate(&c->scratch, rank_count + 1, sizeof *c->joins);
-    items = bgi_arena_allocate(&c->scratch, rank_count, sizeof *items);
-    if (c->joins == NULL || items == NULL)
-        return bgi_error_memory(error, "automatic stages", rank_count * sizeof *items);
-    join_cycles(c);
-    BGI_TRY(join_variables(c, error));
-    c->item_count = 0;
-    for (uint32_t rank = 0; rank < rank_count; rank++) {
-        c->item_count += open == 0;
-        open += c->joins[rank]; /* an unsigned number, which may wrap below zero and back */
-        items[rank] = c->item_count - 1;
-    }
-    for (size_t o = 0; o < c->graph->op_count; o++)
-        c->op_items[o] = items[c->op_items[o]];
     if (c->stage_count > c->item_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "stages `%s`: the model can be cut into at most %u stages%s; ask for fewer",
@@ -446,6 +337,7 @@ static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
 
     if (cuts->first == NULL) {
         cuts->stage_count = stages;
+        cuts->cuts_blocks = c->cuts_blocks;
         cuts->most_tries = c->item_count < MOST_TRIES ? c->item_count : MOST_TRIES;
         cuts->stage_devices = bgi_arena_allocate(&cuts->arena, stages, sizeof *cuts->stage_devices);
         cuts->counted_bytes = bgi_arena_allocate(&cuts->arena, stages, sizeof *cuts->counted_bytes);
@@ -520,8 +412,8 @@ bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bgi_cuts *cut
     bg_status status;
 
     BGI_TRY_CLEANUP(read_text(&c, error));
-    BGI_TRY_CLEANUP(rank_ops(&c, error));
-    BGI_TRY_CLEANUP(make_items(&c, error));
+    BGI_TRY_CLEANUP(find_items(&c, error));
+    BGI_TRY_CLEANUP(check_count(&c, error));
     BGI_TRY_CLEANUP(measure_items(&c, loss, error));
     BGI_TRY_CLEANUP(cut(&c, error));
 cleanup:

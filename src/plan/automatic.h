@@ -14,6 +14,7 @@ typedef struct bgi_cuts {
     bg_error bound_error; /* no cut can fit, because of bytes that stay on the devices under every cut */
     bg_error first_error; /* why the plan of the first cut does not fit */
     uint32_t tries, most_tries;
+    bool cuts_blocks; /* stages may begin inside blocks */
     /* the newest cut: stages, and their first items */
     uint32_t stage_count;
     uint32_t *first; /* items, then the number of items; NULL: no cut yet */

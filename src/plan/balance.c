@@ -173,17 +173,19 @@ static size_t largest_budget(const bgi_balance *balance)
 
 static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
 {
+    const char *remedy = ", or use more stages";
     size_t least = 0;
 
     BGI_TRY(bgi_balance_least_budget(balance, &least, error));
+    if (largest_held_bytes(balance) > largest_budget(balance))
+        remedy = " (more stages do not help, because a part of the model that is never divided exceeds it)";
+    else if (balance->stage_count == balance->item_count)
+        remedy = " (there cannot be more stages, because every part that can be a stage is one)";
     return bg_error_set(
         error, BG_ERROR_BUDGET,
         "no cut into %u stages fits the devices' memory; in every cut, one of the stages needs a budget of at least "
         "%zu bytes for weights, gradients, state and stash, plus the kernels' working memory: raise the budget%s",
-        balance->stage_count, least,
-        largest_held_bytes(balance) > largest_budget(balance)
-            ? " (more stages do not help, because a part of the model that is never divided exceeds it)"
-            : ", or use more stages");
+        balance->stage_count, least, remedy);
 }
 
 /* Returns the time of items first .. end - 1 as stage `stage`. */

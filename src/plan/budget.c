@@ -136,7 +136,7 @@ bg_status bgi_check_budget(bgi_compiler *c, bg_error *error)
     for (uint32_t d = 0; d < plan->device_count; d++) {
         const size_t budget = bgi_options_budget(&plan->options, d);
         if (budget != 0 && plan->devices[d].arena_bytes > budget)
-            return bgi_describe_over_budget(plan, error);
+            return bgi_describe_over_budget(c, plan, error);
     }
     return BG_OK;
 }

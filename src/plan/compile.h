@@ -6,13 +6,11 @@
  *     attempts.c    compiles a request until automatic stages fit the budgets
  *     passes.c      runs the passes that passes.def lists; verifies and prints their results (results.h)
  *     forward.c, graph_passes.c   run passes over the graph
- *     automatic.c   chooses automatic stages; balance.c cuts them, costs.c estimates costs, devices.c places stages
- *     problem.c     makes the schedule problem, and chooses the generator of the schedule
- *     trial.c       compiles copies of a plan to try a choice
- *     search.c      tries the choices of the schedule `auto`: a separate W, the memory for slots
- *     recompute.c   chooses the ops that run again
- *     offload.c     decides what is remote, and makes buffers of the schedule
- *     edges.c       groups crossings with the same ends into edges with slots
+ *     automatic.c   chooses automatic stages; items.c finds the ops that stay together, balance.c cuts, costs.c
+ * estimates costs, devices.c places stages problem.c     makes the schedule problem, and chooses the generator of the
+ * schedule trial.c       compiles copies of a plan to try a choice search.c      tries the choices of the schedule
+ * `auto`: a separate W, the memory for slots recompute.c   chooses the ops that run again offload.c     decides what is
+ * remote, and makes buffers of the schedule edges.c       groups crossings with the same ends into edges with slots
  *     kernels.c     chooses the kernel of each op
  *     layout.c      places every value: variables, slots of edges, transients (pack.c); windows.c places remote values
  *     program.c     writes instructions and calls

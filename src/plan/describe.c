@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "plan/items.h"
 #include "plan/options.h"
 
 const char *bg_memory_class_name(bg_memory_class memory_class)
@@ -171,6 +172,15 @@ static void add_advice(advice *a, const char *item)
     a->items[a->count++] = item;
 }
 
+/* Advises more stages only if another stage could begin on the device. */
+static void add_more_stages(advice *a, const bg_plan *plan, bool divides)
+{
+    if (divides)
+        add_advice(a, plan->options.execution.strategy != BG_STRATEGY_SINGLE
+                          ? "use more stages"
+                          : "use a strategy with stages (--strategy pipelined)");
+}
+
 static void add_smaller_micro_batch(advice *a, const bg_plan *plan)
 {
     const uint32_t micro_batch = bg_plan_summarize(plan).micro_batch;
@@ -183,6 +193,8 @@ static void add_smaller_micro_batch(advice *a, const bg_plan *plan)
 
 static void print_advice(bgi_string *text, const advice *a)
 {
+    if (a->count == 0)
+        bgi_string_add(text, "; raise the budget");
     for (unsigned i = 0; i < a->count; i++)
         bgi_string_add(text, "%s%s", i == 0 ? "; " : i + 1 < a->count ? ", " : ", or ", a->items[i]);
 }
@@ -222,75 +234,67 @@ static void add_schedule_advice(advice *a, const bg_plan *plan, uint32_t device)
     add_advice(a, a->schedule);
 }
 
-static void add_stash_remedy(bgi_string *text, const bg_plan *plan, uint32_t device)
+static void add_stash_remedy(advice *a, const bg_plan *plan, uint32_t device, bool divides)
 {
-    advice a = {.count = 0};
-
     if (plan->options.memory.recompute == BG_RECOMPUTE_NONE)
-        add_advice(&a, "recompute activations instead of stashing them (--recompute auto)");
-    add_schedule_advice(&a, plan, device);
-    add_advice(&a, "use more stages");
-    add_smaller_micro_batch(&a, plan);
-    print_advice(text, &a);
+        add_advice(a, "recompute activations instead of stashing them (--recompute auto)");
+    add_schedule_advice(a, plan, device);
+    add_more_stages(a, plan, divides);
+    add_smaller_micro_batch(a, plan);
 }
 
 /* A device that works on one stage at a time holds fewer remote tensors when it loads them on demand. A device with one
  * stage needs them all. */
-static void add_window_remedy(bgi_string *text, const bg_plan *plan)
+static void add_window_remedy(advice *a, const bg_plan *plan, bool divides)
 {
-    advice a = {.count = 0};
-
-    add_advice(&a, "use more stages");
+    add_more_stages(a, plan, divides);
     if (plan->options.execution.strategy == BG_STRATEGY_PHASED && !plan->options.execution.phases_parallel &&
         plan->options.memory.phase_liveness != BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE)
-        add_advice(&a, "load remote tensors on demand (--phase-liveness off_chip_after_each_phase)");
-    print_advice(text, &a);
+        add_advice(a, "load remote tensors on demand (--phase-liveness off_chip_after_each_phase)");
 }
 
 /* Adds advice for transient memory, with only those remedies that are not in use yet. */
-static void add_transient_remedy(bgi_string *text, const bg_plan *plan, uint32_t device)
+static void add_transient_remedy(advice *a, const bg_plan *plan, uint32_t device, bool divides)
 {
     const bool offloads = plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0,
                recomputes = plan->options.memory.recompute == BG_RECOMPUTE_NONE &&
                             plan->devices[device].class_bytes[BG_MEMORY_STASH] > 0;
-    advice a = {.count = 0};
 
-    add_advice(&a, "use more stages");
-    add_smaller_micro_batch(&a, plan);
-    add_advice(&a, "split this op over devices (tensor parallelism)");
+    add_more_stages(a, plan, divides);
+    add_smaller_micro_batch(a, plan);
+    add_advice(a, "split this op over devices (tensor parallelism)");
     if (offloads || recomputes)
-        add_advice(&a, offloads && recomputes
-                           ? "keep something else off the device (--offload optimizer, --recompute auto)"
-                       : offloads ? "keep something else off the device (--offload optimizer)"
-                                  : "keep something else off the device (--recompute auto)");
-    print_advice(text, &a);
+        add_advice(a, offloads && recomputes
+                          ? "keep something else off the device (--offload optimizer, --recompute auto)"
+                      : offloads ? "keep something else off the device (--offload optimizer)"
+                                 : "keep something else off the device (--recompute auto)");
 }
 
-/* Adds advice that makes a class of memory smaller. */
-static void add_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, bg_memory_class class)
+/* Adds advice that makes a class of memory smaller. `divides`: another stage could begin on the device. */
+static void add_remedy(bgi_string *text, const bg_plan *plan, uint32_t device, bg_memory_class class, bool divides)
 {
     advice a = {.count = 0};
 
     switch (class) {
     case BG_MEMORY_STATE:
         add_advice(&a, "offload the optimizer's state (--offload optimizer)");
-        add_advice(&a, "use more stages");
+        add_more_stages(&a, plan, divides);
         break;
     case BG_MEMORY_WINDOW:
-        add_window_remedy(text, plan);
+        add_window_remedy(&a, plan, divides);
         break;
     case BG_MEMORY_STASH:
-        add_stash_remedy(text, plan, device);
+        add_stash_remedy(&a, plan, device, divides);
         break;
     case BG_MEMORY_TRANSIENT:
-        add_transient_remedy(text, plan, device);
+        add_transient_remedy(&a, plan, device, divides);
         break;
     case BG_MEMORY_STREAM:
-        add_advice(&a, "use more stages");
+        add_more_stages(&a, plan, divides);
         add_smaller_micro_batch(&a, plan);
         break;
     default:
-        add_advice(&a, "use more stages");
+        add_more_stages(&a, plan, divides);
         if (plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0)
             add_advice(&a, "offload the optimizer's state (--offload optimizer)");
     }
@@ -383,7 +387,7 @@ static size_t bytes_over(const bg_plan *plan, uint32_t device)
     return budget != 0 && need > budget ? need - budget : 0;
 }
 
-bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
+bg_status bgi_describe_over_budget(const bgi_compiler *compiler, const bg_plan *plan, bg_error *error)
 {
     bgi_string text = {0};
     char need[32], have[32], part[32];
@@ -401,7 +405,7 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
                    bgi_bytes_text(budget, have), budget, bg_memory_class_name(largest),
                    bgi_bytes_text(plan->devices[worst].class_bytes[largest], part));
     add_largest(&text, plan, worst, largest);
-    add_remedy(&text, plan, worst, largest);
+    add_remedy(&text, plan, worst, largest, bgi_device_divides(compiler, worst));
     bgi_string_add(&text, "\n");
     add_memory_rows(&text, plan);
     if (text.length > 0 && !text.failed)

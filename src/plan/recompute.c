@@ -312,7 +312,7 @@ static bg_status try_smallest_choices(bgi_chooser *s, bool *is_done, bg_error *e
     for (uint32_t d = 0; d < s->c->stages->device_count; d++)
         *is_done &= fits(s, d, plan->devices[d].arena_bytes);
     if (!*is_done)
-        status = bg_error_context(error, bgi_describe_over_budget(plan, error),
+        status = bg_error_context(error, bgi_describe_over_budget(s->c, plan, error),
                                   "no choice of recomputation fits; with the choice that needs least");
     bg_plan_destroy(plan);
     return status;

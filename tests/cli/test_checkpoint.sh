@@ -29,6 +29,7 @@ begin_case inspect
 check "the latest of a folder" test "$(head -n 1 out)" = "$six"
 check "the step" grep -q '^  step       6 weight updates$' out
 check "the optimizer and its state" grep -q '^  optimizer  adamw (exp_avg exp_avg_sq)$' out
+check "the run: $(grep '^  run' out)" grep -q '^  run        precision=32 batch=8 micro_batch=4 replicas=1$' out
 check "the place in the data" grep -q '"image":48,"images":320' out
 check "who made it" grep -q '^  made by    brigade mnist$' out
 check "parameters" grep -q '^  parameter .* tensors, ' out
@@ -36,6 +37,7 @@ check "every tensor" test "$(grep -c 'float32\[' out)" -eq "$(sed -n 's/^  all .
 check "the age of state" grep -q 'exp_avg .* state, 6 updates$' out
 "$program" checkpoint inspect $six --json >json 2>err
 check "JSON has the step" grep -q '"step":6,' json
+check "JSON has the run" grep -q '"run":"precision=32 batch=8 micro_batch=4 replicas=1"' json
 check "JSON has the tensors" test "$(grep -o '"role":"parameter"' json | wc -l)" -eq "$(grep -c ' parameter$' out)"
 "$program" checkpoint inspect four.safetensors >out
 check "weights are no checkpoint" grep -q 'weights, no checkpoint' out
@@ -78,6 +80,16 @@ check "in values" grep -q '^tensor `.*`: [0-9]* of [0-9]* elements differ, by at
 check "in the age of state" grep -q '4 updates and state, 6 updates$' out
 "$program" checkpoint diff saved $six --json >json
 check "JSON says so" grep -q '"is_same":false' json
+check "the runs are equal" sh -c '! grep -q "^run:" out'
+train --checkpoint large --steps 4 --batch-size 8 --gradient-accumulation 1
+"$program" checkpoint diff saved large >out
+check "runs of other batches differ" test $? -eq 1
+check "in the size of a micro-batch: $(grep '^run' out)" grep -q \
+    '^run: precision=32 batch=8 micro_batch=4 replicas=1 and precision=32 batch=8 micro_batch=8 replicas=1$' out
+"$program" checkpoint diff saved large --weights >out
+check "which weights do not have" sh -c '! grep -q "^run:" out'
+"$program" checkpoint diff saved large --json >json
+check "JSON has both" grep -q '"key":"run","first":"precision=32 batch=8 micro_batch=4 replicas=1","second":"[^"]*micro_batch=8 ' json
 "$program" checkpoint diff saved four.safetensors --weights >out
 check "weights of a checkpoint are the saved ones" test $? -eq 0
 "$program" checkpoint diff saved four.safetensors >out

@@ -117,11 +117,13 @@ begin_case files
 mkdir old
 oracle=$root/tests/oracle/train
 net="$oracle/net.onnx --cores 1"
-fails_anywhere 20 train $net --input "x=$oracle/images.npy" --target "$oracle/labels.npy" --normalize 0.4,0.3 --quiet \
+fails_anywhere 20 train $net --input "x=$oracle/images.npy" --target "$oracle/labels.npy" --normalize auto --quiet \
     --validation "x=$oracle/test.npz:images,target=$oracle/test.npz:labels" --batch-size 8 --strategy sharded --stages auto:2 \
     --save out.onnx --log train.log
 fails_anywhere 20 train "$oracle/table.onnx" --input "x=$oracle/table.csv:0,1,2" --target "$oracle/table.csv:price" \
     --cores 1 --quiet --save out.npz
-fails_anywhere 20 infer $net --input "x=$oracle/data.safetensors:images" --output logits=out.npy --quiet
+"$program" train $net --input "x=$oracle/images.npy" --target "$oracle/labels.npy" --normalize 0.4,0.3 --quiet --save old/net.onnx \
+    >out 2>err || fail "a model that names its normalization:" "$(cat err)"
+fails_anywhere 20 infer net.onnx --cores 1 --input "x=$oracle/data.safetensors:images" --output logits=out.npy --quiet
 fails_anywhere 20 inspect "$oracle/net.onnx"
 finish

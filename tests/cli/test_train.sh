@@ -46,7 +46,7 @@ check "the bar" grep -q '^6/6 \[====================\] Loss:0\.[0-9]* | Accuracy
 check "validation" grep -q '^Validation: Loss:0\.0144 | Accuracy:100\.00%$' net.out
 check "the end" grep -q '^Trained 18 weight updates, 135 samples in [0-9.]* s: [0-9]* samples/s$' net.out
 check "the file" grep -q '^Weights saved to net.onnx$' net.out
-check "the scale" grep -q '^The saved model expects normalized inputs: give `brigade infer` --normalize 0.4,0.3$' net.out
+check "the scale: $(tail -n 1 net.out)" grep -q '^The saved model names the normalization of its inputs, which `brigade infer` applies$' net.out
 check "the log" grep -q '^{"step":18,"epoch":3,"loss":[0-9.e-]*,"accuracy":[0-9.]*,"lr":0.05,"samples_per_s":[0-9.]*}$' net.jsonl
 check "nothing else in it: $(cat net.jsonl)" test "$(grep -c -v -E '^\{"step":[0-9]+,"epoch":[1-3],("loss"|"validation")' net.jsonl)" -eq 0
 

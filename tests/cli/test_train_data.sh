@@ -92,6 +92,41 @@ infer_scikit scikit_regressor y f4 y
 error 2 'nothing is left to train: the model has no parameter' train "$files/scikit_linear.onnx" \
     --input "X=$files/table.csv:area,rooms,age" --target "$files/table.csv:price"
 
+# Inputs of bools: zeros and ones of any type, and nothing else.
+begin_case bools
+npy() { # TYPE: prints the header of a .npy file of two rows
+    printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': (2, 3), }"
+}
+int64() {
+    for number in "$@"; do printf "\\00$number\\000\\000\\000\\000\\000\\000\\000"; done
+}
+{ npy '|b1'; printf '\001\000\001\000\001\001'; } >bools.npy
+{ npy '|u1'; printf '\001\000\001\000\001\001'; } >bytes.npy
+{ npy '<i8'; int64 1 0 1 0 1 1; } >integers.npy
+printf 'a,b,c\n1,0,1\n0,1,1\n' >floats.csv
+printf 'a,b,c\n2,3,4\n5,6,7\n' >rows.csv
+for file in bools.npy bytes.npy integers.npy floats.csv; do
+    "$program" infer "$files/masked.onnx" --input x=rows.csv --input keep=$file --output masked.csv >out 2>err || fail "$file: $(cat err)"
+    check "$file: $(tr '\n' ';' <masked.csv)" test "$(tr '\n' ';' <masked.csv)" = '22,28;53,66;'
+done
+{ npy '|u1'; printf '\001\000\001\000\002\001'; } >bytes.npy
+{ npy '<i8'; int64 1 0 1 0 1 7; } >integers.npy
+printf 'a,b,c\n1,0,1\n0.5,1,1\n' >floats.csv
+masked="$files/masked.onnx --input x=rows.csv"
+error 1 '--input keep=bytes.npy: sample 1: element 1 is 2, but the input is bool; it must be 0 or 1' infer $masked \
+    --input keep=bytes.npy --output never.npy
+error 1 '--input keep=integers.npy: sample 1: element 2 is 7, but the input is bool; it must be 0 or 1' infer $masked \
+    --input keep=integers.npy --output never.npy
+error 1 '--input keep=floats.csv: sample 1: element 0 is 0.5, but the input is bool; it must be 0 or 1' infer $masked \
+    --input keep=floats.csv --output never.npy
+check "nothing is written" test ! -e never.npy
+printf 'y,z\n1,2\n3,4\n' >targets.csv
+train masked $masked --input keep=bools.npy --target targets.csv --quiet
+error 1 '--input keep=bytes.npy: sample 1: element 1 is 2, but the input is bool; it must be 0 or 1' train $masked \
+    --input keep=bytes.npy --target targets.csv --quiet
+error 1 '--validation keep=bytes.npy: sample 1: element 1 is 2, but the input is bool' train $masked --input keep=bools.npy \
+    --target targets.csv --validation x=rows.csv,keep=bytes.npy,target=targets.csv --quiet
+
 begin_case incomplete
 # Rows without a value in an input or in the target are left out of both, so the table trains as one without these rows.
 sed -e '3s/^[^,]*/NA/' -e '7s/,[^,]*,\([^,]*\)$/,,\1/' "$table" >gaps.csv

@@ -247,6 +247,57 @@ static void test_narrow_floats(void **state)
     }
 }
 
+/* Zeros and ones of any type become bools. The error for another number has the file, the sample, the element and the
+ * number. */
+static void test_bools(void **state)
+{
+    static const uint8_t good_bytes[SAMPLES][2] = {{0, 1}, {1, 1}, {0, 0}}, bad_bytes[SAMPLES][2] = {{0, 1}, {1, 2}};
+    static const int64_t good_integers[SAMPLES][2] = {{0, 1}, {1, 1}, {0, 0}},
+                         bad_integers[SAMPLES][2] = {{0, 1}, {0, 0}, {-1, 0}}, large[SAMPLES][2] = {{256, 257}};
+    static const float good_floats[SAMPLES][2] = {{-0.0f, 1}, {1, 1}, {0, 0}}, half[SAMPLES][2] = {{0, 0.5f}},
+                       two[SAMPLES][2] = {{0, 1}, {2, 2}};
+    const struct {
+        bg_dtype dtype;
+        const void *data;
+        const char *words; /* NULL: no error */
+    } cases[] = {
+        {BG_UINT8, good_bytes, NULL},
+        {BG_INT64, good_integers, NULL},
+        {BG_FLOAT32, good_floats, NULL},
+        {BG_UINT8, bad_bytes, "--input x=m.npy: sample 1: element 1 is 2, but the input is bool; it must be 0 or 1"},
+        {BG_INT64, bad_integers, "--input x=m.npy: sample 2: element 0 is -1, but the input is bool"},
+        {BG_INT64, large, "--input x=m.npy: sample 0: element 0 is 256, but the input is bool"},
+        {BG_FLOAT32, half, "--input x=m.npy: sample 0: element 1 is 0.5, but the input is bool"},
+        {BG_FLOAT32, two, "--input x=m.npy: sample 1: element 0 is 2, but the input is bool"},
+    };
+    const bg_type type = bg_vector(BG_UINT8, 2), other = bg_vector(BG_UINT8, 3);
+    const uint8_t expected[SAMPLES][2] = {{0, 0}, {0, 1}, {1, 1}};
+    uint8_t out[SAMPLES][2];
+    unsigned char *const tensors[] = {(unsigned char *)out};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_dataset *source = make(bg_matrix(cases[i].dtype, SAMPLES, 2), cases[i].data), *set = NULL;
+
+        require(bgi_dataset_convert_bools(source, &type, "--input x=m.npy", &set, &error));
+        memset(out, 7, sizeof out);
+        if (cases[i].words == NULL) {
+            require(read_all(set, tensors));
+            assert_memory_equal(out, expected, sizeof out);
+        } else {
+            assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
+            assert_says(cases[i].words);
+            bg_error_clear(&error);
+        }
+        bg_dataset_destroy(set);
+        set = NULL;
+        assert_int_equal(bgi_dataset_convert_bools(source, &other, "--input x=m.npy", &set, &error), BG_ERROR_SHAPE);
+        assert_null(set);
+        bg_error_clear(&error);
+        bg_dataset_destroy(source);
+    }
+}
+
 static void test_conversions_that_cannot_be(void **state)
 {
     const float zero = 0.0f, one = 1.0f;
@@ -387,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_bytes_become_floats),
         cmocka_unit_test(test_normalization),
         cmocka_unit_test(test_floats_are_normalized),
+        cmocka_unit_test(test_bools),
         cmocka_unit_test(test_integers_fit_or_fail),
         cmocka_unit_test(test_floats_become_integers_when_whole),
         cmocka_unit_test(test_the_largest_floats_become_integers),

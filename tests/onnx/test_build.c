@@ -16,6 +16,8 @@
 #include <brigade/onnx.h>
 
 #include "onnx/model.h"
+#include "support/allocations.h"
+#include "support/folder.h"
 #include "support/interpret.h"
 
 static bg_error error;
@@ -227,6 +229,123 @@ static void weights_need_a_build(void **state)
     assert_int_equal(bg_onnx_save_weights(onnx, weights, "/tmp/never.onnx", &error), BG_ERROR_INVALID);
     bg_weights_destroy(weights);
     bg_onnx_destroy(onnx);
+}
+
+/* Returns the number of the file's metadata with the key. */
+static size_t count_key(const bg_onnx *onnx, const char *key)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < onnx->model->n_metadata_props; i++) {
+        const char *found = onnx->model->metadata_props[i]->key;
+
+        count += found != NULL && strcmp(found, key) == 0;
+    }
+    return count;
+}
+
+/* The metadata of a file are found, changed and removed by key. A repeated key has its first value, and one value after
+ * a change. Entries without a key or a value do no harm. */
+static void metadata_have_keys(void **state)
+{
+    static char names[2][8] = {"a", "b"}, values[3][8] = {"1", "2", "3"};
+    BgiOnnx__Entry entries[4], *list[4];
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    test_model_file_init(&file);
+    for (int i = 0; i < 4; i++) {
+        bgi_onnx__entry__init(&entries[i]);
+        list[i] = &entries[i];
+    }
+    entries[0].value = values[0];
+    entries[1].key = entries[3].key = names[0];
+    entries[1].value = values[1];
+    entries[2].key = names[1];
+    entries[3].value = values[2];
+    file.model.n_metadata_props = 4;
+    file.model.metadata_props = list;
+    onnx = parse(&file);
+    assert_string_equal(bg_onnx_metadata_find(onnx, "a"), "2");
+    assert_string_equal(bg_onnx_metadata_find(onnx, "b"), "");
+    assert_null(bg_onnx_metadata_find(onnx, "c"));
+    assert_null(bg_onnx_metadata_find(NULL, "a"));
+    assert_null(bg_onnx_metadata_find(onnx, NULL));
+    assert_int_equal(bg_onnx_metadata_set(onnx, "a", bg_onnx_metadata_find(onnx, "a"), &error), BG_OK);
+    assert_string_equal(bg_onnx_metadata_find(onnx, "a"), "2");
+    assert_int_equal(count_key(onnx, "a"), 1);
+    assert_int_equal(bg_onnx_metadata_set(onnx, "c", "4", NULL), BG_OK);
+    assert_string_equal(bg_onnx_metadata_find(onnx, "c"), "4");
+    assert_int_equal(onnx->model->n_metadata_props, 4);
+    assert_int_equal(bg_onnx_metadata_set(onnx, "a", NULL, &error), BG_OK);
+    assert_null(bg_onnx_metadata_find(onnx, "a"));
+    assert_int_equal(bg_onnx_metadata_set(onnx, "none", NULL, &error), BG_OK);
+    assert_int_equal(onnx->model->n_metadata_props, 3);
+    assert_string_equal(bg_onnx_metadata_find(onnx, "b"), "");
+    assert_int_equal(bg_onnx_metadata_set(NULL, "a", "1", &error), BG_ERROR_INVALID);
+    assert_string_equal(error.message, "bg_onnx_metadata_set: `onnx` is NULL; this argument is required");
+    assert_int_equal(bg_onnx_metadata_set(onnx, NULL, "1", &error), BG_ERROR_INVALID);
+    assert_string_equal(error.message, "bg_onnx_metadata_set: `key` is NULL; this argument is required");
+    bg_onnx_destroy(onnx);
+}
+
+static void metadata_survive_failed_allocations(void **state)
+{
+    test_model_file file;
+    bg_onnx *onnx;
+    bg_status status;
+
+    (void)state;
+    if (!test_allocations_available())
+        skip();
+    test_allocations_live(); /* counts from here on */
+    test_model_file_init(&file);
+    onnx = parse(&file);
+    assert_int_equal(bg_onnx_metadata_set(onnx, "a", "1", &error), BG_OK);
+    for (uint64_t n = 1;; n++) {
+        const int64_t before = test_allocations_live();
+
+        test_allocations_fail(n);
+        status = bg_onnx_metadata_set(onnx, "a", "2", &error);
+        test_allocations_fail(0);
+        if (status == BG_OK)
+            break;
+        assert_int_equal(status, BG_ERROR_MEMORY);
+        assert_int_equal(test_allocations_live(), before);
+        assert_string_equal(bg_onnx_metadata_find(onnx, "a"), "1");
+    }
+    assert_string_equal(bg_onnx_metadata_find(onnx, "a"), "2");
+    bg_onnx_destroy(onnx);
+}
+
+/* Saving a model keeps the file's metadata, with the changes. */
+static void metadata_are_saved(void **state)
+{
+    bg_onnx_options options = bg_onnx_defaults();
+    char folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16];
+    test_model_file file;
+    bg_weights *weights;
+    bg_onnx *onnx;
+
+    (void)state;
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/m.onnx", folder);
+    test_model_file_init(&file);
+    onnx = parse(&file);
+    options.batch_size = 2;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
+    assert_int_equal(bg_onnx_set_weights(onnx, weights, &error), BG_OK);
+    assert_int_equal(bg_onnx_metadata_set(onnx, "key", "0.5,2", &error), BG_OK);
+    assert_int_equal(bg_onnx_save_weights(onnx, weights, path, &error), BG_OK);
+    bg_onnx_destroy(onnx);
+    assert_int_equal(bg_onnx_open(path, &onnx, &error), BG_OK);
+    assert_string_equal(bg_onnx_metadata_find(onnx, "key"), "0.5,2");
+    assert_int_equal(onnx->model->n_metadata_props, 1);
+    bg_onnx_destroy(onnx);
+    bg_weights_destroy(weights);
+    test_folder_remove(folder);
 }
 
 /* A matrix that is added is a mask, which is not trained, if it contains -infinity. */
@@ -605,6 +724,9 @@ int main(void)
         cmocka_unit_test(reversed_sequences_have_lengths),
         cmocka_unit_test(blocks_are_scopes),
         cmocka_unit_test(weights_need_a_build),
+        cmocka_unit_test(metadata_have_keys),
+        cmocka_unit_test(metadata_survive_failed_allocations),
+        cmocka_unit_test(metadata_are_saved),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

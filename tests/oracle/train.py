@@ -5,8 +5,9 @@
 
 tests/cli/test_train*.sh use them. `net` reads images of bytes, and its last batch is smaller; `table` computes a number
 from three; `share` computes a probability; `inside` has its loss in the graph; onnx.npz has the data of onnx.txt.
-refused.onnx cannot be built, and quantized.onnx cannot be trained. Lines are "CASE NAME NUMBER...": losses of updates
-in the files' order, `validation` the loss after each epoch, `logits` the outputs of the trained model.
+refused.onnx cannot be built, and quantized.onnx cannot be trained; masked.onnx has an input of bools. Lines are "CASE
+NAME NUMBER...": losses of updates in the files' order, `validation` the loss after each epoch, `logits` the outputs of
+the trained model.
 """
 import gzip
 import json
@@ -195,6 +196,20 @@ def make_refused():
     onnx.save(helper.make_model(graph, opset_imports=opset), f"{folder}/quantized.onnx")
 
 
+def make_masked():
+    """Makes a model with an input of bools, which sets numbers to zero."""
+    helper, kind = onnx.helper, onnx.TensorProto
+    x = helper.make_tensor_value_info("x", kind.FLOAT, ["batch", 3])
+    keep = helper.make_tensor_value_info("keep", kind.BOOL, ["batch", 3])
+    y = helper.make_tensor_value_info("y", kind.FLOAT, ["batch", 2])
+    weights = [helper.make_tensor("zero", kind.FLOAT, [], [0]),
+               helper.make_tensor("weight", kind.FLOAT, [3, 2], [1, 2, 3, 4, 5, 6])]
+    nodes = [helper.make_node("Where", ["keep", "x", "zero"], ["kept"], name="/where"),
+             helper.make_node("MatMul", ["kept", "weight"], ["y"], name="/product")]
+    graph = helper.make_graph(nodes, "masked", [x, keep], [y], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), f"{folder}/masked.onnx")
+
+
 def make_scikit(rows):
     """Imitates skl2onnx's output for a classifier (multilayer perceptron), and for a scaler before a linear model."""
     helper, kind, numbers = onnx.helper, onnx.TensorProto, np.random.default_rng(3)
@@ -313,6 +328,7 @@ def main():
     make_forms()
     copy_onnx_data()
     make_refused()
+    make_masked()
 
 
 main()

@@ -185,6 +185,23 @@ static void check_tight(const line *l, uint64_t seed)
         fail_msg("seed %llu: %zu bytes over instead of %zu", (unsigned long long)seed, found, least);
 }
 
+/* Returns what the message must advise: more stages only if there can be more, and an item that no stage can hold does
+ * not exclude them. */
+static const char *find_remedy(const line *l)
+{
+    const bgi_balance *b = &l->balance;
+    bool holds_all = b->stage_budgets == NULL;
+
+    for (uint32_t s = 0; s < b->stage_count && !holds_all; s++) {
+        holds_all = true;
+        for (uint32_t i = 0; i < b->item_count; i++)
+            holds_all = holds_all && (l->budgets[s] == 0 || b->items[i].held_bytes <= l->budgets[s]);
+    }
+    return !holds_all                        ? "more stages do not help"
+           : b->stage_count == b->item_count ? "there cannot be more stages"
+                                             : "raise the budget, or use more stages";
+}
+
 static void check_line(const line *l, uint64_t seed)
 {
     const bgi_balance *b = &l->balance;
@@ -203,8 +220,10 @@ static void check_line(const line *l, uint64_t seed)
     if (isinf(best)) {
         char part[64];
         snprintf(part, sizeof part, "one of the stages needs a budget of at least %zu bytes", least);
-        if (status != BG_ERROR_BUDGET || strstr(error.message, part) == NULL)
-            fail_msg("seed %llu: `%s` instead of `%s`", (unsigned long long)seed, error.message, part);
+        if (status != BG_ERROR_BUDGET || strstr(error.message, part) == NULL ||
+            strstr(error.message, find_remedy(l)) == NULL)
+            fail_msg("seed %llu: `%s` instead of `%s` and `%s`", (unsigned long long)seed, error.message, part,
+                     find_remedy(l));
         return;
     }
     assert_int_equal(status, BG_OK);

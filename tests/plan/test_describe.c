@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,13 +164,113 @@ static void test_over_budget(void **state)
     assert_null(plan);
     assert_string_equal(error.message,
                         "device 0 needs 3.20 kB (3200 bytes), but its budget is 3.00 kB (3000 bytes); most of it is "
-                        "weights (1.15 kB), and the largest variable is `w1`, 1.02 kB; use more stages\n"
+                        "weights (1.15 kB), and the largest variable is `w1`, 1.02 kB; raise the budget\n"
                         "bytes        weights   gradients       state       stash   transient      stream      device"
                         "      budget      remote\n"
                         "device 0        1152        1024           0         512           0         512        3200"
                         "        3000           0\n"
                         "device 1        1216        1024           0         512         320           0        3072"
                         "        3000           0");
+}
+
+/* Compiles four linear layers of 2 kB (weights and gradients) in the blocks that `blocks` names, one letter for each
+ * layer. */
+static bg_status plan_layers(const char *blocks, const bg_options *options, bg_error *error)
+{
+    const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
+    const bg_optimizer optimizer = bg_sgd(0.1);
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_value x, loss;
+    bg_status status;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &x_type);
+    for (int i = 0; i < 4; i++) {
+        const char block[2] = {blocks[i], '\0'}, weight[3] = {'w', (char)('0' + i), '\0'};
+        if (i == 0 || blocks[i] != blocks[i - 1])
+            bg_block_start(graph, block, BG_DEVICE_NONE);
+        x = bg_linear(graph, weight, x, bg_graph_parameter(graph, weight, &w_type, NULL), (bg_value){0});
+    }
+    loss = bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
+    status = bg_plan_create_training(graph, loss, &optimizer, options, &plan, error);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+/* More stages are advised only if one could begin on the device: at a border between blocks that data do not cross in
+ * both directions, or at any op for "auto-ops". */
+static void test_more_stages(void **state)
+{
+    static const struct {
+        bg_strategy strategy;
+        const char *blocks, *stages;
+        size_t budget;
+        const char *says, *never;
+        bool recomputes;
+    } cases[] = {
+        {BG_STRATEGY_PIPELINED, "ABCD", NULL, 2500, "raise the budget", "stages", false},
+        {BG_STRATEGY_PIPELINED, "ABCD", "A,B|C|D", 4000, "use more stages", "raise", false},
+        {BG_STRATEGY_PIPELINED, "ABCD", "A|B|C,D", 4000, "use more stages", "raise", false},
+        {BG_STRATEGY_PIPELINED, "AACD", "A|C|D", 4000, "raise the budget", "stages", false},
+        {BG_STRATEGY_PIPELINED, "ABAD", "A,B|D", 5000, "raise the budget", "stages", false},
+        {BG_STRATEGY_PIPELINED, "ABAD", "A,B,D", 5000, "use more stages", "raise", false},
+        {BG_STRATEGY_PIPELINED, "AAAA", NULL, 5000, "raise the budget", "stages", false},
+        {BG_STRATEGY_PIPELINED, "ABCD", "A,B|C|D", 4000, "use more stages", "raise", true},
+        {BG_STRATEGY_PIPELINED, "AACD", "A|C|D", 4000, "raise the budget", "stages", true},
+        {BG_STRATEGY_PIPELINED, "AAAA", "auto-ops:2", 5000, "use more stages", "cannot be", false},
+        {BG_STRATEGY_PIPELINED, "ABCD", "auto:2", 4000, "use more stages", "cannot be", false},
+        {BG_STRATEGY_PIPELINED, "ABCD", "auto:4", 2400,
+         "raise the budget (there cannot be more stages, because every part that can be a stage is one)", "use more",
+         false},
+        {BG_STRATEGY_PIPELINED, "AABB", "auto:2", 4000, "do not help, because a part", "use more", false},
+        {BG_STRATEGY_SHARDED, "ABCD", "A,B|C,D", 4000, "use more stages", "raise", false},
+        {BG_STRATEGY_SHARDED, "AABB", NULL, 4000, "raise the budget", "stages", false},
+        {BG_STRATEGY_SINGLE, "ABCD", NULL, 5000, "use a strategy with stages (--strategy pipelined)", "more stages",
+         false},
+        {BG_STRATEGY_SINGLE, "AAAA", NULL, 5000, "raise the budget", "stages", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+
+        options.execution.strategy = cases[i].strategy;
+        options.execution.stages = cases[i].stages;
+        options.memory.device_memory_bytes = cases[i].budget;
+        options.memory.recompute = cases[i].recomputes ? BG_RECOMPUTE_AUTO : BG_RECOMPUTE_NONE;
+        options.numerics.kernels = BG_KERNELS_REFERENCE;
+        if (plan_layers(cases[i].blocks, &options, &error) != BG_ERROR_BUDGET ||
+            strstr(error.message, cases[i].says) == NULL || strstr(error.message, cases[i].never) != NULL)
+            fail_msg("case %zu: \"%s\" must contain \"%s\" and not \"%s\"", i, error.message, cases[i].says,
+                     cases[i].never);
+    }
+}
+
+/* The border must be on the device that is over its budget. */
+static void test_more_stages_of_one_device(void **state)
+{
+    static const bg_device_model devices[2][2] = {{{1, 4000}, {1, 0}}, {{1, 0}, {1, 4000}}};
+    static const char *const advice[2] = {"raise the budget", "use more stages"};
+
+    (void)state;
+    for (uint32_t device = 0; device < 2; device++) {
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+        char words[32];
+
+        options.execution.stages = "A|C,D";
+        options.execution.devices = devices[device];
+        options.execution.device_model_count = 2;
+        options.numerics.kernels = BG_KERNELS_REFERENCE;
+        assert_int_equal(plan_layers("AACD", &options, &error), BG_ERROR_BUDGET);
+        snprintf(words, sizeof words, "device %u needs ", device);
+        if (strstr(error.message, words) == NULL || strstr(error.message, advice[device]) == NULL ||
+            strstr(error.message, advice[1 - device]) != NULL)
+            fail_msg("device %u: %s", device, error.message);
+    }
 }
 
 static void test_update_over_budget(void **state)
@@ -189,8 +290,14 @@ static void test_update_over_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placement),          cmocka_unit_test(test_memory),  cmocka_unit_test(test_phases),
-        cmocka_unit_test(test_timetable),          cmocka_unit_test(test_program), cmocka_unit_test(test_over_budget),
+        cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_timetable),
+        cmocka_unit_test(test_program),
+        cmocka_unit_test(test_over_budget),
+        cmocka_unit_test(test_more_stages),
+        cmocka_unit_test(test_more_stages_of_one_device),
         cmocka_unit_test(test_update_over_budget),
     };
 
