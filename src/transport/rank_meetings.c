@@ -287,7 +287,7 @@ static void end_offer(share *s)
     if (!p->is_short) {
         come(p->of, &p->offered, size_of(p));
     } else if (--p->offering == 0) {
-        atomic_store_explicit(&p->offered.value, p->begun_offers * size_of(p), memory_order_release);
+        atomic_store(&p->offered.value, p->begun_offers * size_of(p)); /* sequentially consistent for `changed` */
         p->of->base.setup.events.changed(p->of->base.setup.events.user);
     }
 }

@@ -327,7 +327,7 @@ static void test_rules_that_cannot_be(void **state)
     own.states = "a b";
     expect_rule(own, "four operands and its states");
     own = rule, own.name = "heavy ball";
-    expect_rule(own, "its name must be");
+    expect_rule(own, "its name must consist of");
     own = rule, own.update = NULL;
     expect_rule(own, "an op type");
     own.update = &update_type;

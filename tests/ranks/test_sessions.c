@@ -538,18 +538,18 @@ static void neighbors_are_together(void **state)
     expect_owners(r.plan, 2, NULL, "stage,data", "it does not have three axes");
     expect_owners(r.plan, 2, NULL, "stage,data,rows", "there is no such axis");
     expect_owners(r.plan, 2, NULL, "stage,data,data", "an axis is named twice");
-    expect_owners(r.plan, 2, NULL, "0,1,0", "it has fewer than the 8 devices");
-    expect_owners(r.plan, 2, NULL, "0,1,0,1,0,1,0,1,0", "it has more than the 8 devices");
+    expect_owners(r.plan, 2, NULL, "0,1,0", "it has fewer entries than the 8 devices");
+    expect_owners(r.plan, 2, NULL, "0,1,0,1,0,1,0,1,0", "it has more entries than the 8 devices");
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,2", "entry 7 is not a rank from 0 to 1");
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,0", "rank 1 gets no device");
-    expect_owners(r.plan, 2, NULL, "1,1,1,1,0,0,0,0,0,0,0,0", "it has more than the 8 devices");
+    expect_owners(r.plan, 2, NULL, "1,1,1,1,0,0,0,0,0,0,0,0", "it has more entries than the 8 devices");
     /* The rank list of training with two replicas is used for a test with one replica. */
     test = *r.plan;
     test.training = false;
     test.replicas = 1;
     expect_owners(&test, 2, NULL, "1,1,1,1,0,0,0,0", "0011");
     expect_owners(&test, 2, NULL, "1,0,0,0", "1000");
-    expect_owners(&test, 2, NULL, "1,0,0,0,1", "it has more than the 4 devices");
+    expect_owners(&test, 2, NULL, "1,0,0,0,1", "it has more entries than the 4 devices");
     close_rig(&r);
 }
 
@@ -564,7 +564,7 @@ static void layouts_of_one_process_are_checked(void **state)
         {"data,stage,tensor", NULL},
         {"0,0,1,3", NULL},
         {"data,stages,tensor", "layout `data,stages,tensor`: there is no such axis"},
-        {"0,0,1", "it has fewer than the 4 devices"},
+        {"0,0,1", "it has fewer entries than the 4 devices"},
         {"0,0,1,4", "entry 3 is not a rank from 0 to 3"},
     };
     const bg_options options = make_options();

@@ -163,7 +163,7 @@ static void test_bad_positions_and_phases(void **state)
                      "stage 3 is at position 3, but stage 2 is at 1; a stage has the position of the stage before it, "
                      "or the next one");
     positions[3] = 0;
-    strategy_refused(&test.problem, "grouped", "stage 3 is at position 0 after 1");
+    strategy_refused(&test.problem, "grouped", "stage 3 is at position 0, but stage 2 is at 1");
     positions[3] = 2;
     test.problem.stage_phases = phases;
     strategy_refused(&test.problem, "phased",

@@ -107,7 +107,7 @@ static void test_bad_generators_are_refused(void **state)
     } rows[] = {
         {{.name = "mine", .generate = emit_nonsense}, "mine schedule: device 0, action 0 (F4000000000.0) is not part"},
         {{.name = "mine", .generate = emit_on_missing_device},
-         "mine schedule: an action for device 2, but there are 2"},
+         "mine schedule: an action is for device 2, but there are 2"},
         {{.generate = emit_unknown_kind}, "unnamed schedule: device 0: 99 is not an action kind"},
     };
     test_problem test;
