@@ -137,8 +137,8 @@ typedef struct bg_outfeed_options {
     /* With `bounded`: the number of rows, at least 1, that may wait for the consumer before the devices wait. */
     uint32_t buffer_depth;
     /* Allocates only buffer_depth rows, and one more for each row of a step after its first; if all are unread, the
-     * devices wait until the consumer reads rows. False: the outfeed allocates all rows of a run, and keeps unread rows of earlier runs.
-     * Cannot be combined with newest_only. */
+     * devices wait until the consumer reads rows. False: the outfeed allocates all rows of a run, and keeps unread rows
+     * of earlier runs. Cannot be combined with newest_only. */
     bool bounded;
     /* Training: rows hold only the loss, instead of a structure. */
     bool loss;

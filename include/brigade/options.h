@@ -229,11 +229,11 @@ typedef enum bg_memmap_mode {
  *
  * Mixed: products (linear layers, matrix products, convolutions, attention, recurrences) have operands and results of
  * 16 bits. Losses, sums, exponentials, logarithms, powers, reciprocals, and tan, asin, acos, sinh and cosh use
- * float32, and so do the caller's own ops and ops that change a variable, except batch norms. Any other op uses the widest type of its operands. Parameters and constants use
- * the type of the other operands, and inputs of the graph are float32. Parameters, optimizer state, inputs and outputs
- * stay float32. If loss_scaling is 1, BG_PRECISION_16_MIXED also turns auto_loss_scaling on. True: computes like mixed,
- * but parameters are kept in 16 bits too, as with bg_graph_set_parameter_dtype. Weights that are set, read and saved
- * then have that type.
+ * float32, and so do the caller's own ops and ops that change a variable, except batch norms. Any other op uses the
+ * widest type of its operands. Parameters and constants use the type of the other operands, and inputs of the graph are
+ * float32. Parameters, optimizer state, inputs and outputs stay float32. If loss_scaling is 1, BG_PRECISION_16_MIXED
+ * also turns auto_loss_scaling on. True: computes like mixed, but parameters are kept in 16 bits too, as with
+ * bg_graph_set_parameter_dtype. Weights that are set, read and saved then have that type.
  *
  * Values of other types than float32 keep their type. */
 typedef enum bg_precision {

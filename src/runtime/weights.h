@@ -1,7 +1,7 @@
 /*
- * weights.h: declares named values that sessions share. A weight usually has a host copy. The newest value is either in the
- * host copy or in the session that trained the weight last. The version counts values; a session copies the value to
- * its devices when its own version differs.
+ * weights.h: declares named values that sessions share. A weight usually has a host copy. The newest value is either in
+ * the host copy or in the session that trained the weight last. The version counts values; a session copies the value
+ * to its devices when its own version differs.
  *
  * The home of a weight is the first session that trains it, or that has it in files (memmap.h). A weight with a home
  * has no host copy, so a large model is not stored twice. The value is in the memory with which the session computes. A

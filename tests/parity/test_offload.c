@@ -651,8 +651,8 @@ static int compare_rows(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Each value that a layer sends or stashes has a row of the remote store, with a slot for each micro-batch. The rows are
- * adjacent. Micro-batch m is in slot m of its row, where it is stored once and loaded at least once. */
+/* Each value that a layer sends or stashes has a row of the remote store, with a slot for each micro-batch. The rows
+ * are adjacent. Micro-batch m is in slot m of its row, where it is stored once and loaded at least once. */
 static void micro_batches_are_steps_of_rows(void **state)
 {
     enum { MOST_ROWS = 4 * LAYERS };
