@@ -213,6 +213,8 @@ static void sum_all(const share *s)
 {
     const bgi_region own = bgi_pattern_take(&s->exchange->pattern, s->member, 0);
 
+    if (own.rows == 0 || own.length == 0) /* a member without elements has no memory for terms */
+        return;
     if (is_one_pass(s->exchange)) {
         sum_in_one_pass(s, &own);
         return;
