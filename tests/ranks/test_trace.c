@@ -22,7 +22,7 @@
 #include "runtime/session.h"
 #include "support/folder.h"
 
-enum { WIDTH = 512, MICRO_BATCH = 16, ACCUMULATION = 4, ITERATIONS = 20, STAGES = 2, REPLICAS = 2, TRACED_RUNS = 3 };
+enum { WIDTH = 512, MICRO_BATCH = 16, ACCUMULATION = 4, ITERATIONS = 20, STAGES = 2, REPLICAS = 2, TRACED_RUNS = 8 };
 static const uint64_t skew_ns = 100000000000u,
                       slack_ns = 1000000u; /* longer than the delay of a message on a busy machine */
 
